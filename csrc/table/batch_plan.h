@@ -1,0 +1,59 @@
+// The ids of one batch, grouped for one table: by sub-table, and each id once.
+//
+// Computed once per batch and used forward and backward. The order is fixed by the ids alone, never by threads:
+// groups are in order of sub-table, inside it in order of first occurrence; the positions of a group ascend.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "table/id_index.h"
+
+namespace monolith {
+
+class BatchPlan {
+ public:
+  // Groups `ids`. Without `merge_repeated`, every occurrence is a group of its own.
+  BatchPlan(std::span<const std::int64_t> ids, bool merge_repeated);
+
+  std::size_t num_ids() const { return positions_.size(); }
+  std::size_t num_groups() const { return hashes_.size(); }
+
+  // One hash a group.
+  std::span<const std::uint64_t> hashes() const { return hashes_; }
+
+  // Where in the batch group `g` occurs.
+  std::span<const std::uint32_t> positions(std::size_t g) const {
+    return std::span(positions_).subspan(begins_[g], begins_[g + 1] - begins_[g]);
+  }
+  std::uint32_t first_position(std::size_t g) const { return positions_[begins_[g]]; }
+
+  // unique id, inverse and count of groups, for callers that want them as arrays.
+  void write_ids(std::span<std::int64_t> out) const;
+  void write_inverse(std::span<std::int32_t> out) const;
+  void write_counts(std::span<std::int32_t> out) const;
+
+  // Rows found by an earlier pass over this plan, so that the next one need not search again. A row number is only
+  // good while its sub-table's erase_version is the one noted beside it.
+  struct FoundRow {
+    std::uint32_t row = kNoRow;
+    std::uint32_t erase_version = ~0U;
+  };
+  std::vector<FoundRow>& found() { return found_; }
+
+ private:
+  struct Item {
+    std::uint64_t hash;
+    std::uint32_t position;
+  };
+  void merge(std::span<const Item> items);
+
+  std::vector<std::uint64_t> hashes_;
+  std::vector<std::uint32_t> begins_;
+  std::vector<std::uint32_t> positions_;
+  std::vector<FoundRow> found_;
+};
+
+}  // namespace monolith

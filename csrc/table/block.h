@@ -1,0 +1,73 @@
+// A block: up to 64 groups of a plan whose sub-tables are locked together.
+//
+// Small batches spread thinly over the sub-tables; taking a block at a time keeps enough memory accesses in flight
+// whatever the batch size. Locks are taken in ascending order, so blocks cannot wait for each other in a circle.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "ops/parallel_for.h"
+#include "table/sub_table.h"
+
+namespace monolith {
+
+inline constexpr std::size_t kBlockGroups = 64;
+
+enum class Access { kShared, kExclusive };
+
+class Block {
+ public:
+  Block(SubTable* sub_tables, std::span<const std::uint64_t> hashes, Access access) : access_(access) {
+    for (std::size_t i = 0; i < hashes.size();) {
+      const std::uint32_t number = sub_table_of_hash(hashes[i]);
+      const std::size_t first = i;
+      while (i < hashes.size() && sub_table_of_hash(hashes[i]) == number) ++i;
+      runs_[num_runs_++] = {sub_tables + number, first, i - first};
+    }
+    for (const Run& run : runs()) access == Access::kShared ? run.sub_table->lock.lock_shared() : run.sub_table->lock.lock();
+  }
+  ~Block() {
+    for (const Run& run : runs()) {
+      access_ == Access::kShared ? run.sub_table->lock.unlock_shared() : run.sub_table->lock.unlock();
+    }
+  }
+  Block(const Block&) = delete;
+  Block& operator=(const Block&) = delete;
+
+  // A stretch of the block inside one sub-table.
+  struct Run {
+    SubTable* sub_table;
+    std::size_t first;
+    std::size_t count;
+  };
+  std::span<const Run> runs() const { return {runs_.data(), num_runs_}; }
+
+  // Finds the rows of all hashes of the block, all cache misses at once.
+  void find_rows(std::span<const std::uint64_t> hashes, std::uint32_t* rows) const {
+    for (const Run& run : runs()) run.sub_table->index.prefetch(hashes.data() + run.first, run.count);
+    for (const Run& run : runs()) run.sub_table->index.find_rows(hashes.data() + run.first, run.count, rows + run.first);
+  }
+
+ private:
+  std::array<Run, kBlockGroups> runs_;
+  std::size_t num_runs_ = 0;
+  Access access_;
+};
+
+// Calls work(first, count) for every block of a plan with `num_groups` groups, several threads at a time.
+template <typename Work>
+void for_each_block(std::size_t num_groups, const Work& work) {
+  // Large enough to pay for waking a thread, small enough to balance.
+  constexpr std::size_t kTaskGroups = 32 * kBlockGroups;
+  parallel_for((num_groups + kTaskGroups - 1) / kTaskGroups, [&](std::size_t task) {
+    const std::size_t last = std::min(num_groups, (task + 1) * kTaskGroups);
+    for (std::size_t first = task * kTaskGroups; first < last; first += kBlockGroups) {
+      work(first, std::min(kBlockGroups, last - first));
+    }
+  });
+}
+
+}  // namespace monolith

@@ -1,0 +1,71 @@
+// What a row is made of: segments, each with its width, optimizer, initializer and compressor.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "optim/compressor.h"
+#include "optim/initializer.h"
+#include "optim/optimizer.h"
+
+namespace monolith {
+
+struct SegmentConfig {
+  std::uint32_t dim = 0;
+  OptimizerConfig optimizer;
+  InitializerConfig initializer;
+  CompressorConfig compressor;
+};
+
+// Where the parts of a row lie, and how they are read and changed.
+//
+// A training row is `dim` floats of weights and the optimizers' state; a serving row is the compressed weights alone.
+// `weights` and `state` below point to the two parts of one row.
+class RowLayout {
+ public:
+  RowLayout(std::span<const SegmentConfig> segments, bool serving);
+
+  std::size_t dim() const { return dim_; }
+  std::size_t num_segments() const { return segments_.size(); }
+  std::size_t weight_bytes() const { return weight_bytes_; }
+  std::size_t state_bytes() const { return state_bytes_; }
+  std::size_t row_bytes() const { return weight_bytes_ + state_bytes_; }
+  bool serving() const { return serving_; }
+
+  // Reading a row is a plain copy of its weights (no quantisation, no compression).
+  bool reads_plain() const { return reads_plain_; }
+  void read(const std::byte* weights, float* out) const;
+
+  // The stored weights as floats, not through the quantiser of a training lookup.
+  void read_stored(const std::byte* weights, float* out) const;
+  void write(std::byte* weights, const float* values) const;
+  void add(std::byte* weights, const float* values) const;
+  void initialize(std::int64_t id, std::byte* weights, std::byte* state) const;
+
+  // One optimizer step. `learning_rates` has one value a segment.
+  void step(std::int64_t id, std::byte* weights, std::byte* state, const float* gradient,
+            std::span<const float> learning_rates, std::int64_t global_step) const;
+
+ private:
+  struct Segment {
+    std::size_t dim;
+    std::size_t first_weight;   // in floats
+    std::size_t first_state;    // in floats
+    std::size_t first_encoded;  // in bytes, serving rows
+    RowOptimizer optimizer;
+    Initializer initializer;
+    Compressor compressor;
+    bool stochastic_rounding;
+  };
+
+  std::vector<Segment> segments_;
+  std::size_t dim_ = 0;
+  std::size_t weight_bytes_ = 0;
+  std::size_t state_bytes_ = 0;
+  bool serving_;
+  bool reads_plain_ = true;
+};
+
+}  // namespace monolith

@@ -1,0 +1,229 @@
+#include "table/row_table.h"
+
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
+
+#include "table/block.h"
+
+namespace monolith {
+
+RowTable::RowTable(TableOptions options)
+    : options_(std::move(options)),
+      layout_(options_.segments, options_.serving),
+      chunk_layout_(layout_),
+      sub_tables_(std::make_unique<SubTable[]>(kNumSubTables)) {
+  const std::size_t least = kNumSubTables * (chunk_layout_.bytes + 64);
+  if (options_.max_memory_bytes != 0 && options_.max_memory_bytes < least) {
+    throw std::invalid_argument("table '" + options_.name + "': max_memory_bytes is " +
+                                std::to_string(options_.max_memory_bytes) + ", but rows of this width need at least " +
+                                std::to_string(least));
+  }
+  if (options_.skip_zero_embedding && !options_.serving) {
+    throw std::invalid_argument("table '" + options_.name + "': only a serving table can skip zero embeddings");
+  }
+  for (std::uint32_t i = 0; i < kNumSubTables; ++i) {
+    sub_tables_[i].index.set_sub_table(i);
+    sub_tables_[i].max_changes = std::max<std::size_t>(1, options_.max_changes_per_consumer / kNumSubTables);
+  }
+}
+
+std::size_t RowTable::size() const {
+  std::size_t rows = 0;
+  for (std::uint32_t i = 0; i < kNumSubTables; ++i) {
+    const std::shared_lock lock(sub_tables_[i].lock);
+    rows += sub_tables_[i].index.size();
+  }
+  return rows;
+}
+
+TableMemory RowTable::memory() const {
+  TableMemory memory;
+  for (std::uint32_t i = 0; i < kNumSubTables; ++i) {
+    const SubTable& sub_table = sub_tables_[i];
+    const std::shared_lock lock(sub_tables_[i].lock);
+    memory.index_bytes += sub_table.index.bytes() + sizeof(SubTable);
+    memory.row_bytes += sub_table.chunks.size() * (chunk_layout_.bytes + sizeof(std::byte*)) +
+                        sub_table.free_rows.capacity() * sizeof(std::uint32_t);
+    memory.payload_bytes += sub_table.index.size() * layout_.row_bytes();
+  }
+  return memory;
+}
+
+void RowTable::raise_max_time(std::uint32_t time) {
+  std::uint32_t seen = max_time_.load(std::memory_order_relaxed);
+  while (seen < time && !max_time_.compare_exchange_weak(seen, time, std::memory_order_relaxed)) {
+  }
+}
+
+void RowTable::set_filter(std::shared_ptr<AdmissionFilter> filter, SlotThresholds thresholds) {
+  const std::unique_lock batch(batch_mutex_);
+  filter_ = std::move(filter);
+  thresholds_ = std::move(thresholds);
+}
+
+std::size_t RowTable::erase(std::span<const std::int64_t> ids) {
+  std::size_t erased = 0;
+  for (const std::int64_t id : ids) {
+    const std::uint64_t hash = hash_id(id);
+    const Block block(sub_tables_.get(), std::span(&hash, 1), Access::kExclusive);
+    erased += sub_table_of(hash).erase(chunk_layout_, hash);
+  }
+  return erased;
+}
+
+void RowTable::reinitialize(std::span<const std::int64_t> ids, std::uint32_t time, std::int32_t* status) {
+  const std::shared_lock batch(batch_mutex_);
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    const std::uint64_t hash = hash_id(ids[i]);
+    const Block block(sub_tables_.get(), std::span(&hash, 1), Access::kExclusive);
+    SubTable& sub_table = sub_table_of(hash);
+    std::uint32_t row = sub_table.index.find_row(hash);
+    status[i] = row == kNoRow ? 0 : 1;
+    if (row == kNoRow) row = insert_row(sub_table, hash);
+    if (row == kNoRow) throw std::bad_alloc();
+    sub_table.before_change(chunk_layout_, hash, row);
+    layout_.initialize(ids[i], sub_table.weights(chunk_layout_, row), sub_table.state(chunk_layout_, row));
+    sub_table.last_seen(row) = time;
+  }
+  raise_max_time(time);
+}
+
+std::uint32_t RowTable::expire_days(std::int64_t id) const {
+  const auto slot = static_cast<std::uint32_t>((static_cast<std::uint64_t>(id) >> 48) & 0x7FFF);
+  const auto found = options_.slot_expire_days.find(slot);
+  return found == options_.slot_expire_days.end() ? options_.default_expire_days : found->second;
+}
+
+bool RowTable::is_expired(std::int64_t id, std::uint32_t last_seen, std::uint32_t now) const {
+  constexpr std::int64_t kSecondsPerDay = 86400;
+  return std::int64_t{now} - std::int64_t{last_seen} >= std::int64_t{expire_days(id)} * kSecondsPerDay;
+}
+
+std::size_t RowTable::evict(std::uint32_t now) {
+  const std::shared_lock batch(batch_mutex_);
+  constexpr std::size_t kLinesAtOnce = 8;  // 64 entries
+  std::atomic<std::size_t> evicted{0};
+  parallel_for(kNumSubTables, [&](std::size_t number) {
+    SubTable& sub_table = sub_tables_[number];
+    std::vector<std::uint64_t> victims;
+    std::size_t lines = 0;
+    for (std::size_t line = 0;;) {
+      const std::unique_lock lock(sub_table.lock);
+      if (lines != sub_table.index.num_lines()) {  // it grew meanwhile: entries have moved
+        lines = sub_table.index.num_lines();
+        line = 0;
+      }
+      if (line >= lines) break;
+      const std::size_t last = std::min(lines, line + kLinesAtOnce);
+      victims.clear();
+      sub_table.index.visit_lines(line, last, [&](std::uint64_t hash, std::uint32_t row) {
+        if (is_expired(id_of_hash(hash), sub_table.last_seen(row), now)) victims.push_back(hash);
+      });
+      for (const std::uint64_t hash : victims) sub_table.erase(chunk_layout_, hash);
+      evicted.fetch_add(victims.size(), std::memory_order_relaxed);
+      // Erasing may pull entries back into these lines, so they are looked at again until none expires.
+      if (victims.empty()) line = last;
+    }
+  });
+  return evicted.load();
+}
+
+void RowTable::clear() {
+  const std::unique_lock batch(batch_mutex_);
+  if (snapshot_running_) throw std::logic_error("table '" + options_.name + "' cannot be cleared during a snapshot");
+  for (std::uint32_t i = 0; i < kNumSubTables; ++i) sub_tables_[i].lock.lock();
+  for (std::uint32_t i = 0; i < kNumSubTables; ++i) sub_tables_[i].clear();
+  arena_.clear();
+  for (std::uint32_t i = 0; i < kNumSubTables; ++i) sub_tables_[i].lock.unlock();
+  max_time_.store(0);
+}
+
+std::size_t RowTable::add_consumer() {
+  const std::unique_lock batch(batch_mutex_);
+  const auto free = std::ranges::find(consumer_used_, false);
+  if (free == consumer_used_.end()) {
+    throw std::invalid_argument("table '" + options_.name + "' has " + std::to_string(kMaxConsumers) +
+                                " consumers of changes already; remove one first");
+  }
+  const auto consumer = static_cast<std::size_t>(free - consumer_used_.begin());
+  *free = true;
+  for (std::uint32_t i = 0; i < kNumSubTables; ++i) {
+    const std::unique_lock lock(sub_tables_[i].lock);
+    SubTable& sub_table = sub_tables_[i];
+    if (sub_table.consumers.size() <= consumer) sub_table.consumers.resize(consumer + 1);
+    sub_table.take_changes(consumer);
+  }
+  return consumer;
+}
+
+void RowTable::remove_consumer(std::size_t consumer) {
+  const std::unique_lock batch(batch_mutex_);
+  if (consumer >= kMaxConsumers || !consumer_used_[consumer]) {
+    throw std::invalid_argument("table '" + options_.name + "' has no consumer " + std::to_string(consumer));
+  }
+  consumer_used_[consumer] = false;
+  for (std::uint32_t i = 0; i < kNumSubTables; ++i) {
+    const std::unique_lock lock(sub_tables_[i].lock);
+    ConsumerChanges& changes = sub_tables_[i].consumers[consumer];
+    changes = {};
+    changes.overflowed = true;  // nothing is listed for it from now on
+  }
+}
+
+Changes RowTable::take_changes(std::size_t consumer) {
+  const std::unique_lock batch(batch_mutex_);
+  if (consumer >= kMaxConsumers || !consumer_used_[consumer]) {
+    throw std::invalid_argument("table '" + options_.name + "' has no consumer " + std::to_string(consumer));
+  }
+  Changes changes;
+  for (std::uint32_t i = 0; i < kNumSubTables; ++i) {
+    const std::unique_lock lock(sub_tables_[i].lock);
+    const SubTable& sub_table = sub_tables_[i];
+    ConsumerChanges taken = sub_tables_[i].take_changes(consumer);
+    changes.overflowed |= taken.overflowed;
+    std::ranges::sort(taken.erased_hashes);
+    const auto [first, last] = std::ranges::unique(taken.erased_hashes);
+    taken.erased_hashes.erase(first, last);
+    for (const std::uint64_t hash : taken.erased_hashes) {
+      // An id that came back is among the touched.
+      if (sub_table.index.find_row(hash) == kNoRow) changes.erased.push_back(id_of_hash(hash));
+    }
+    std::ranges::sort(taken.touched_hashes);
+    const auto repeated = std::ranges::unique(taken.touched_hashes);
+    taken.touched_hashes.erase(repeated.begin(), repeated.end());
+    for (const std::uint64_t hash : taken.touched_hashes) {
+      if (sub_table.index.find_row(hash) != kNoRow) changes.touched.push_back(id_of_hash(hash));
+    }
+  }
+  return changes;
+}
+
+void RowTable::give_back_changes(std::size_t consumer, const Changes& changes) {
+  const std::unique_lock batch(batch_mutex_);
+  if (consumer >= kMaxConsumers || !consumer_used_[consumer]) {
+    throw std::invalid_argument("table '" + options_.name + "' has no consumer " + std::to_string(consumer));
+  }
+  const auto mark = [&](std::int64_t id) {
+    const std::uint64_t hash = hash_id(id);
+    SubTable& sub_table = sub_table_of(hash);
+    const std::unique_lock lock(sub_table.lock);
+    const std::uint32_t row = sub_table.index.find_row(hash);
+    if (row == kNoRow) {
+      sub_table.mark_erased(consumer, hash);
+    } else if ((sub_table.header(row).dirty[consumer] >> SubTable::place_of(row) & 1) == 0) {
+      sub_table.mark_dirty(consumer, hash, row);
+    }
+  };
+  for (const std::int64_t id : changes.erased) mark(id);
+  for (const std::int64_t id : changes.touched) mark(id);
+  if (!changes.overflowed) return;
+  for (std::uint32_t i = 0; i < kNumSubTables; ++i) {
+    const std::unique_lock lock(sub_tables_[i].lock);
+    ConsumerChanges& outstanding = sub_tables_[i].consumers[consumer];
+    outstanding = {};
+    outstanding.overflowed = true;
+  }
+}
+
+}  // namespace monolith

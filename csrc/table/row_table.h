@@ -1,0 +1,171 @@
+// A collisionless, expirable hash table: rows of floats with optimizer state, addressed by 64-bit id.
+//
+// Safe for concurrent readers and writers. The unit of work is a batch (a BatchPlan); a reader/writer lock per sub-table
+// is held for at most 64 rows. Results do not depend on the number of threads.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "filter/admission_filter.h"
+#include "table/batch_plan.h"
+#include "table/sub_table.h"
+
+namespace monolith {
+
+enum class MemoryPolicy { kRefuseNewIds, kEvictOldest };
+
+struct TableOptions {
+  std::string name;
+  std::vector<SegmentConfig> segments;
+  bool serving = false;              // rows are compressed, have no optimizer state and take no gradients
+  bool skip_zero_embedding = false;  // serving: assigning an all-zero row erases the id
+  std::size_t max_memory_bytes = 0;  // 0: no limit
+  MemoryPolicy memory_policy = MemoryPolicy::kRefuseNewIds;
+  std::uint32_t default_expire_days = 36500;
+  std::unordered_map<std::uint32_t, std::uint32_t> slot_expire_days;  // by fid slot
+  std::size_t max_changes_per_consumer = std::size_t{64} << 20;
+};
+
+struct TableMemory {
+  std::size_t index_bytes = 0;
+  std::size_t row_bytes = 0;      // chunks: weights, optimizer state, last seen, bookkeeping
+  std::size_t payload_bytes = 0;  // weights and optimizer state of the rows there are
+};
+
+// How one batch changes rows. `values` has `dim` floats for each id of the batch, in batch order.
+struct ChangeRequest {
+  enum class Kind { kAssign, kAdd, kStep };
+  Kind kind = Kind::kStep;
+  const float* values = nullptr;
+  std::span<const float> learning_rates;  // kStep: one a segment
+  std::int64_t global_step = 0;
+  std::uint32_t time = 0;    // becomes the rows' last seen, in seconds
+  bool sum_repeated = true;  // kStep: one step with the sum of a repeated id's gradients, or a step for each
+};
+
+struct ChangeResult {
+  std::size_t inserted = 0;
+  std::size_t filtered = 0;  // new ids that the admission filter holds back
+  std::size_t refused = 0;   // new ids that found no memory under the limit
+};
+
+struct EntryDump {
+  bool found = false;
+  std::uint32_t last_seen = 0;
+  std::vector<float> weights;  // as stored, not through the quantiser
+  std::vector<float> state;
+};
+
+// Rows of one sub-table, sorted by bucket, then id.
+struct RowBatch {
+  std::vector<std::int64_t> ids;
+  std::vector<std::uint32_t> last_seen;
+  std::vector<std::byte> rows;  // weights then state, layout.row_bytes() each
+};
+
+struct Changes {
+  std::vector<std::int64_t> touched;
+  std::vector<std::int64_t> erased;
+  bool overflowed = false;  // the lists are incomplete: take everything
+};
+
+class RowTable {
+ public:
+  explicit RowTable(TableOptions options);
+
+  const TableOptions& options() const { return options_; }
+  const RowLayout& layout() const { return layout_; }
+  std::size_t dim() const { return layout_.dim(); }
+  std::size_t size() const;
+  TableMemory memory() const;
+  std::uint32_t max_time() const { return max_time_.load(std::memory_order_relaxed); }
+  void raise_max_time(std::uint32_t time);
+
+  // Consulted for ids that have no row; nullptr admits all.
+  void set_filter(std::shared_ptr<AdmissionFilter> filter, SlotThresholds thresholds);
+
+  // Writes one row per id of the batch at `out`, `stride` floats apart; an unknown id reads as zeros and gets no row.
+  // Notes the rows found in the plan. Returns how many ids of the batch were found.
+  std::size_t lookup(BatchPlan& plan, float* out, std::size_t stride) const;
+
+  // Like lookup, but writes one row per group of the plan.
+  std::size_t lookup_groups(BatchPlan& plan, float* out) const;
+
+  // Changes rows; ids without a row get one first if the filter and the memory limit let them. If there is no memory
+  // (std::bad_alloc) the table stays as it was.
+  ChangeResult change(BatchPlan& plan, const ChangeRequest& request);
+
+  std::vector<EntryDump> lookup_entries(std::span<const std::int64_t> ids) const;
+  void contains(std::span<const std::int64_t> ids, bool* out) const;
+  std::size_t erase(std::span<const std::int64_t> ids);
+
+  // Gives ids a fresh first value and fresh optimizer state; status 1 where the id had a row, else 0.
+  void reinitialize(std::span<const std::int64_t> ids, std::uint32_t time, std::int32_t* status);
+
+  // Removes rows not seen for as long as their slot's expiry, counted back from `now`. Returns how many.
+  std::size_t evict(std::uint32_t now);
+  bool is_expired(std::int64_t id, std::uint32_t last_seen, std::uint32_t now) const;
+
+  void clear();
+
+  // Writes back rows that a snapshot or an export holds; rows of ids already there are replaced.
+  void restore(std::span<const std::int64_t> ids, std::span<const std::uint32_t> last_seen,
+               std::span<const std::byte> rows);
+
+  // One point in time: between begin_snapshot and end_snapshot, read_snapshot gives each sub-table as it was at the
+  // beginning, while the table goes on being written to. Each sub-table is read once. One snapshot at a time.
+  void begin_snapshot();
+  RowBatch read_snapshot(std::uint32_t sub_table);
+  void end_snapshot();
+
+  // A sub-table as it is now.
+  RowBatch read_rows(std::uint32_t sub_table) const;
+
+  // Change tracking. A consumer is told of ids changed or erased since it last took its changes.
+  std::size_t add_consumer();
+  void remove_consumer(std::size_t consumer);
+  Changes take_changes(std::size_t consumer);
+  void give_back_changes(std::size_t consumer, const Changes& changes);
+
+ private:
+  SubTable& sub_table_of(std::uint64_t hash) const { return sub_tables_[sub_table_of_hash(hash)]; }
+  std::uint32_t expire_days(std::int64_t id) const;
+
+  template <typename Copy>
+  std::size_t for_found_rows(BatchPlan& plan, const Copy& copy) const;
+  void find_or_insert(BatchPlan& plan, const ChangeRequest& request, std::vector<std::uint32_t>& skipped,
+                      ChangeResult& result);
+  void admit(BatchPlan& plan, const ChangeRequest& request, std::vector<std::uint32_t>& skipped, ChangeResult& result);
+  void insert_admitted(BatchPlan& plan, const std::vector<std::uint32_t>& skipped, ChangeResult& result);
+  std::uint32_t insert_row(SubTable& sub_table, std::uint64_t hash);
+  bool make_room(SubTable& sub_table);
+  void change_rows(BatchPlan& plan, const ChangeRequest& request, const std::vector<std::uint32_t>& skipped);
+  void change_row(SubTable& sub_table, std::uint64_t hash, std::uint32_t row, const ChangeRequest& request,
+                  std::span<const std::uint32_t> positions, float* scratch) const;
+
+  TableOptions options_;
+  RowLayout layout_;
+  ChunkLayout chunk_layout_;
+  std::unique_ptr<SubTable[]> sub_tables_;
+  ChunkArena arena_;
+  std::shared_ptr<AdmissionFilter> filter_;
+  SlotThresholds thresholds_;
+  std::atomic<std::uint32_t> max_time_{0};
+  // Held shared by every change of a batch, so that a snapshot begins between batches, never inside one.
+  std::shared_mutex batch_mutex_;
+  std::uint64_t snapshot_epoch_ = 0;
+  bool snapshot_running_ = false;
+  std::array<bool, kMaxConsumers> consumer_used_{};
+};
+
+}  // namespace monolith

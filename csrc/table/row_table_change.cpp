@@ -1,0 +1,234 @@
+// The writing half of RowTable.
+//
+// A batch is changed in three passes: find the rows or make them (all memory is taken here, so that running out of it
+// leaves the table as it was), ask the admission filter about new ids (one after the other, in the plan's order, so that
+// its answers do not depend on threads), and change the rows.
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <new>
+
+#include "table/block.h"
+#include "table/copy_row.h"
+#include "table/row_table.h"
+
+namespace monolith {
+
+ChangeResult RowTable::change(BatchPlan& plan, const ChangeRequest& request) {
+  const std::shared_lock batch(batch_mutex_);
+  raise_max_time(request.time);
+  ChangeResult result;
+  // How many first occurrences of a group the filter held back; all of them if the group gets no row.
+  std::vector<std::uint32_t> skipped;
+  find_or_insert(plan, request, skipped, result);
+  change_rows(plan, request, skipped);
+  return result;
+}
+
+void RowTable::find_or_insert(BatchPlan& plan, const ChangeRequest& request, std::vector<std::uint32_t>& skipped,
+                              ChangeResult& result) {
+  std::vector<BatchPlan::FoundRow>& found = plan.found();
+  const bool search = found.size() != plan.num_groups();
+  found.resize(plan.num_groups());
+  for_each_block(plan.num_groups(), [&](std::size_t first, std::size_t count) {
+    const auto known = std::span(found).subspan(first, count);
+    // Rows that a lookup found are good until change_rows looks at them again; only the absent are searched again.
+    if (!search && std::ranges::none_of(known, [](const auto& f) { return f.row == kNoRow; })) return;
+    const auto hashes = plan.hashes().subspan(first, count);
+    std::array<std::uint32_t, kBlockGroups> rows;
+    const Block block(sub_tables_.get(), hashes, Access::kShared);
+    block.find_rows(hashes, rows.data());
+    for (const Block::Run& run : block.runs()) {
+      for (std::size_t i = run.first; i < run.first + run.count; ++i) {
+        known[i] = {rows[i], run.sub_table->erase_version};
+      }
+    }
+  });
+  if (std::ranges::none_of(found, [](const auto& f) { return f.row == kNoRow; })) return;
+  if (filter_ != nullptr) admit(plan, request, skipped, result);
+  insert_admitted(plan, skipped, result);
+}
+
+void RowTable::admit(BatchPlan& plan, const ChangeRequest& request, std::vector<std::uint32_t>& skipped,
+                     ChangeResult& result) {
+  skipped.assign(plan.num_groups(), 0);
+  const bool one_by_one = request.kind != ChangeRequest::Kind::kStep || !request.sum_repeated;
+  for (std::size_t g = 0; g < plan.num_groups(); ++g) {
+    if (plan.found()[g].row != kNoRow) continue;
+    const std::int64_t id = id_of_hash(plan.hashes()[g]);
+    const std::uint32_t threshold = thresholds_.threshold(id);
+    const auto occurrences = static_cast<std::uint32_t>(plan.positions(g).size());
+    if (one_by_one) {
+      while (skipped[g] < occurrences && filter_->should_be_filtered(id, 1, threshold)) ++skipped[g];
+    } else if (filter_->should_be_filtered(id, occurrences, threshold)) {
+      skipped[g] = occurrences;
+    }
+    result.filtered += skipped[g] == occurrences;
+  }
+}
+
+void RowTable::insert_admitted(BatchPlan& plan, const std::vector<std::uint32_t>& skipped, ChangeResult& result) {
+  std::vector<BatchPlan::FoundRow>& found = plan.found();
+  std::vector<std::int64_t> inserted;
+  std::mutex inserted_mutex;
+  std::atomic<std::size_t> refused{0};
+  const auto insert_block = [&](std::size_t first, std::size_t count) {
+    const auto hashes = plan.hashes().subspan(first, count);
+    const auto is_wanted = [&](std::size_t g) {
+      return found[g].row == kNoRow && (skipped.empty() || skipped[g] < plan.positions(g).size());
+    };
+    bool any = false;
+    for (std::size_t g = first; g < first + count; ++g) any = any || is_wanted(g);
+    if (!any) return;
+    std::array<std::int64_t, kBlockGroups> new_ids;
+    std::size_t num_new = 0;
+    std::exception_ptr error;
+    {
+      const Block block(sub_tables_.get(), hashes, Access::kExclusive);
+      try {
+        for (const Block::Run& run : block.runs()) {
+          for (std::size_t i = run.first; i < run.first + run.count; ++i) {
+            if (!is_wanted(first + i)) continue;
+            // Another batch, or an earlier group of this one, may have made the row meanwhile.
+            std::uint32_t row = run.sub_table->index.find_row(hashes[i]);
+            if (row == kNoRow) {
+              row = insert_row(*run.sub_table, hashes[i]);
+              if (row == kNoRow) {
+                refused.fetch_add(1, std::memory_order_relaxed);
+                continue;
+              }
+              new_ids[num_new++] = id_of_hash(hashes[i]);
+            }
+            found[first + i] = {row, run.sub_table->erase_version};
+          }
+        }
+      } catch (...) {
+        error = std::current_exception();
+      }
+    }
+    {
+      const std::lock_guard lock(inserted_mutex);
+      inserted.insert(inserted.end(), new_ids.begin(), new_ids.begin() + static_cast<std::ptrdiff_t>(num_new));
+    }
+    if (error) std::rethrow_exception(error);
+  };
+  try {
+    for_each_block(plan.num_groups(), insert_block);
+  } catch (...) {
+    erase(inserted);
+    plan.found().clear();
+    throw;
+  }
+  result.inserted += inserted.size();
+  result.refused += refused.load();
+}
+
+std::uint32_t RowTable::insert_row(SubTable& sub_table, std::uint64_t hash) {
+  if (options_.max_memory_bytes != 0 && !make_room(sub_table)) return kNoRow;
+  const std::uint32_t row = sub_table.insert(chunk_layout_, arena_, hash);
+  layout_.initialize(id_of_hash(hash), sub_table.weights(chunk_layout_, row), sub_table.state(chunk_layout_, row));
+  sub_table.last_seen(row) = 0;
+  sub_table.after_insert(chunk_layout_, hash, row);
+  return row;
+}
+
+// Each sub-table has its share of the memory limit, so that who is refused or evicted does not depend on threads.
+bool RowTable::make_room(SubTable& sub_table) {
+  const std::size_t share = options_.max_memory_bytes / kNumSubTables;
+  const std::size_t used = sub_table.index.bytes() + sub_table.chunks.size() * chunk_layout_.bytes;
+  if (used + sub_table.bytes_for_one_more(chunk_layout_) <= share) return true;
+  if (options_.memory_policy == MemoryPolicy::kRefuseNewIds || sub_table.index.size() == 0) return false;
+  // The oldest sixteenth goes at once: a scan for every new id would be far too slow.
+  std::vector<std::pair<std::uint32_t, std::uint64_t>> by_age;
+  by_age.reserve(sub_table.index.size());
+  sub_table.index.visit_lines(0, sub_table.index.num_lines(), [&](std::uint64_t row_hash, std::uint32_t row) {
+    by_age.emplace_back(sub_table.last_seen(row), row_hash);
+  });
+  const std::size_t num_victims = std::max<std::size_t>(1, by_age.size() / 16);
+  std::nth_element(by_age.begin(), by_age.begin() + static_cast<std::ptrdiff_t>(num_victims - 1), by_age.end());
+  for (std::size_t i = 0; i < num_victims; ++i) sub_table.erase(chunk_layout_, by_age[i].second);
+  return true;
+}
+
+void RowTable::change_rows(BatchPlan& plan, const ChangeRequest& request, const std::vector<std::uint32_t>& skipped) {
+  std::vector<BatchPlan::FoundRow>& found = plan.found();
+  const std::size_t dim = layout_.dim();
+  for_each_block(plan.num_groups(), [&](std::size_t first, std::size_t count) {
+    thread_local std::vector<float> scratch;
+    scratch.resize(dim);
+    const auto hashes = plan.hashes().subspan(first, count);
+    const Block block(sub_tables_.get(), hashes, Access::kExclusive);
+    for (const Block::Run& run : block.runs()) {
+      for (std::size_t i = run.first; i < run.first + run.count; ++i) {
+        BatchPlan::FoundRow& at = found[first + i];
+        if (at.row != kNoRow && at.erase_version != run.sub_table->erase_version) {
+          at = {run.sub_table->index.find_row(hashes[i]), run.sub_table->erase_version};
+        }
+        __builtin_prefetch(request.values + plan.first_position(first + i) * dim);
+        if (at.row == kNoRow) continue;
+        prefetch_lines(run.sub_table->weights(chunk_layout_, at.row), chunk_layout_.weight_bytes);
+        prefetch_lines(run.sub_table->state(chunk_layout_, at.row), chunk_layout_.state_bytes);
+        __builtin_prefetch(&run.sub_table->last_seen(at.row), 1);
+        __builtin_prefetch(&run.sub_table->header(at.row), 1);
+      }
+    }
+    for (const Block::Run& run : block.runs()) {
+      for (std::size_t i = run.first; i < run.first + run.count; ++i) {
+        const std::size_t g = first + i;
+        // An earlier group of this batch may be the same id and have erased it (skip_zero_embedding).
+        if (found[g].erase_version != run.sub_table->erase_version && found[g].row != kNoRow) {
+          found[g] = {run.sub_table->index.find_row(hashes[i]), run.sub_table->erase_version};
+        }
+        if (found[g].row == kNoRow) continue;
+        const auto positions = plan.positions(g).subspan(skipped.empty() ? 0 : skipped[g]);
+        change_row(*run.sub_table, hashes[i], found[g].row, request, positions, scratch.data());
+      }
+    }
+  });
+}
+
+void RowTable::change_row(SubTable& sub_table, std::uint64_t hash, std::uint32_t row, const ChangeRequest& request,
+                          std::span<const std::uint32_t> positions, float* scratch) const {
+  if (positions.empty()) return;
+  const std::size_t dim = layout_.dim();
+  sub_table.before_change(chunk_layout_, hash, row);
+  sub_table.last_seen(row) = request.time;
+  std::byte* weights = sub_table.weights(chunk_layout_, row);
+  std::byte* state = sub_table.state(chunk_layout_, row);
+  const auto value = [&](std::uint32_t position) { return request.values + position * dim; };
+  switch (request.kind) {
+    case ChangeRequest::Kind::kAssign: {
+      const float* last = value(positions.back());
+      if (options_.skip_zero_embedding && std::all_of(last, last + dim, [](float x) { return x == 0; })) {
+        sub_table.erase(chunk_layout_, hash);
+      } else {
+        layout_.write(weights, last);
+      }
+      return;
+    }
+    case ChangeRequest::Kind::kAdd:
+      for (const std::uint32_t position : positions) layout_.add(weights, value(position));
+      return;
+    case ChangeRequest::Kind::kStep:
+      break;
+  }
+  const std::int64_t id = id_of_hash(hash);
+  if (!request.sum_repeated) {
+    for (const std::uint32_t position : positions) {
+      layout_.step(id, weights, state, value(position), request.learning_rates, request.global_step);
+    }
+    return;
+  }
+  const float* gradient = value(positions[0]);
+  if (positions.size() > 1) {
+    copy_row(scratch, gradient, dim);
+    for (const std::uint32_t position : positions.subspan(1)) {
+      const float* more = value(position);
+      for (std::size_t i = 0; i < dim; ++i) scratch[i] += more[i];
+    }
+    gradient = scratch;
+  }
+  layout_.step(id, weights, state, gradient, request.learning_rates, request.global_step);
+}
+
+}  // namespace monolith

@@ -1,0 +1,158 @@
+// Snapshots of RowTable: rows as they were at one moment, while training goes on.
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <stdexcept>
+
+#include "table/block.h"
+#include "table/row_table.h"
+
+namespace monolith {
+
+namespace {
+
+// Files hold rows in this order, so that the same rows are the same bytes.
+bool comes_before(std::uint64_t a, std::uint64_t b) {
+  const std::uint32_t bucket_a = bucket_of_hash(a);
+  const std::uint32_t bucket_b = bucket_of_hash(b);
+  return bucket_a != bucket_b ? bucket_a < bucket_b : id_of_hash(a) < id_of_hash(b);
+}
+
+struct Located {
+  std::uint64_t hash;
+  std::uint32_t row;
+};
+
+}  // namespace
+
+void RowTable::begin_snapshot() {
+  const std::unique_lock batch(batch_mutex_);
+  if (snapshot_running_) {
+    throw std::logic_error("a snapshot of table '" + options_.name + "' is being taken already; wait for its end");
+  }
+  snapshot_running_ = true;
+  ++snapshot_epoch_;
+  for (std::uint32_t i = 0; i < kNumSubTables; ++i) {
+    const std::unique_lock lock(sub_tables_[i].lock);
+    sub_tables_[i].snapshot_epoch = snapshot_epoch_;
+  }
+}
+
+void RowTable::end_snapshot() {
+  const std::unique_lock batch(batch_mutex_);
+  snapshot_running_ = false;
+  for (std::uint32_t i = 0; i < kNumSubTables; ++i) {
+    const std::unique_lock lock(sub_tables_[i].lock);
+    sub_tables_[i].snapshot_epoch = 0;
+    sub_tables_[i].preserved = {};
+  }
+}
+
+RowBatch RowTable::read_snapshot(std::uint32_t number) {
+  SubTable& sub_table = sub_tables_[number];
+  const std::size_t row_bytes = layout_.row_bytes();
+  std::vector<Located> live;
+  {
+    const std::shared_lock lock(sub_table.lock);
+    if (sub_table.snapshot_epoch == 0) {
+      throw std::logic_error("table '" + options_.name + "': sub-table " + std::to_string(number) +
+                             " is not part of a running snapshot, or was read already");
+    }
+    live.reserve(sub_table.index.size());
+    sub_table.index.visit_lines(0, sub_table.index.num_lines(),
+                                [&](std::uint64_t hash, std::uint32_t row) { live.push_back({hash, row}); });
+  }
+  RowBatch found;
+  std::vector<std::uint64_t> hashes;
+  // Rows that training has not touched are copied block by block; the others were set aside by before_change.
+  for (std::size_t first = 0; first < live.size(); first += kBlockGroups) {
+    const std::unique_lock lock(sub_table.lock);
+    for (std::size_t i = first; i < std::min(live.size(), first + kBlockGroups); ++i) {
+      const auto [hash, row] = live[i];
+      if (!sub_table.preserve(chunk_layout_, hash, row, false)) continue;
+      hashes.push_back(hash);
+      found.last_seen.push_back(sub_table.last_seen(row));
+      const std::size_t end = found.rows.size();
+      found.rows.resize(end + row_bytes);
+      std::memcpy(found.rows.data() + end, sub_table.weights(chunk_layout_, row), chunk_layout_.weight_bytes);
+      std::memcpy(found.rows.data() + end + chunk_layout_.weight_bytes, sub_table.state(chunk_layout_, row),
+                  chunk_layout_.state_bytes);
+    }
+  }
+  {
+    const std::unique_lock lock(sub_table.lock);
+    PreservedRows& aside = sub_table.preserved;
+    hashes.insert(hashes.end(), aside.hashes.begin(), aside.hashes.end());
+    found.last_seen.insert(found.last_seen.end(), aside.last_seen.begin(), aside.last_seen.end());
+    found.rows.insert(found.rows.end(), aside.rows.begin(), aside.rows.end());
+    aside = {};
+    sub_table.snapshot_epoch = 0;  // this sub-table is done: writers need not set rows aside any more
+  }
+  std::vector<std::uint32_t> order(hashes.size());
+  std::iota(order.begin(), order.end(), 0U);
+  std::ranges::sort(order, [&](std::uint32_t a, std::uint32_t b) { return comes_before(hashes[a], hashes[b]); });
+  RowBatch sorted;
+  sorted.ids.resize(hashes.size());
+  sorted.last_seen.resize(hashes.size());
+  sorted.rows.resize(found.rows.size());
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    sorted.ids[i] = id_of_hash(hashes[order[i]]);
+    sorted.last_seen[i] = found.last_seen[order[i]];
+    std::memcpy(sorted.rows.data() + i * row_bytes, found.rows.data() + order[i] * row_bytes, row_bytes);
+  }
+  return sorted;
+}
+
+RowBatch RowTable::read_rows(std::uint32_t number) const {
+  const SubTable& sub_table = sub_tables_[number];
+  const std::shared_lock lock(sub_tables_[number].lock);
+  std::vector<Located> live;
+  live.reserve(sub_table.index.size());
+  sub_table.index.visit_lines(0, sub_table.index.num_lines(),
+                              [&](std::uint64_t hash, std::uint32_t row) { live.push_back({hash, row}); });
+  std::ranges::sort(live, [](const Located& a, const Located& b) { return comes_before(a.hash, b.hash); });
+  RowBatch batch;
+  const std::size_t row_bytes = layout_.row_bytes();
+  batch.rows.resize(live.size() * row_bytes);
+  for (std::size_t i = 0; i < live.size(); ++i) {
+    const auto [hash, row] = live[i];
+    batch.ids.push_back(id_of_hash(hash));
+    batch.last_seen.push_back(sub_table.last_seen(row));
+    std::byte* to = batch.rows.data() + i * row_bytes;
+    std::memcpy(to, sub_table.weights(chunk_layout_, row), chunk_layout_.weight_bytes);
+    std::memcpy(to + chunk_layout_.weight_bytes, sub_table.state(chunk_layout_, row), chunk_layout_.state_bytes);
+  }
+  return batch;
+}
+
+void RowTable::restore(std::span<const std::int64_t> ids, std::span<const std::uint32_t> last_seen,
+                       std::span<const std::byte> rows) {
+  const std::shared_lock batch(batch_mutex_);
+  const std::size_t row_bytes = layout_.row_bytes();
+  BatchPlan plan(ids, true);
+  for_each_block(plan.num_groups(), [&](std::size_t first, std::size_t count) {
+    const auto hashes = plan.hashes().subspan(first, count);
+    std::array<std::uint32_t, kBlockGroups> found;
+    const Block block(sub_tables_.get(), hashes, Access::kExclusive);
+    block.find_rows(hashes, found.data());
+    for (const Block::Run& run : block.runs()) {
+      SubTable& sub_table = *run.sub_table;
+      const std::uint32_t found_version = sub_table.erase_version;
+      for (std::size_t i = run.first; i < run.first + run.count; ++i) {
+        const std::uint32_t position = plan.positions(first + i).back();
+        const std::byte* from = rows.data() + position * row_bytes;
+        // Making room for an earlier row may have evicted this one.
+        std::uint32_t row = sub_table.erase_version == found_version ? found[i] : sub_table.index.find_row(hashes[i]);
+        if (row == kNoRow) row = insert_row(sub_table, hashes[i]);
+        if (row == kNoRow) throw std::bad_alloc();
+        sub_table.before_change(chunk_layout_, hashes[i], row);
+        std::memcpy(sub_table.weights(chunk_layout_, row), from, chunk_layout_.weight_bytes);
+        std::memcpy(sub_table.state(chunk_layout_, row), from + chunk_layout_.weight_bytes, chunk_layout_.state_bytes);
+        sub_table.last_seen(row) = last_seen[position];
+        raise_max_time(last_seen[position]);
+      }
+    }
+  });
+}
+
+}  // namespace monolith

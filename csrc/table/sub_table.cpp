@@ -1,0 +1,126 @@
+#include "table/sub_table.h"
+
+#include <cstring>
+#include <utility>
+
+namespace monolith {
+
+namespace {
+
+std::size_t whole_lines(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+void overflow(ConsumerChanges& changes) {
+  changes = {};
+  changes.overflowed = true;
+}
+
+}  // namespace
+
+ChunkLayout::ChunkLayout(const RowLayout& rows) : weight_bytes(rows.weight_bytes()), state_bytes(rows.state_bytes()) {
+  first_weights = sizeof(ChunkHeader) + kChunkRows * sizeof(std::uint32_t);
+  first_state = first_weights + whole_lines(kChunkRows * weight_bytes);
+  bytes = first_state + whole_lines(kChunkRows * state_bytes);
+}
+
+std::size_t SubTable::bytes_for_one_more(const ChunkLayout& layout) const {
+  const bool needs_chunk = free_rows.empty() && num_rows == chunks.size() * kChunkRows;
+  return (needs_chunk ? layout.bytes : 0) + index.bytes_to_grow_for_one();
+}
+
+std::uint32_t SubTable::insert(const ChunkLayout& layout, ChunkArena& arena, std::uint64_t hash) {
+  const bool reuse = !free_rows.empty();
+  if (!reuse && num_rows == chunks.size() * kChunkRows) {
+    chunks.reserve(chunks.size() + 1);
+    chunks.push_back(arena.allocate(layout.bytes));
+  }
+  const std::uint32_t row = reuse ? free_rows.back() : num_rows;
+  index.insert(hash, row);
+  if (reuse) {
+    free_rows.pop_back();
+  } else {
+    ++num_rows;
+  }
+  return row;
+}
+
+void SubTable::after_insert(const ChunkLayout& layout, std::uint64_t hash, std::uint32_t row) {
+  if (snapshot_epoch != 0) preserve(layout, hash, row, false);
+  for (std::size_t i = 0; i < consumers.size(); ++i) mark_dirty(i, hash, row);
+}
+
+void SubTable::mark_dirty(std::size_t consumer, std::uint64_t hash, std::uint32_t row) {
+  ConsumerChanges& changes = consumers[consumer];
+  header(row).dirty[consumer] |= std::uint64_t{1} << place_of(row);
+  if (changes.overflowed) return;
+  changes.touched_hashes.push_back(hash);
+  changes.touched_rows.push_back(row);
+  if (changes.touched_hashes.size() > max_changes) overflow(changes);
+}
+
+void SubTable::mark_erased(std::size_t consumer, std::uint64_t hash) {
+  ConsumerChanges& changes = consumers[consumer];
+  if (changes.overflowed) return;
+  changes.erased_hashes.push_back(hash);
+  if (changes.erased_hashes.size() > max_changes) overflow(changes);
+}
+
+ConsumerChanges SubTable::take_changes(std::size_t consumer) {
+  ConsumerChanges taken;
+  std::swap(taken, consumers[consumer]);
+  if (taken.overflowed) {
+    for (std::byte* chunk : chunks) reinterpret_cast<ChunkHeader*>(chunk)->dirty[consumer] = 0;
+  }
+  for (const std::uint32_t row : taken.touched_rows) {
+    header(row).dirty[consumer] &= ~(std::uint64_t{1} << place_of(row));
+  }
+  return taken;
+}
+
+bool SubTable::erase(const ChunkLayout& layout, std::uint64_t hash) {
+  const std::uint32_t row = index.find_row(hash);
+  if (row == kNoRow) return false;
+  if (snapshot_epoch != 0) preserve(layout, hash, row, true);
+  free_rows.push_back(row);
+  index.erase(hash);
+  ++erase_version;
+  const std::uint64_t bit = std::uint64_t{1} << place_of(row);
+  for (std::size_t i = 0; i < consumers.size(); ++i) {
+    header(row).dirty[i] &= ~bit;
+    mark_erased(i, hash);
+  }
+  return true;
+}
+
+bool SubTable::preserve(const ChunkLayout& layout, std::uint64_t hash, std::uint32_t row, bool copy) {
+  ChunkHeader& chunk = header(row);
+  const std::uint64_t bit = std::uint64_t{1} << place_of(row);
+  if (chunk.preserved_epoch != snapshot_epoch) {
+    chunk.preserved_epoch = snapshot_epoch;
+    chunk.preserved = 0;
+  }
+  if ((chunk.preserved & bit) != 0) return false;
+  if (copy) {
+    const std::size_t row_bytes = layout.weight_bytes + layout.state_bytes;
+    const std::size_t end = preserved.rows.size();
+    preserved.rows.resize(end + row_bytes);
+    std::memcpy(preserved.rows.data() + end, weights(layout, row), layout.weight_bytes);
+    if (layout.state_bytes != 0) {
+      std::memcpy(preserved.rows.data() + end + layout.weight_bytes, state(layout, row), layout.state_bytes);
+    }
+    preserved.last_seen.push_back(last_seen(row));
+    preserved.hashes.push_back(hash);
+  }
+  chunk.preserved |= bit;
+  return true;
+}
+
+void SubTable::clear() {
+  index.clear();
+  chunks.clear();
+  free_rows.clear();
+  num_rows = 0;
+  ++erase_version;
+  for (ConsumerChanges& changes : consumers) overflow(changes);
+}
+
+}  // namespace monolith
