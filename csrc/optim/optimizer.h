@@ -2,7 +2,7 @@
 //
 // An optimizer is one header (adagrad.h, ...) that declares its hyper-parameters once, the floats of state it keeps
 // beside a segment of `dim` weights, the state's first value, and the step. The table knows optimizers only through
-// `RowOptimizer`.
+// `RowOptimizer`. All SIMD levels give the same bits (row_math.h says how).
 #pragma once
 
 #include <cstddef>
@@ -12,28 +12,14 @@
 #include <string_view>
 #include <vector>
 
+#include "optim/kernel_types.h"
+
 namespace monolith {
-
-// What one step knows beside the row and its gradient.
-struct StepContext {
-  float learning_rate = 0;
-  std::int64_t global_step = 0;
-  // Seeds stochastic rounding; the table derives it from the id and the step, so results do not depend on threads.
-  std::uint64_t random_key = 0;
-};
-
-// Updates `dim` weights in place; `gradient` is not changed. `params` are the hyper-parameters in declared order.
-using StepFunction = void (*)(const float* params, std::size_t dim, float* weights, float* state,
-                              const float* gradient, const StepContext& context);
-
-struct HyperParameter {
-  std::string_view name;
-  float default_value;
-};
 
 struct OptimizerKind {
   std::string_view name;  // "adagrad", "sgd", ...
   std::span<const HyperParameter> hyper_parameters;
+  std::size_t required_dim;  // the one dim it works on; 0: any
   std::size_t (*state_floats)(std::size_t dim);
   void (*init_state)(const float* params, std::size_t dim, float* state);
 };
@@ -50,7 +36,8 @@ struct OptimizerConfig {
 
 class RowOptimizer {
  public:
-  // Throws std::invalid_argument that names the unknown kind, the wrong parameter count or a dim that does not fit.
+  // Throws std::invalid_argument that names the unknown kind, the wrong parameter count, the senseless parameter or
+  // the dim that does not fit.
   RowOptimizer(const OptimizerConfig& config, std::size_t dim);
 
   std::size_t dim() const { return dim_; }
@@ -69,7 +56,11 @@ class RowOptimizer {
   std::size_t dim_;
   std::size_t state_floats_;
   bool stochastic_rounding_;
-  StepFunction step_;  // for the SIMD level in use when the optimizer was made
+  StepFunction step_;  // for the dim, and for the SIMD level in use when the optimizer was made
 };
+
+// Delay compensation, before any optimizer's step: g += lambda*g^2*(w - latest), where `weights` is what the row holds
+// now and `latest` what the gradient was computed from.
+void compensate_delay(float lambda, std::size_t dim, const float* weights, const float* latest, float* gradient);
 
 }  // namespace monolith

@@ -1,0 +1,53 @@
+// FTRL-proximal: n' = norm + g^2; z += g - (sqrt(n') - sqrt(norm))/lr * w; norm = n';
+// w = 0 if |z| <= l1, else lr*(sign(z)*l1 - z)/(sqrt(norm) + beta + l2*lr).
+// State: norm[dim] first initial_accumulator_value, z[dim] first 0.
+// Mends: sign(z) is -1 or +1 as in the textbook (the original used 1 for negative z and 0 for positive z); a learning
+// rate of 0 leaves the row alone instead of dividing by it.
+#pragma once
+
+#include "optim/row_math.h"
+
+namespace monolith::MONOLITH_SIMD {
+
+struct Ftrl {
+  static constexpr std::string_view kName = "ftrl";
+  struct Params {
+    float beta;
+    float initial_accumulator_value;
+    float l1_regularization_strength;
+    float l2_regularization_strength;
+  };
+  static constexpr std::array kParameters{
+      HyperParameter{"beta", 0.0F, Range::kNotNegative},
+      HyperParameter{"initial_accumulator_value", 0.1F, Range::kNotNegative},
+      HyperParameter{"l1_regularization_strength", 0.0F, Range::kNotNegative},
+      HyperParameter{"l2_regularization_strength", 0.0F, Range::kNotNegative},
+  };
+
+  static std::size_t state_floats(std::size_t dim) { return 2 * dim; }
+  static void init_state(const Params& params, std::size_t dim, float* state) {
+    fill_row(state, dim, params.initial_accumulator_value);
+    fill_row(state + dim, dim, 0.0F);
+  }
+
+  MONOLITH_ROW_STEP void step(const Params& params, std::size_t dim, float* __restrict w, float* __restrict norm,
+                              const float* __restrict g, const StepContext& context) {
+    const float lr = context.learning_rate;
+    if (lr == 0.0F) return;
+    float* const z = norm + dim;
+    const float l1 = params.l1_regularization_strength;
+    const float beta = params.beta;
+    const float ridge = params.l2_regularization_strength * lr;
+    MONOLITH_VECTOR_LOOP
+    for (std::size_t i = 0; i < dim; ++i) {
+      const float new_norm = norm[i] + g[i] * g[i];
+      const float root = square_root(new_norm);
+      z[i] += g[i] - (root - square_root(norm[i])) / lr * w[i];
+      norm[i] = new_norm;
+      const float moved = lr * (__builtin_copysignf(l1, z[i]) - z[i]) / (root + beta + ridge);
+      w[i] = __builtin_fabsf(z[i]) <= l1 ? 0.0F : moved;
+    }
+  }
+};
+
+}  // namespace monolith::MONOLITH_SIMD

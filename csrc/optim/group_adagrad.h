@@ -1,0 +1,57 @@
+// Adagrad with group lasso: the row lives or dies as a whole. g' = g + wd*w; s += max(g'^2); L = lr/(beta + sqrt(s));
+// z = g' - w/L; Z = ||z||_2; w = 0 if Z <= l2, else -L*(Z - l2)/Z * z.
+// State: s[1], first initial_accumulator_value.
+// Mends: Z = l2 = 0 gives 0, not NaN; a learning rate of 0, or beta = s = 0, leaves the weights alone.
+#pragma once
+
+#include "optim/row_math.h"
+
+namespace monolith::MONOLITH_SIMD {
+
+struct GroupAdagrad {
+  static constexpr std::string_view kName = "group_adagrad";
+  struct Params {
+    float beta;
+    float initial_accumulator_value;
+    float l2_regularization_strength;
+    float weight_decay_factor;
+  };
+  static constexpr std::array kParameters{
+      HyperParameter{"beta", 0.0F, Range::kNotNegative},
+      HyperParameter{"initial_accumulator_value", 0.1F, Range::kNotNegative},
+      HyperParameter{"l2_regularization_strength", 0.0F, Range::kNotNegative},
+      HyperParameter{"weight_decay_factor", 0.0F, Range::kNotNegative},
+  };
+
+  static std::size_t state_floats(std::size_t) { return 1; }
+  static void init_state(const Params& params, std::size_t, float* state) {
+    state[0] = params.initial_accumulator_value;
+  }
+
+  MONOLITH_ROW_STEP void step(const Params& params, std::size_t dim, float* __restrict w, float* __restrict state,
+                              const float* __restrict g, const StepContext& context) {
+    const float decay = params.weight_decay_factor;
+    state[0] += max_row(dim, [=](std::size_t i) {
+      const float gradient = g[i] + decay * w[i];
+      return gradient * gradient;
+    });
+    const float scale = params.beta + square_root(state[0]);
+    const float rate = context.learning_rate / scale;
+    if (context.learning_rate == 0.0F || scale == 0.0F) return;
+    const auto direction = [=](std::size_t i) { return g[i] + decay * w[i] - w[i] / rate; };
+    const float length = square_root(sum_row(dim, [=](std::size_t i) {
+      const float z = direction(i);
+      return z * z;
+    }));
+    const float l2 = params.l2_regularization_strength;
+    if (length <= l2) {
+      fill_row(w, dim, 0.0F);
+      return;
+    }
+    const float move = -rate * (length - l2) / length;
+    MONOLITH_VECTOR_LOOP
+    for (std::size_t i = 0; i < dim; ++i) w[i] = move * (g[i] + decay * w[i] - w[i] / rate);
+  }
+};
+
+}  // namespace monolith::MONOLITH_SIMD

@@ -1,0 +1,69 @@
+// The plain types that the row kernels and the rest of the core share.
+//
+// The kernel files are compiled with AVX flags, so what they include may hold no inline function with code of its own:
+// the linker would keep one copy, perhaps the AVX one, for every caller.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace monolith {
+
+// What one step knows beside the row and its gradient.
+struct StepContext {
+  float learning_rate = 0;
+  std::int64_t global_step = 0;  // never negative; callers check it once per batch
+  // Seeds stochastic rounding; the table derives it from the id and the step, so results do not depend on threads.
+  std::uint64_t random_key = 0;
+};
+
+// Updates `dim` weights in place; `gradient` is not changed. `params` are the hyper-parameters in declared order.
+// `weights`, `state` and `gradient` do not overlap.
+using StepFunction = void (*)(const float* params, std::size_t dim, float* weights, float* state,
+                              const float* gradient, const StepContext& context);
+
+// The values that make sense for a hyper-parameter.
+enum class Range {
+  kNotNegative,  // [0, inf)
+  kPositive,     // (0, inf)
+  kUnit,         // [0, 1]
+  kBelowOne,     // [0, 1)
+  kSwitch,       // 0 or 1
+};
+
+struct HyperParameter {
+  std::string_view name;
+  float default_value;
+  Range range;
+};
+
+// One kind of optimizer as one SIMD level compiled it.
+struct KindKernels {
+  std::string_view name;
+  const HyperParameter* hyper_parameters;
+  std::size_t num_hyper_parameters;
+  std::size_t required_dim;  // 0: any
+  std::size_t (*state_floats)(std::size_t dim);
+  void (*init_state)(const float* params, std::size_t dim, float* state);
+  StepFunction (*step_for_dim)(std::size_t dim);
+};
+
+// All row kernels of one SIMD level. The levels list the same kinds in the same order.
+struct RowKernels {
+  const KindKernels* kinds;
+  std::size_t num_kinds;
+  void (*compensate_delay)(float lambda, std::size_t dim, const float* weights, const float* latest, float* gradient);
+};
+
+namespace scalar {
+extern const RowKernels kRowKernels;
+}
+namespace avx2 {
+extern const RowKernels kRowKernels;
+}
+namespace avx512 {
+extern const RowKernels kRowKernels;
+}
+
+}  // namespace monolith

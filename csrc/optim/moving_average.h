@@ -1,0 +1,28 @@
+// Moving average of observed values: w = mu*w + (1-mu)*g. The "gradient" is the observation; the learning rate is
+// not used. No state.
+#pragma once
+
+#include "optim/row_math.h"
+
+namespace monolith::MONOLITH_SIMD {
+
+struct MovingAverage {
+  static constexpr std::string_view kName = "moving_average";
+  struct Params {
+    float momentum;
+  };
+  static constexpr std::array kParameters{HyperParameter{"momentum", 0.9F, Range::kUnit}};
+
+  static std::size_t state_floats(std::size_t) { return 0; }
+  static void init_state(const Params&, std::size_t, float*) {}
+
+  MONOLITH_ROW_STEP void step(const Params& params, std::size_t dim, float* __restrict w, float*,
+                              const float* __restrict g, const StepContext&) {
+    const float keep = params.momentum;
+    const float take = 1.0F - keep;
+    MONOLITH_VECTOR_LOOP
+    for (std::size_t i = 0; i < dim; ++i) w[i] = keep * w[i] + take * g[i];
+  }
+};
+
+}  // namespace monolith::MONOLITH_SIMD

@@ -1,0 +1,102 @@
+// The table of all row kernels of one SIMD level; kernels_scalar.cpp, kernels_avx2.cpp and kernels_avx512.cpp each
+// include it once with MONOLITH_SIMD set. A new optimizer is a header of its own and one line in kKinds.
+#pragma once
+
+#include "optim/adadelta.h"
+#include "optim/adagrad.h"
+#include "optim/adam.h"
+#include "optim/adamom.h"
+#include "optim/amsgrad.h"
+#include "optim/batch_softmax.h"
+#include "optim/dynamic_wd_adagrad.h"
+#include "optim/ftrl.h"
+#include "optim/group_adagrad.h"
+#include "optim/group_ftrl.h"
+#include "optim/momentum.h"
+#include "optim/moving_average.h"
+#include "optim/rmsprop.h"
+#include "optim/rmspropv2.h"
+#include "optim/rowwise_adagrad.h"
+#include "optim/sgd.h"
+
+namespace monolith::MONOLITH_SIMD {
+
+template <class Optimizer>
+[[gnu::always_inline]] inline typename Optimizer::Params load_params(const float* params) {
+  typename Optimizer::Params loaded;
+  __builtin_memcpy(&loaded, params, Optimizer::kParameters.size() * sizeof(float));
+  return loaded;
+}
+
+template <class Optimizer>
+void init_state(const float* params, std::size_t dim, float* state) {
+  Optimizer::init_state(load_params<Optimizer>(params), dim, state);
+}
+
+template <class Optimizer>
+void any_dim_step(const float* params, std::size_t dim, float* weights, float* state, const float* gradient,
+                  const StepContext& context) {
+  Optimizer::step(load_params<Optimizer>(params), dim, weights, state, gradient, context);
+}
+
+template <class Optimizer, std::size_t kDim>
+void fixed_dim_step(const float* params, std::size_t, float* weights, float* state, const float* gradient,
+                    const StepContext& context) {
+  Optimizer::step(load_params<Optimizer>(params), kDim, weights, state, gradient, context);
+}
+
+template <class Optimizer>
+StepFunction step_for_dim(std::size_t dim) {
+  switch (dim) {
+    case 8:
+      return &fixed_dim_step<Optimizer, 8>;
+    case 16:
+      return &fixed_dim_step<Optimizer, 16>;
+    case 32:
+      return &fixed_dim_step<Optimizer, 32>;
+    case 64:
+      return &fixed_dim_step<Optimizer, 64>;
+    case 128:
+      return &fixed_dim_step<Optimizer, 128>;
+    default:
+      return &any_dim_step<Optimizer>;
+  }
+}
+
+template <class Optimizer>
+consteval std::size_t required_dim() {
+  if constexpr (requires { Optimizer::kRequiredDim; }) {
+    return Optimizer::kRequiredDim;
+  } else {
+    return 0;
+  }
+}
+
+template <class Optimizer>
+consteval KindKernels kernels_of() {
+  using Params = typename Optimizer::Params;
+  constexpr std::size_t kCount = Optimizer::kParameters.size();
+  static_assert(kCount == 0 || sizeof(Params) == kCount * sizeof(float), "Params and kParameters must match");
+  return {Optimizer::kName,          Optimizer::kParameters.data(), kCount, required_dim<Optimizer>(),
+          &Optimizer::state_floats, &init_state<Optimizer>,         &step_for_dim<Optimizer>};
+}
+
+// Delay compensation: g += lambda*g^2*(w - latest).
+inline void compensate_delay(float lambda, std::size_t dim, const float* __restrict weights,
+                             const float* __restrict latest, float* __restrict gradient) {
+  MONOLITH_VECTOR_LOOP
+  for (std::size_t i = 0; i < dim; ++i) {
+    gradient[i] += lambda * (gradient[i] * gradient[i]) * (weights[i] - latest[i]);
+  }
+}
+
+constexpr KindKernels kKinds[] = {
+    kernels_of<Sgd>(),          kernels_of<Adagrad>(),   kernels_of<RowwiseAdagrad>(), kernels_of<Adadelta>(),
+    kernels_of<Adam>(),         kernels_of<Amsgrad>(),   kernels_of<Adamom>(),         kernels_of<BatchSoftmax>(),
+    kernels_of<Ftrl>(),         kernels_of<GroupFtrl>(), kernels_of<GroupAdagrad>(),   kernels_of<DynamicWdAdagrad>(),
+    kernels_of<Momentum>(),     kernels_of<Rmsprop>(),   kernels_of<RmspropV2>(),      kernels_of<MovingAverage>(),
+};
+
+constexpr RowKernels kRowKernels{kKinds, sizeof kKinds / sizeof kKinds[0], &compensate_delay};
+
+}  // namespace monolith::MONOLITH_SIMD

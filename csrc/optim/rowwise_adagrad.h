@@ -1,0 +1,42 @@
+// Row-wise Adagrad: one accumulator for the whole row, so a row of 64 weights carries 1 float of state, not 64.
+// g' = g + wd*w; acc += mean(g'^2); w -= lr/(sqrt(acc) + eps) * g'.
+// State: acc[1], first initial_accumulator_value. The rule FBGEMM calls EXACT_ROWWISE_ADAGRAD.
+#pragma once
+
+#include "optim/row_math.h"
+
+namespace monolith::MONOLITH_SIMD {
+
+struct RowwiseAdagrad {
+  static constexpr std::string_view kName = "rowwise_adagrad";
+  struct Params {
+    float initial_accumulator_value;
+    float weight_decay_factor;
+    float epsilon;
+  };
+  static constexpr std::array kParameters{
+      HyperParameter{"initial_accumulator_value", 0.0F, Range::kNotNegative},
+      HyperParameter{"weight_decay_factor", 0.0F, Range::kNotNegative},
+      HyperParameter{"epsilon", 1e-8F, Range::kPositive},
+  };
+
+  static std::size_t state_floats(std::size_t) { return 1; }
+  static void init_state(const Params& params, std::size_t, float* state) {
+    state[0] = params.initial_accumulator_value;
+  }
+
+  MONOLITH_ROW_STEP void step(const Params& params, std::size_t dim, float* __restrict w, float* __restrict state,
+                              const float* __restrict g, const StepContext& context) {
+    const float decay = params.weight_decay_factor;
+    const float sum = sum_row(dim, [=](std::size_t i) {
+      const float gradient = g[i] + decay * w[i];
+      return gradient * gradient;
+    });
+    state[0] += sum / static_cast<float>(dim);
+    const float rate = context.learning_rate / (square_root(state[0]) + params.epsilon);
+    MONOLITH_VECTOR_LOOP
+    for (std::size_t i = 0; i < dim; ++i) w[i] -= rate * (g[i] + decay * w[i]);
+  }
+};
+
+}  // namespace monolith::MONOLITH_SIMD

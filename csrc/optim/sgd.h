@@ -1,0 +1,24 @@
+// Stochastic gradient descent: w -= lr*g. No state.
+#pragma once
+
+#include "optim/row_math.h"
+
+namespace monolith::MONOLITH_SIMD {
+
+struct Sgd {
+  static constexpr std::string_view kName = "sgd";
+  struct Params {};
+  static constexpr std::array<HyperParameter, 0> kParameters{};
+
+  static std::size_t state_floats(std::size_t) { return 0; }
+  static void init_state(const Params&, std::size_t, float*) {}
+
+  MONOLITH_ROW_STEP void step(const Params&, std::size_t dim, float* __restrict w, float*, const float* __restrict g,
+                              const StepContext& context) {
+    const float lr = context.learning_rate;
+    MONOLITH_VECTOR_LOOP
+    for (std::size_t i = 0; i < dim; ++i) w[i] -= lr * g[i];
+  }
+};
+
+}  // namespace monolith::MONOLITH_SIMD
