@@ -4,7 +4,7 @@
 #include <array>
 #include <bit>
 #include <limits>
-#include <memory>
+#include <mutex>
 #include <stdexcept>
 #include <string>
 
@@ -17,34 +17,43 @@ namespace {
 // Groups equal hashes of one sub-table; a scratch hash set that fits the first cache for usual batches.
 class Grouper {
  public:
-  // Returns the group of `hash`, new or known; groups count from 0.
-  void reset(std::size_t items) {
-    const std::size_t wanted = std::bit_ceil(std::max<std::size_t>(16, items * 2));
+  void reset(std::size_t max_items) {
+    const std::size_t wanted = std::bit_ceil(std::max<std::size_t>(16, max_items * 2));
     if (slots_.size() < wanted) slots_.resize(wanted);
     std::fill_n(slots_.begin(), wanted, 0U);
     mask_ = wanted - 1;
+    num_groups_ = 0;
   }
 
-  std::uint32_t group_of(std::uint64_t hash, std::vector<std::uint64_t>& groups, std::size_t first_group) {
+  std::size_t num_groups() const { return num_groups_; }
+
+  // Returns the group of `hash`, known or new; groups count from 0 and `hash_of_group` holds their hashes.
+  std::uint32_t group_of(std::uint64_t hash, std::uint64_t* hash_of_group) {
     for (std::size_t slot = (hash >> 20) & mask_;; slot = (slot + 1) & mask_) {
       const std::uint32_t known = slots_[slot];
       if (known == 0) {
-        groups.push_back(hash);
-        slots_[slot] = static_cast<std::uint32_t>(groups.size() - first_group);
+        hash_of_group[num_groups_] = hash;
+        slots_[slot] = static_cast<std::uint32_t>(++num_groups_);
         return slots_[slot] - 1;
       }
-      if (groups[first_group + known - 1] == hash) return known - 1;
+      if (hash_of_group[known - 1] == hash) return known - 1;
     }
   }
 
  private:
   std::vector<std::uint32_t> slots_;
   std::size_t mask_ = 0;
+  std::size_t num_groups_ = 0;
 };
+
+constexpr std::size_t kPooledPlans = 16;
+std::mutex pool_mutex;
+// Never destroyed: plans may be dropped by Python after static destructors ran.
+std::vector<BatchPlan*>& pool = *new std::vector<BatchPlan*>;
 
 }  // namespace
 
-BatchPlan::BatchPlan(std::span<const std::int64_t> ids, bool merge_repeated) {
+void BatchPlan::build(std::span<const std::int64_t> ids, bool merge_repeated) {
   if (ids.size() >= std::numeric_limits<std::uint32_t>::max()) {
     throw std::invalid_argument("a batch holds at most 4294967294 ids, got " + std::to_string(ids.size()));
   }
@@ -52,57 +61,61 @@ BatchPlan::BatchPlan(std::span<const std::int64_t> ids, bool merge_repeated) {
   std::array<std::uint32_t, kNumSubTables + 1> begins{};
   for (const std::int64_t id : ids) ++begins[sub_table_of_hash(hash_id(id)) + 1];
   for (std::size_t i = 0; i < kNumSubTables; ++i) begins[i + 1] += begins[i];
-  const auto items = std::make_unique_for_overwrite<Item[]>(ids.size());
+  items_.resize(ids.size());
   std::array<std::uint32_t, kNumSubTables> next;
   std::copy_n(begins.begin(), kNumSubTables, next.begin());
   for (std::size_t i = 0; i < ids.size(); ++i) {
     const std::uint64_t hash = hash_id(ids[i]);
-    items[next[sub_table_of_hash(hash)]++] = {hash, static_cast<std::uint32_t>(i)};
+    items_[next[sub_table_of_hash(hash)]++] = {hash, static_cast<std::uint32_t>(i)};
   }
+  found_.resize(ids.size());
+  rows_known_ = false;
+  positions_.resize(ids.size());
+  hashes_.resize(ids.size());
+  begins_.resize(ids.size() + 1);
   if (merge_repeated) {
-    merge({items.get(), ids.size()});
+    merge();
     return;
   }
-  hashes_.resize(ids.size());
-  positions_.resize(ids.size());
-  begins_.resize(ids.size() + 1);
   for (std::uint32_t i = 0; i < ids.size(); ++i) {
-    hashes_[i] = items[i].hash;
-    positions_[i] = items[i].position;
+    hashes_[i] = items_[i].hash;
+    positions_[i] = items_[i].position;
     begins_[i] = i;
   }
   begins_[ids.size()] = static_cast<std::uint32_t>(ids.size());
 }
 
-void BatchPlan::merge(std::span<const Item> items) {
-  hashes_.reserve(items.size());
-  begins_.reserve(items.size() + 1);
-  positions_.resize(items.size());
-  Grouper grouper;
-  std::vector<std::uint32_t> group;
-  std::vector<std::uint32_t> ends;
-  for (std::size_t first = 0; first < items.size();) {
+void BatchPlan::merge() {
+  thread_local Grouper grouper;
+  thread_local std::vector<std::uint32_t> group;
+  thread_local std::vector<std::uint32_t> ends;
+  std::size_t num_groups = 0;
+  for (std::size_t first = 0; first < items_.size();) {
     std::size_t last = first;
-    const std::uint32_t sub_table = sub_table_of_hash(items[first].hash);
-    while (last < items.size() && sub_table_of_hash(items[last].hash) == sub_table) ++last;
-    const std::size_t first_group = hashes_.size();
+    const std::uint32_t sub_table = sub_table_of_hash(items_[first].hash);
+    while (last < items_.size() && sub_table_of_hash(items_[last].hash) == sub_table) ++last;
+    const std::size_t first_group = num_groups;
     grouper.reset(last - first);
     group.resize(last - first);
     for (std::size_t i = first; i < last; ++i) {
-      group[i - first] = grouper.group_of(items[i].hash, hashes_, first_group);
+      group[i - first] = grouper.group_of(items_[i].hash, hashes_.data() + first_group);
     }
-    ends.assign(hashes_.size() - first_group, 0);
-    for (const std::uint32_t g : group) ++ends[g];
+    num_groups += grouper.num_groups();
+    ends.assign(grouper.num_groups(), 0);
+    for (std::size_t i = 0; i < last - first; ++i) ++ends[group[i]];
     auto begin = static_cast<std::uint32_t>(first);
-    for (std::uint32_t& end : ends) {
-      begins_.push_back(begin);
-      begin += end;
-      end = begins_.back();
+    for (std::size_t g = 0; g < ends.size(); ++g) {
+      begins_[first_group + g] = begin;
+      begin += ends[g];
+      ends[g] = begins_[first_group + g];
     }
-    for (std::size_t i = first; i < last; ++i) positions_[ends[group[i - first]]++] = items[i].position;
+    for (std::size_t i = first; i < last; ++i) positions_[ends[group[i - first]]++] = items_[i].position;
     first = last;
   }
-  begins_.push_back(static_cast<std::uint32_t>(items.size()));
+  begins_[num_groups] = static_cast<std::uint32_t>(items_.size());
+  hashes_.resize(num_groups);
+  begins_.resize(num_groups + 1);
+  found_.resize(num_groups);
 }
 
 void BatchPlan::write_ids(std::span<std::int64_t> out) const {
@@ -117,6 +130,25 @@ void BatchPlan::write_inverse(std::span<std::int32_t> out) const {
 
 void BatchPlan::write_counts(std::span<std::int32_t> out) const {
   for (std::size_t g = 0; g < num_groups(); ++g) out[g] = static_cast<std::int32_t>(begins_[g + 1] - begins_[g]);
+}
+
+PooledPlan acquire_plan() {
+  const std::lock_guard lock(pool_mutex);
+  if (pool.empty()) return PooledPlan(new BatchPlan);
+  BatchPlan* plan = pool.back();
+  pool.pop_back();
+  return PooledPlan(plan);
+}
+
+void PlanReturner::operator()(BatchPlan* plan) const {
+  {
+    const std::lock_guard lock(pool_mutex);
+    if (pool.size() < kPooledPlans) {
+      pool.push_back(plan);
+      return;
+    }
+  }
+  delete plan;
 }
 
 }  // namespace monolith

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -15,8 +16,12 @@ namespace monolith {
 
 class BatchPlan {
  public:
-  // Groups `ids`. Without `merge_repeated`, every occurrence is a group of its own.
-  BatchPlan(std::span<const std::int64_t> ids, bool merge_repeated);
+  BatchPlan() = default;
+  BatchPlan(std::span<const std::int64_t> ids, bool merge_repeated) { build(ids, merge_repeated); }
+
+  // Groups `ids`. Without `merge_repeated`, every occurrence is a group of its own. Memory of an earlier build is used
+  // again.
+  void build(std::span<const std::int64_t> ids, bool merge_repeated);
 
   std::size_t num_ids() const { return positions_.size(); }
   std::size_t num_groups() const { return hashes_.size(); }
@@ -42,18 +47,30 @@ class BatchPlan {
     std::uint32_t erase_version = ~0U;
   };
   std::vector<FoundRow>& found() { return found_; }
+  bool rows_are_known() const { return rows_known_; }
+  void set_rows_known(bool known) { rows_known_ = known; }
 
  private:
   struct Item {
     std::uint64_t hash;
     std::uint32_t position;
   };
-  void merge(std::span<const Item> items);
+  void merge();
 
   std::vector<std::uint64_t> hashes_;
   std::vector<std::uint32_t> begins_;
   std::vector<std::uint32_t> positions_;
   std::vector<FoundRow> found_;
+  bool rows_known_ = false;
+  std::vector<Item> items_;  // scratch of build
 };
+
+// A plan that goes back to a pool when dropped. Fresh memory for each batch would cost more in page faults than the
+// grouping itself.
+struct PlanReturner {
+  void operator()(BatchPlan* plan) const;
+};
+using PooledPlan = std::unique_ptr<BatchPlan, PlanReturner>;
+PooledPlan acquire_plan();
 
 }  // namespace monolith

@@ -28,8 +28,7 @@ ChangeResult RowTable::change(BatchPlan& plan, const ChangeRequest& request) {
 void RowTable::find_or_insert(BatchPlan& plan, const ChangeRequest& request, std::vector<std::uint32_t>& skipped,
                               ChangeResult& result) {
   std::vector<BatchPlan::FoundRow>& found = plan.found();
-  const bool search = found.size() != plan.num_groups();
-  found.resize(plan.num_groups());
+  const bool search = !plan.rows_are_known();
   for_each_block(plan.num_groups(), [&](std::size_t first, std::size_t count) {
     const auto known = std::span(found).subspan(first, count);
     // Rows that a lookup found are good until change_rows looks at them again; only the absent are searched again.
@@ -44,6 +43,7 @@ void RowTable::find_or_insert(BatchPlan& plan, const ChangeRequest& request, std
       }
     }
   });
+  plan.set_rows_known(true);
   if (std::ranges::none_of(found, [](const auto& f) { return f.row == kNoRow; })) return;
   if (filter_ != nullptr) admit(plan, request, skipped, result);
   insert_admitted(plan, skipped, result);
@@ -116,7 +116,7 @@ void RowTable::insert_admitted(BatchPlan& plan, const std::vector<std::uint32_t>
     for_each_block(plan.num_groups(), insert_block);
   } catch (...) {
     erase(inserted);
-    plan.found().clear();
+    plan.set_rows_known(false);
     throw;
   }
   result.inserted += inserted.size();

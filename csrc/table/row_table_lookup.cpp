@@ -18,7 +18,6 @@ constexpr std::size_t kStreamBytes = std::size_t{16} << 20;
 template <typename Copy>
 std::size_t RowTable::for_found_rows(BatchPlan& plan, const Copy& copy) const {
   std::vector<BatchPlan::FoundRow>& found = plan.found();
-  found.resize(plan.num_groups());
   std::atomic<std::size_t> hits{0};
   for_each_block(plan.num_groups(), [&](std::size_t first, std::size_t count) {
     const auto hashes = plan.hashes().subspan(first, count);
@@ -40,6 +39,7 @@ std::size_t RowTable::for_found_rows(BatchPlan& plan, const Copy& copy) const {
     }
     hits.fetch_add(block_hits, std::memory_order_relaxed);
   });
+  plan.set_rows_known(true);
   return hits.load();
 }
 
@@ -99,9 +99,10 @@ std::vector<EntryDump> RowTable::lookup_entries(std::span<const std::int64_t> id
 }
 
 void RowTable::contains(std::span<const std::int64_t> ids, bool* out) const {
-  BatchPlan plan(ids, false);
-  for_found_rows(plan, [&](std::size_t group, const std::byte* weights) {
-    out[plan.first_position(group)] = weights != nullptr;
+  const PooledPlan plan = acquire_plan();
+  plan->build(ids, false);
+  for_found_rows(*plan, [&](std::size_t group, const std::byte* weights) {
+    out[plan->first_position(group)] = weights != nullptr;
   });
 }
 

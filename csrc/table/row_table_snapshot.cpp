@@ -129,7 +129,9 @@ void RowTable::restore(std::span<const std::int64_t> ids, std::span<const std::u
                        std::span<const std::byte> rows) {
   const std::shared_lock batch(batch_mutex_);
   const std::size_t row_bytes = layout_.row_bytes();
-  BatchPlan plan(ids, true);
+  const PooledPlan pooled = acquire_plan();
+  BatchPlan& plan = *pooled;
+  plan.build(ids, true);
   for_each_block(plan.num_groups(), [&](std::size_t first, std::size_t count) {
     const auto hashes = plan.hashes().subspan(first, count);
     std::array<std::uint32_t, kBlockGroups> found;
