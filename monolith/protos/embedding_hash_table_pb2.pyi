@@ -1,5 +1,6 @@
 # ruff: noqa
 # fmt: off
+# mypy: ignore-errors
 from monolith.protos import float_compressor_pb2 as _float_compressor_pb2
 from monolith.protos import initializer_pb2 as _initializer_pb2
 from monolith.protos import optimizer_pb2 as _optimizer_pb2

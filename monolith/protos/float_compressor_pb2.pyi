@@ -1,5 +1,6 @@
 # ruff: noqa
 # fmt: off
+# mypy: ignore-errors
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Mapping as _Mapping
