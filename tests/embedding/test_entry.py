@@ -228,7 +228,7 @@ def test_compressors(compressor: entry.Compressor, kind: str, parameters: dict[s
         (lambda: entry.Compressor.from_proto(FloatCompressorConfig()), "FloatCompressorConfig must be set type"),
         (
             lambda: entry.AdamOptimizer.from_proto(entry.SgdOptimizer().as_proto()),
-            "a SgdOptimizer, not a AdamOptimizer",
+            "SgdOptimizer, not a AdamOptimizer",
         ),
         (lambda: entry.ZerosInitializer.from_proto(entry.OnesInitializer().as_proto()), "not a ZerosInitializer"),
         (lambda: entry.Fp16Compressor.from_proto(entry.Fp32Compressor().as_proto()), "not a Fp16Compressor"),

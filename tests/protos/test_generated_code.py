@@ -34,5 +34,6 @@ def test_generated_code_is_up_to_date(tmp_path: Path) -> None:
 
 
 def test_messages_need_no_generator() -> None:
-    probe = "import sys; import monolith.protos.embedding_hash_table_pb2; assert not {'grpc', 'grpc_tools'} & set(sys.modules)"
+    imports = "import sys, monolith.protos.embedding_hash_table_pb2"
+    probe = f"{imports}; assert not {{'grpc', 'grpc_tools'}} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", probe], cwd=ROOT, check=True)
