@@ -120,8 +120,8 @@ class AdamomOptimizerDump(_message.Message):
     C_FIELD_NUMBER: _ClassVar[int]
     m: _containers.RepeatedScalarFieldContainer[float]
     v: _containers.RepeatedScalarFieldContainer[float]
-    c: _containers.RepeatedScalarFieldContainer[float]
-    def __init__(self, m: _Optional[_Iterable[float]] = ..., v: _Optional[_Iterable[float]] = ..., c: _Optional[_Iterable[float]] = ...) -> None: ...
+    c: float
+    def __init__(self, m: _Optional[_Iterable[float]] = ..., v: _Optional[_Iterable[float]] = ..., c: _Optional[float] = ...) -> None: ...
 
 class SingleOptimizerDump(_message.Message):
     __slots__ = ("adagrad", "sgd", "ftrl", "dynamic_wd_adagrad", "adadelta", "adam", "amsgrad", "momentum", "rmsprop", "rmspropv2", "group_ftrl", "batch_softmax", "group_adagrad", "rowwise_adagrad", "adamom")

@@ -59,16 +59,18 @@ class DynamicWdAdagradOptimizerConfig(_message.Message):
     def __init__(self, dim_size: _Optional[int] = ..., learning_rate: _Optional[float] = ..., initial_accumulator_value: _Optional[float] = ..., hessian_compression_times: _Optional[int] = ..., weight_decay_factor: _Optional[float] = ..., warmup_steps: _Optional[int] = ..., decouple_weight_decay: _Optional[bool] = ..., enable_dynamic_wd: _Optional[bool] = ..., dynamic_wd_temperature: _Optional[float] = ..., flip_direction: _Optional[bool] = ...) -> None: ...
 
 class RowwiseAdagradOptimizerConfig(_message.Message):
-    __slots__ = ("dim_size", "learning_rate", "initial_accumulator_value", "epsilon")
+    __slots__ = ("dim_size", "learning_rate", "initial_accumulator_value", "epsilon", "weight_decay_factor")
     DIM_SIZE_FIELD_NUMBER: _ClassVar[int]
     LEARNING_RATE_FIELD_NUMBER: _ClassVar[int]
     INITIAL_ACCUMULATOR_VALUE_FIELD_NUMBER: _ClassVar[int]
     EPSILON_FIELD_NUMBER: _ClassVar[int]
+    WEIGHT_DECAY_FACTOR_FIELD_NUMBER: _ClassVar[int]
     dim_size: int
     learning_rate: float
     initial_accumulator_value: float
     epsilon: float
-    def __init__(self, dim_size: _Optional[int] = ..., learning_rate: _Optional[float] = ..., initial_accumulator_value: _Optional[float] = ..., epsilon: _Optional[float] = ...) -> None: ...
+    weight_decay_factor: float
+    def __init__(self, dim_size: _Optional[int] = ..., learning_rate: _Optional[float] = ..., initial_accumulator_value: _Optional[float] = ..., epsilon: _Optional[float] = ..., weight_decay_factor: _Optional[float] = ...) -> None: ...
 
 class FtrlOptimizerConfig(_message.Message):
     __slots__ = ("dim_size", "learning_rate", "beta", "initial_accumulator_value", "l1_regularization_strength", "l2_regularization_strength", "warmup_steps")

@@ -15,7 +15,12 @@ from monolith.protos.optimizer_pb2 import OptimizerConfig
 DEFAULTS: list[tuple[entry.Optimizer, str, float, dict[str, float]]] = [
     (entry.SgdOptimizer(), "sgd", 0.01, {}),
     (entry.AdagradOptimizer(), "adagrad", 0.001, {"initial_accumulator_value": 0.1, "weight_decay_factor": 0.0}),
-    (entry.RowwiseAdagradOptimizer(), "rowwise_adagrad", 0.001, {"initial_accumulator_value": 0.1, "epsilon": 1e-8}),
+    (
+        entry.RowwiseAdagradOptimizer(),
+        "rowwise_adagrad",
+        0.001,
+        {"initial_accumulator_value": 0.0, "weight_decay_factor": 0.0, "epsilon": 1e-8},
+    ),
     (
         entry.AdadeltaOptimizer(),
         "adadelta",

@@ -113,7 +113,8 @@ class RowwiseAdagradOptimizer(Optimizer):
 
     learning_rate: float | None = None
     initial_accumulator_value: float | None = None
-    epsilon: float | None = None
+    epsilon: float = 1e-8
+    weight_decay_factor: float = 0.0
     kind = "rowwise_adagrad"
 
 
