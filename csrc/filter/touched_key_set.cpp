@@ -77,7 +77,7 @@ struct alignas(64) TouchedKeySet::Stripe {
   }
 
   void grow() {
-    std::vector<std::int64_t> old(std::max(kFirstSlots, 2 * slots.size()), kEmpty);
+    std::vector<std::int64_t> old(std::max(kFirstSlots, (slots.size() < 1024 ? 4 : 2) * slots.size()), kEmpty);
     old.swap(slots);
     for (const std::int64_t id : old) {
       if (id != kEmpty) slots[find(id, mix64(static_cast<std::uint64_t>(id)))] = id;
