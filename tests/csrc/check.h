@@ -68,8 +68,8 @@ inline int finish() {
 
 #define CHECK_EQ(a, b)                                                                                     \
   do {                                                                                                     \
-    const auto& check_a = (a);                                                                             \
-    const auto& check_b = (b);                                                                             \
+    const auto check_a = (a);                                                                              \
+    const auto check_b = (b);                                                                              \
     if (!::monolith::test::equal(check_a, check_b)) {                                                      \
       ::monolith::test::fail(__FILE__, __LINE__,                                                           \
                              std::string("CHECK_EQ(" #a ", " #b "): ") + ::monolith::test::show(check_a) + \

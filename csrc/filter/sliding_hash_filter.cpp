@@ -1,0 +1,150 @@
+#include "filter/sliding_hash_filter.h"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "filter/filter_files.h"
+
+namespace monolith {
+
+bool operator==(const SlidingHashFilter::State& a, const SlidingHashFilter::State& b) {
+  // Only the moves since the last full turn matter, once the ring has turned.
+  return a.splits == b.splits && a.head == b.head && a.head_increment % a.splits.size() == b.head_increment % b.splits.size();
+}
+
+SlidingHashFilter::State SlidingHashFilter::empty_state(std::size_t capacity, std::size_t split_num) {
+  State state;
+  const std::size_t split_capacity = capacity / (split_num - kMaxForwardStep + 1);
+  if (split_capacity == 0) {
+    throw std::invalid_argument("sliding hash filter: capacity " + std::to_string(capacity) + " is too small for " +
+                                std::to_string(split_num) + " splits; each must hold at least one id");
+  }
+  state.splits.reserve(split_num);
+  for (std::size_t i = 0; i < split_num; ++i) state.splits.emplace_back(split_capacity, kFillRate);
+  return state;
+}
+
+SlidingHashFilter::SlidingHashFilter(std::size_t capacity, std::size_t split_num)
+    : capacity_(std::max(capacity, kMinCapacity)) {
+  if (split_num > kMaxSplits) {
+    throw std::invalid_argument("sliding hash filter: split_num is at most " + std::to_string(kMaxSplits) + ", got " +
+                                std::to_string(split_num));
+  }
+  state_ = empty_state(capacity_, std::max(split_num, kMinSplits));
+}
+
+SlidingHashFilter::SlidingHashFilter(const SlidingHashFilter& other)
+    : SlidingHashFilter(other, std::lock_guard(other.mutex_)) {}
+
+SlidingHashFilter::SlidingHashFilter(const SlidingHashFilter& other, const std::lock_guard<std::mutex>&)
+    : capacity_(other.capacity_), state_(other.state_) {}
+
+std::optional<SlidingHashFilter::Place> SlidingHashFilter::find_forward(std::size_t start,
+                                                                        std::uint16_t signature) const {
+  for (std::size_t step = 0; step < kMaxForwardStep; ++step) {
+    const std::size_t split = (state_.head + step) % state_.splits.size();
+    if (const auto cell = state_.splits[split].find(start, signature, kMaxStep)) return Place{split, *cell};
+  }
+  return std::nullopt;
+}
+
+std::optional<SlidingHashFilter::Place> SlidingHashFilter::find_backward(std::size_t start,
+                                                                         std::uint16_t signature) const {
+  const std::size_t num_splits = state_.splits.size();
+  const std::size_t steps = std::min<std::uint64_t>(state_.head_increment, state_.max_backward_step());
+  for (std::size_t step = 1; step <= steps; ++step) {
+    state_.splits[(state_.head + num_splits - step) % num_splits].prefetch(start);
+  }
+  for (std::size_t step = 1; step <= steps; ++step) {
+    const std::size_t split = (state_.head + num_splits - step) % num_splits;
+    const auto cell = state_.splits[split].find(start, signature, kMaxStep);
+    if (cell && !state_.splits[split].is_empty(*cell)) return Place{split, *cell};
+  }
+  return std::nullopt;
+}
+
+std::uint32_t SlidingHashFilter::add(std::int64_t id, std::uint32_t count) {
+  const std::lock_guard lock(mutex_);
+  const std::uint16_t signature = Split::signature(id);
+  const std::size_t start = state_.splits[0].start(id);  // all splits have the same size
+  const auto place = find_forward(start, signature);
+  if (!place) {
+    ++state_.failure_count;
+    return kMaxCount;
+  }
+  Split& split = state_.splits[place->split];
+  std::uint32_t old = 0;
+  if (!split.is_empty(place->cell)) {
+    old = split.raise(place->cell, count);
+  } else {
+    if (const auto older = find_backward(start, signature)) old = state_.splits[older->split].count(older->cell);
+    const std::uint32_t sum = Split::saturated(old, count);
+    if (sum > 0) split.occupy(place->cell, signature, sum);
+  }
+  advance_head_when_full();
+  return old;
+}
+
+void SlidingHashFilter::advance_head_when_full() {
+  if (!state_.splits[state_.head].full()) return;
+  state_.head = (state_.head + 1) % state_.splits.size();
+  ++state_.head_increment;
+  state_.splits[(state_.head + 1) % state_.splits.size()].clear();
+}
+
+std::uint32_t SlidingHashFilter::get(std::int64_t id) const {
+  const std::lock_guard lock(mutex_);
+  const std::uint16_t signature = Split::signature(id);
+  const std::size_t start = state_.splits[0].start(id);
+  const auto place = find_forward(start, signature);
+  if (!place) return kMaxCount;
+  if (!state_.splits[place->split].is_empty(place->cell)) return state_.splits[place->split].count(place->cell);
+  const auto older = find_backward(start, signature);
+  return older ? state_.splits[older->split].count(older->cell) : 0;
+}
+
+bool SlidingHashFilter::should_be_filtered(std::int64_t id, std::uint32_t count, std::uint32_t threshold) {
+  return threshold > 0 && add(id, count) < threshold;
+}
+
+void SlidingHashFilter::save(const std::string& basename) {
+  const std::lock_guard lock(mutex_);
+  save_filter_files(basename, state_);
+}
+
+void SlidingHashFilter::restore(const std::string& basename) {
+  const std::lock_guard lock(mutex_);
+  State restored = empty_state(capacity_, state_.splits.size());
+  load_filter_files(basename, restored);
+  state_ = std::move(restored);
+}
+
+std::uint64_t SlidingHashFilter::head() const {
+  const std::lock_guard lock(mutex_);
+  return state_.head;
+}
+
+std::uint64_t SlidingHashFilter::head_increment() const {
+  const std::lock_guard lock(mutex_);
+  return state_.head_increment;
+}
+
+std::uint64_t SlidingHashFilter::failure_count() const {
+  const std::lock_guard lock(mutex_);
+  return state_.failure_count;
+}
+
+std::size_t SlidingHashFilter::estimated_total_element() const {
+  const std::lock_guard lock(mutex_);
+  std::size_t total = 0;
+  for (const Split& split : state_.splits) total += split.num_elements();
+  return total;
+}
+
+bool operator==(const SlidingHashFilter& a, const SlidingHashFilter& b) {
+  if (&a == &b) return true;
+  const std::scoped_lock lock(a.mutex_, b.mutex_);
+  return a.capacity_ == b.capacity_ && a.state_ == b.state_;
+}
+
+}  // namespace monolith

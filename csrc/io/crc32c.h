@@ -1,0 +1,25 @@
+// CRC-32C (Castagnoli), the checksum of every file and frame.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace monolith {
+
+// The checksum of `data`. Given the checksum of what came before as `initial`, it is that of both joined:
+// crc32c(b, crc32c(a)) == crc32c(a + b). Uses the processor's instruction where there is one.
+std::uint32_t crc32c(std::span<const std::byte> data, std::uint32_t initial = 0);
+
+// The same by tables, on any processor; crc32c falls back to it.
+std::uint32_t crc32c_portable(std::span<const std::byte> data, std::uint32_t initial = 0);
+
+// TFRecord stores checksums masked, so that a checksum of data that holds checksums stays meaningful.
+constexpr std::uint32_t mask_crc(std::uint32_t crc) { return ((crc >> 15) | (crc << 17)) + 0xA282EAD8U; }
+
+constexpr std::uint32_t unmask_crc(std::uint32_t masked) {
+  const std::uint32_t rotated = masked - 0xA282EAD8U;
+  return (rotated >> 17) | (rotated << 15);
+}
+
+}  // namespace monolith
