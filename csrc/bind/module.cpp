@@ -5,4 +5,5 @@ NB_MODULE(native, m) {
   m.doc() = "The compiled core of Monolith: tables, row optimizers, filters, ragged and layout primitives.";
   bind_build(m);
   bind_filters(m);
+  bind_tables(m);
 }

@@ -8,6 +8,7 @@ namespace monolith::bind {
 namespace nb = nanobind;
 
 void bind_build(nb::module_& m);
+void bind_tables(nb::module_& m);
 void bind_filters(nb::module_& m);
 
 }  // namespace monolith::bind

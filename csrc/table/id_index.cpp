@@ -46,7 +46,8 @@ __attribute__((target("avx512f,avx512dq,avx512vl,avx512bw"))) inline unsigned ma
                                                                                            int row_bits,
                                                                                            std::uint64_t tag) {
   const __m512i entries = _mm512_load_si512(line);
-  const __m512i shifted = _mm512_srl_epi64(entries, _mm_cvtsi32_si128(row_bits));
+  // The masked form: GCC 12 takes the plain one's don't-care operand for an uninitialised variable.
+  const __m512i shifted = _mm512_maskz_srl_epi64(0xFF, entries, _mm_cvtsi32_si128(row_bits));
   const unsigned equal = _mm512_cmpeq_epi64_mask(shifted, _mm512_set1_epi64(static_cast<long long>(tag)));
   const unsigned empty = _mm512_testn_epi64_mask(entries, entries);
   return equal | (empty << 8);

@@ -1,0 +1,379 @@
+// Tables, batch plans and table files.
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/unordered_map.h>
+#include <nanobind/stl/vector.h>
+
+#include <memory>
+#include <vector>
+
+#include "bind/arrays.h"
+#include "bind/module.h"
+#include "io/table_file.h"
+#include "ops/finite.h"
+#include "table/multi_table.h"
+
+namespace monolith::bind {
+
+using namespace nb::literals;
+
+namespace {
+
+using SharedTable = std::shared_ptr<RowTable>;
+
+void check_values(const RowTable& table, std::size_t num_ids, const FloatsIn2d& values, const char* what) {
+  if (values.shape(0) != num_ids || values.shape(1) != table.dim()) {
+    throw std::invalid_argument("table '" + table.options().name + "': " + what + " must be " +
+                                std::to_string(num_ids) + " x " + std::to_string(table.dim()) + " (ids x dim), got " +
+                                std::to_string(values.shape(0)) + " x " + std::to_string(values.shape(1)));
+  }
+}
+
+void check_out(const RowTable& table, std::size_t rows, const FloatsOut2d& out) {
+  if (out.shape(0) != rows || out.shape(1) != table.dim()) {
+    throw std::invalid_argument("table '" + table.options().name + "': out must be " + std::to_string(rows) + " x " +
+                                std::to_string(table.dim()) + " (ids x dim), got " + std::to_string(out.shape(0)) +
+                                " x " + std::to_string(out.shape(1)));
+  }
+}
+
+void check_finite(const std::string& table, std::span<const float> values, std::size_t dim) {
+  const std::size_t place = first_not_finite(values);
+  if (place == values.size()) return;
+  throw std::invalid_argument("table '" + table + "': the gradient in row " + std::to_string(place / dim) +
+                              ", column " + std::to_string(place % dim) + " is " + std::to_string(values[place]) +
+                              "; nothing was changed: check the loss, or clip or skip the batch");
+}
+
+void check_trains(const RowTable& table) {
+  if (table.options().serving) {
+    throw std::invalid_argument("table '" + table.options().name +
+                                "' is a serving table and takes no gradients; train a table with serving=False");
+  }
+}
+
+void check_rates(const RowTable& table, const std::vector<float>& rates) {
+  if (rates.size() != table.layout().num_segments()) {
+    throw std::invalid_argument("table '" + table.options().name + "': learning_rates must have one value per segment: " +
+                                std::to_string(table.layout().num_segments()) + ", got " + std::to_string(rates.size()));
+  }
+}
+
+ChangeRequest step_request(const float* gradients, const std::vector<float>& rates, std::int64_t global_step,
+                           std::uint32_t time, bool sum_repeated) {
+  ChangeRequest request;
+  request.values = gradients;
+  request.learning_rates = rates;
+  request.global_step = global_step;
+  request.time = time;
+  request.sum_repeated = sum_repeated;
+  return request;
+}
+
+// One batch of one table: ids grouped, and rows remembered between lookup and step.
+class TablePlan {
+ public:
+  TablePlan(SharedTable table, IdsIn ids, bool merge_repeated) : table_(std::move(table)), plan_(acquire_plan()) {
+    plan_->build(as_span(ids), merge_repeated);
+  }
+
+  std::size_t num_ids() const { return plan_->num_ids(); }
+  std::size_t num_unique() const { return plan_->num_groups(); }
+  void write_ids(IdsOut out) const { plan_->write_ids(sized(out, num_unique())); }
+  void write_inverse(Int32sOut out) const { plan_->write_inverse(sized(out, num_ids())); }
+  void write_counts(Int32sOut out) const { plan_->write_counts(sized(out, num_unique())); }
+
+  std::size_t lookup(FloatsOut2d out) {
+    check_out(*table_, num_ids(), out);
+    return table_->lookup(*plan_, out.data(), table_->dim());
+  }
+  std::size_t lookup_unique(FloatsOut2d out) {
+    check_out(*table_, num_unique(), out);
+    return table_->lookup_groups(*plan_, out.data());
+  }
+  ChangeResult change(ChangeRequest::Kind kind, FloatsIn2d values, std::uint32_t time) {
+    check_values(*table_, num_ids(), values, "values");
+    ChangeRequest request;
+    request.kind = kind;
+    request.values = values.data();
+    request.time = time;
+    return table_->change(*plan_, request);
+  }
+  ChangeResult step(FloatsIn2d gradients, const std::vector<float>& rates, std::int64_t global_step, std::uint32_t time,
+                    bool sum_repeated) {
+    check_trains(*table_);
+    check_rates(*table_, rates);
+    check_values(*table_, num_ids(), gradients, "gradients");
+    check_finite(table_->options().name, {gradients.data(), gradients.size()}, table_->dim());
+    return table_->change(*plan_, step_request(gradients.data(), rates, global_step, time, sum_repeated));
+  }
+
+ private:
+  SharedTable table_;
+  PooledPlan plan_;
+};
+
+class BoundMultiPlan {
+ public:
+  BoundMultiPlan(std::vector<SharedTable> tables, IdsIn ids, const std::vector<std::int64_t>& sizes,
+                 bool merge_repeated)
+      : tables_(tables), plan_(std::move(tables), as_span(ids), sizes, merge_repeated) {}
+  BoundMultiPlan(const BoundMultiPlan&) = delete;
+  BoundMultiPlan& operator=(const BoundMultiPlan&) = delete;
+
+  std::size_t num_ids() const { return plan_.num_ids(); }
+  std::size_t num_unique() const { return plan_.num_groups(); }
+  std::size_t num_floats() const { return plan_.num_floats(); }
+  std::size_t lookup(FloatsOut out) { return plan_.lookup(sized(out, plan_.num_floats()).data()); }
+  ChangeResult change(ChangeRequest::Kind kind, FloatsIn values, std::uint32_t time) {
+    ChangeRequest request;
+    request.kind = kind;
+    request.values = sized(values, plan_.num_floats()).data();
+    request.time = time;
+    return plan_.change(request);
+  }
+  ChangeResult step(FloatsIn gradients, const std::vector<float>& rates, std::int64_t global_step, std::uint32_t time,
+                    bool sum_repeated) {
+    for (const SharedTable& table : tables_) check_trains(*table);
+    const auto values = sized(gradients, plan_.num_floats());
+    check_finite("(all)", values, 1);
+    return plan_.change(step_request(values.data(), rates, global_step, time, sum_repeated));
+  }
+
+ private:
+  std::vector<SharedTable> tables_;
+  MultiPlan plan_;
+};
+
+nb::tuple to_python(RowBatch&& batch, std::size_t row_bytes) {
+  const std::size_t count = batch.ids.size();
+  return nb::make_tuple(to_array(std::move(batch.ids)), to_array(std::move(batch.last_seen)),
+                        to_array_2d(std::move(batch.rows), count, row_bytes));
+}
+
+void restore_rows(RowTable& table, IdsIn ids, UInt32sIn last_seen, BytesIn2d rows) {
+  if (last_seen.shape(0) != ids.shape(0) || rows.shape(0) != ids.shape(0) ||
+      rows.shape(1) != table.layout().row_bytes()) {
+    throw std::invalid_argument("table '" + table.options().name + "': rows must be " + std::to_string(ids.shape(0)) +
+                                " x " + std::to_string(table.layout().row_bytes()) + " bytes with one last_seen each");
+  }
+  table.restore(as_span(ids), {last_seen.data(), last_seen.shape(0)}, std::as_bytes(std::span(rows.data(), rows.size())));
+}
+
+std::vector<std::int32_t> reinitialize(RowTable& table, IdsIn ids, std::uint32_t time) {
+  std::vector<std::int32_t> status(ids.shape(0));
+  table.reinitialize(as_span(ids), time, status.data());
+  return status;
+}
+
+void bind_configs(nb::module_& m) {
+  nb::class_<OptimizerConfig>(m, "OptimizerConfig")
+      .def(
+          "__init__",
+          [](OptimizerConfig* self, std::string kind, std::vector<float> params, bool stochastic_rounding_float16) {
+            new (self) OptimizerConfig{std::move(kind), std::move(params), stochastic_rounding_float16};
+          },
+          "kind"_a, "params"_a, "stochastic_rounding_float16"_a = false);
+  nb::class_<InitializerConfig>(m, "InitializerConfig")
+      .def(
+          "__init__",
+          [](InitializerConfig* self, std::string kind, float a, float b, std::uint64_t seed) {
+            new (self) InitializerConfig{std::move(kind), a, b, seed};
+          },
+          "kind"_a, "a"_a = 0.0F, "b"_a = 0.0F, "seed"_a = 0);
+  nb::class_<CompressorConfig>(m, "CompressorConfig")
+      .def(
+          "__init__",
+          [](CompressorConfig* self, std::string kind, float r, std::int64_t step_size, float init_scale,
+             float max_scale, float amplitude) {
+            new (self) CompressorConfig{std::move(kind), r, step_size, init_scale, max_scale, amplitude};
+          },
+          "kind"_a, "r"_a = 1.0F, "step_size"_a = 200, "init_scale"_a = 1.0F, "max_scale"_a = 10000.0F,
+          "amplitude"_a = 0.1F);
+  nb::class_<SegmentConfig>(m, "SegmentConfig")
+      .def(
+          "__init__",
+          [](SegmentConfig* self, std::uint32_t dim, OptimizerConfig optimizer, InitializerConfig initializer,
+             CompressorConfig compressor) {
+            new (self) SegmentConfig{dim, std::move(optimizer), std::move(initializer), std::move(compressor)};
+          },
+          "dim"_a, "optimizer"_a, "initializer"_a, "compressor"_a);
+}
+
+void bind_results(nb::module_& m) {
+  nb::class_<ChangeResult>(m, "ChangeResult")
+      .def_ro("inserted", &ChangeResult::inserted)
+      .def_ro("filtered", &ChangeResult::filtered)
+      .def_ro("refused", &ChangeResult::refused);
+  nb::class_<TableMemory>(m, "TableMemory")
+      .def_ro("index_bytes", &TableMemory::index_bytes)
+      .def_ro("row_bytes", &TableMemory::row_bytes)
+      .def_ro("payload_bytes", &TableMemory::payload_bytes);
+  nb::class_<EntryDump>(m, "EntryDump")
+      .def_ro("found", &EntryDump::found)
+      .def_ro("last_seen", &EntryDump::last_seen)
+      .def_ro("weights", &EntryDump::weights)
+      .def_ro("state", &EntryDump::state);
+  nb::class_<TableFileInfo>(m, "TableFileInfo")
+      .def_ro("schema", &TableFileInfo::schema)
+      .def_ro("plan_hash", &TableFileInfo::plan_hash)
+      .def_ro("generation", &TableFileInfo::generation)
+      .def_ro("epoch", &TableFileInfo::epoch)
+      .def_ro("max_time", &TableFileInfo::max_time)
+      .def_ro("shard", &TableFileInfo::shard)
+      .def_ro("num_shards", &TableFileInfo::num_shards)
+      .def_ro("weight_bytes", &TableFileInfo::weight_bytes)
+      .def_ro("state_bytes", &TableFileInfo::state_bytes)
+      .def_ro("serving", &TableFileInfo::serving)
+      .def_ro("num_rows", &TableFileInfo::num_rows);
+  nb::enum_<ChangeRequest::Kind>(m, "ChangeKind")
+      .value("ASSIGN", ChangeRequest::Kind::kAssign)
+      .value("ADD", ChangeRequest::Kind::kAdd);
+}
+
+SharedTable make_table(std::string name, std::vector<SegmentConfig> segments, bool serving, bool skip_zero_embedding,
+                       std::size_t max_memory_bytes, bool evict_oldest, std::uint32_t expire_days,
+                       std::unordered_map<std::uint32_t, std::uint32_t> slot_expire_days, std::size_t max_changes) {
+  TableOptions options;
+  options.name = std::move(name);
+  options.segments = std::move(segments);
+  options.serving = serving;
+  options.skip_zero_embedding = skip_zero_embedding;
+  options.max_memory_bytes = max_memory_bytes;
+  options.memory_policy = evict_oldest ? MemoryPolicy::kEvictOldest : MemoryPolicy::kRefuseNewIds;
+  options.default_expire_days = expire_days;
+  options.slot_expire_days = std::move(slot_expire_days);
+  options.max_changes_per_consumer = max_changes;
+  return std::make_shared<RowTable>(std::move(options));
+}
+
+void bind_row_table(nb::module_& m) {
+  const auto release = nb::call_guard<nb::gil_scoped_release>();
+  nb::class_<RowTable>(m, "RowTable")
+      .def(nb::new_(&make_table), "name"_a, "segments"_a, "serving"_a = false, "skip_zero_embedding"_a = false,
+           "max_memory_bytes"_a = 0, "evict_oldest"_a = false, "expire_days"_a = 36500,
+           "slot_expire_days"_a = std::unordered_map<std::uint32_t, std::uint32_t>{},
+           "max_changes_per_consumer"_a = std::size_t{64} << 20)
+      .def_prop_ro("dim", &RowTable::dim)
+      .def_prop_ro("row_bytes", [](const RowTable& t) { return t.layout().row_bytes(); })
+      .def_prop_ro("weight_bytes", [](const RowTable& t) { return t.layout().weight_bytes(); })
+      .def_prop_ro("max_time", &RowTable::max_time)
+      .def("raise_max_time", &RowTable::raise_max_time, "time"_a)
+      .def("size", &RowTable::size, release)
+      .def("memory", &RowTable::memory, release)
+      .def("set_filter", &RowTable::set_filter, "filter"_a.none(), "thresholds"_a)
+      .def("lookup_entries", [](const RowTable& t, IdsIn ids) { return t.lookup_entries(as_span(ids)); },
+           "ids"_a.noconvert(), release)
+      .def(
+          "contains",
+          [](const RowTable& t, IdsIn ids, BoolsOut out) { t.contains(as_span(ids), sized(out, ids.shape(0)).data()); },
+          "ids"_a.noconvert(), "out"_a.noconvert(), release)
+      .def("erase", [](RowTable& t, IdsIn ids) { return t.erase(as_span(ids)); }, "ids"_a.noconvert(), release)
+      .def("reinitialize", &reinitialize, "ids"_a.noconvert(), "time"_a, release)
+      .def("evict", &RowTable::evict, "now"_a, release)
+      .def("clear", &RowTable::clear, release)
+      .def("restore", &restore_rows, "ids"_a.noconvert(), "last_seen"_a.noconvert(), "rows"_a.noconvert(), release)
+      .def("begin_snapshot", &RowTable::begin_snapshot, release)
+      .def("end_snapshot", &RowTable::end_snapshot, release)
+      .def(
+          "read_snapshot",
+          [](RowTable& t, std::uint32_t sub_table) {
+            check_sub_table(sub_table);
+            return to_python(without_gil([&] { return t.read_snapshot(sub_table); }), t.layout().row_bytes());
+          },
+          "sub_table"_a)
+      .def(
+          "read_rows",
+          [](const RowTable& t, std::uint32_t sub_table) {
+            check_sub_table(sub_table);
+            return to_python(without_gil([&] { return t.read_rows(sub_table); }), t.layout().row_bytes());
+          },
+          "sub_table"_a)
+      .def("add_consumer", &RowTable::add_consumer, release)
+      .def("remove_consumer", &RowTable::remove_consumer, "consumer"_a, release)
+      .def(
+          "take_changes",
+          [](RowTable& t, std::size_t consumer) {
+            Changes changes = without_gil([&] { return t.take_changes(consumer); });
+            return nb::make_tuple(to_array(std::move(changes.touched)), to_array(std::move(changes.erased)),
+                                  changes.overflowed);
+          },
+          "consumer"_a)
+      .def(
+          "give_back_changes",
+          [](RowTable& t, std::size_t consumer, IdsIn touched, IdsIn erased, bool overflowed) {
+            const auto a = as_span(touched);
+            const auto b = as_span(erased);
+            t.give_back_changes(consumer, {{a.begin(), a.end()}, {b.begin(), b.end()}, overflowed});
+          },
+          "consumer"_a, "touched"_a.noconvert(), "erased"_a.noconvert(), "overflowed"_a, release);
+}
+
+void bind_plans(nb::module_& m) {
+  const auto release = nb::call_guard<nb::gil_scoped_release>();
+  nb::class_<TablePlan>(m, "TablePlan")
+      .def(nb::init<SharedTable, IdsIn, bool>(), "table"_a, "ids"_a.noconvert(), "merge_repeated"_a = true, release)
+      .def_prop_ro("num_ids", &TablePlan::num_ids)
+      .def_prop_ro("num_unique", &TablePlan::num_unique)
+      .def("write_ids", &TablePlan::write_ids, "out"_a.noconvert(), release)
+      .def("write_inverse", &TablePlan::write_inverse, "out"_a.noconvert(), release)
+      .def("write_counts", &TablePlan::write_counts, "out"_a.noconvert(), release)
+      .def("lookup", &TablePlan::lookup, "out"_a.noconvert(), release)
+      .def("lookup_unique", &TablePlan::lookup_unique, "out"_a.noconvert(), release)
+      .def("change", &TablePlan::change, "kind"_a, "values"_a.noconvert(), "time"_a, release)
+      .def("step", &TablePlan::step, "gradients"_a.noconvert(), "learning_rates"_a, "global_step"_a, "time"_a,
+           "sum_repeated"_a = true, release);
+  nb::class_<BoundMultiPlan>(m, "MultiPlan")
+      .def(nb::init<std::vector<SharedTable>, IdsIn, const std::vector<std::int64_t>&, bool>(), "tables"_a,
+           "ids"_a.noconvert(), "sizes"_a, "merge_repeated"_a = true, release)
+      .def_prop_ro("num_ids", &BoundMultiPlan::num_ids)
+      .def_prop_ro("num_unique", &BoundMultiPlan::num_unique)
+      .def_prop_ro("num_floats", &BoundMultiPlan::num_floats)
+      .def("lookup", &BoundMultiPlan::lookup, "out"_a.noconvert(), release)
+      .def("change", &BoundMultiPlan::change, "kind"_a, "values"_a.noconvert(), "time"_a, release)
+      .def("step", &BoundMultiPlan::step, "gradients"_a.noconvert(), "learning_rates"_a, "global_step"_a, "time"_a,
+           "sum_repeated"_a = true, release);
+}
+
+void bind_files(nb::module_& m) {
+  nb::exception<CorruptFile>(m, "CorruptFile", PyExc_ValueError);
+  m.def("shard_file_name", &shard_file_name, "basename"_a, "shard"_a, "num_shards"_a);
+  m.def(
+      "save_table",
+      [](RowTable& table, const std::string& basename, std::uint32_t num_shards, const std::string& schema,
+         std::uint64_t plan_hash, std::uint64_t generation, std::uint64_t epoch, bool drop_expired) {
+        TableFileInfo info;
+        info.schema = schema;
+        info.plan_hash = plan_hash;
+        info.generation = generation;
+        info.epoch = epoch;
+        return with_os_errors([&] { return save_table(table, basename, num_shards, info, drop_expired); });
+      },
+      "table"_a, "basename"_a, "num_shards"_a, "schema"_a, "plan_hash"_a = 0, "generation"_a = 0, "epoch"_a = 0,
+      "drop_expired"_a = true);
+  m.def(
+      "read_table_file_info",
+      [](const std::string& path) { return with_os_errors([&] { return read_table_file_info(path); }); }, "path"_a);
+  m.def(
+      "load_table",
+      [](RowTable& table, const std::vector<std::string>& paths, std::uint32_t first_bucket, std::uint32_t last_bucket) {
+        return with_os_errors([&] { return load_table(table, paths, first_bucket, last_bucket); });
+      },
+      "table"_a, "paths"_a, "first_bucket"_a = 0, "last_bucket"_a = kNumBuckets);
+  m.def("bucket_of_id", &bucket_of_id, "id"_a);
+  m.attr("NUM_BUCKETS") = kNumBuckets;
+  m.attr("NUM_SUB_TABLES") = kNumSubTables;
+}
+
+}  // namespace
+
+void bind_tables(nb::module_& m) {
+  bind_configs(m);
+  bind_results(m);
+  bind_row_table(m);
+  bind_plans(m);
+  bind_files(m);
+}
+
+}  // namespace monolith::bind

@@ -1,0 +1,54 @@
+// Table files: the rows of one shard of a table. docs/formats.md specifies them byte by byte.
+//
+// A file is written under a temporary name, synced and renamed, so a file under its own name is complete. Rows are
+// sorted by (bucket, id): the same rows are the same bytes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "table/row_table.h"
+
+namespace monolith {
+
+// A file that is not what it claims to be. Says which file, where and what.
+class CorruptFile : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// What a file says of itself.
+struct TableFileInfo {
+  std::string schema;  // JSON: the table's name and segments
+  std::uint64_t plan_hash = 0;
+  std::uint64_t generation = 0;
+  std::uint64_t epoch = 0;
+  std::uint32_t max_time = 0;
+  std::uint32_t shard = 0;
+  std::uint32_t num_shards = 1;
+  std::uint32_t weight_bytes = 0;  // of one row
+  std::uint32_t state_bytes = 0;
+  bool serving = false;
+  std::uint64_t num_rows = 0;
+};
+
+// `<basename>-00003-of-00008`
+std::string shard_file_name(const std::string& basename, std::uint32_t shard, std::uint32_t num_shards);
+
+// Writes all shards of a table, several at a time, as the table is at the moment of the call, while it goes on being
+// written to. `info` gives schema, plan hash, generation and epoch. Expired rows are left out if `drop_expired`.
+// Returns the number of rows written. Throws std::system_error.
+std::uint64_t save_table(RowTable& table, const std::string& basename, std::uint32_t num_shards,
+                         const TableFileInfo& info, bool drop_expired);
+
+// Reads what a file says of itself, and checks header, index and footer. Throws CorruptFile or std::system_error.
+TableFileInfo read_table_file_info(const std::string& path);
+
+// Checks every byte of the files, then adds their rows to the table; a damaged file changes nothing.
+// `first_bucket`..`last_bucket` limits what is read to a range of buckets.
+std::uint64_t load_table(RowTable& table, const std::vector<std::string>& paths, std::uint32_t first_bucket = 0,
+                         std::uint32_t last_bucket = kNumBuckets);
+
+}  // namespace monolith

@@ -1,0 +1,81 @@
+#include "table/multi_table.h"
+
+#include <atomic>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+
+#include "ops/parallel_for.h"
+
+namespace monolith {
+
+MultiPlan::MultiPlan(std::vector<std::shared_ptr<RowTable>> tables, std::span<const std::int64_t> ids,
+                     std::span<const std::int64_t> sizes, bool merge_repeated)
+    : tables_(std::move(tables)) {
+  if (sizes.size() != tables_.size()) {
+    throw std::invalid_argument("sizes must have one number per table: got " + std::to_string(sizes.size()) + " for " +
+                                std::to_string(tables_.size()) + " tables");
+  }
+  std::vector<std::size_t> first_id;
+  for (std::size_t t = 0; t < tables_.size(); ++t) {
+    if (sizes[t] < 0) {
+      throw std::invalid_argument("the size of table " + std::to_string(t) + " is negative: " + std::to_string(sizes[t]));
+    }
+    first_id.push_back(num_ids_);
+    first_float_.push_back(num_floats_);
+    num_ids_ += static_cast<std::size_t>(sizes[t]);
+    num_floats_ += static_cast<std::size_t>(sizes[t]) * tables_[t]->dim();
+    plans_.push_back(acquire_plan());
+  }
+  if (num_ids_ != ids.size()) {
+    throw std::invalid_argument("the sizes add up to " + std::to_string(num_ids_) + " ids, got " +
+                                std::to_string(ids.size()));
+  }
+  parallel_for(tables_.size(), [&](std::size_t t) {
+    plans_[t]->build(ids.subspan(first_id[t], static_cast<std::size_t>(sizes[t])), merge_repeated);
+  });
+}
+
+std::size_t MultiPlan::num_groups() const {
+  std::size_t groups = 0;
+  for (const PooledPlan& plan : plans_) groups += plan->num_groups();
+  return groups;
+}
+
+std::size_t MultiPlan::lookup(float* out) {
+  std::atomic<std::size_t> hits{0};
+  parallel_for(tables_.size(), [&](std::size_t t) {
+    hits += tables_[t]->lookup(*plans_[t], out + first_float_[t], tables_[t]->dim());
+  });
+  return hits.load();
+}
+
+ChangeResult MultiPlan::change(const ChangeRequest& request) {
+  std::vector<std::size_t> first_rate(tables_.size() + 1, 0);
+  for (std::size_t t = 0; t < tables_.size(); ++t) {
+    first_rate[t + 1] = first_rate[t] + tables_[t]->layout().num_segments();
+  }
+  const bool takes_rates = request.kind == ChangeRequest::Kind::kStep;
+  if (takes_rates && request.learning_rates.size() != first_rate.back()) {
+    throw std::invalid_argument("learning_rates must have one value per segment of all tables: expected " +
+                                std::to_string(first_rate.back()) + ", got " +
+                                std::to_string(request.learning_rates.size()));
+  }
+  ChangeResult total;
+  std::mutex mutex;
+  parallel_for(tables_.size(), [&](std::size_t t) {
+    ChangeRequest own = request;
+    own.values += first_float_[t];
+    if (takes_rates) {
+      own.learning_rates = request.learning_rates.subspan(first_rate[t], first_rate[t + 1] - first_rate[t]);
+    }
+    const ChangeResult result = tables_[t]->change(*plans_[t], own);
+    const std::lock_guard lock(mutex);
+    total.inserted += result.inserted;
+    total.filtered += result.filtered;
+    total.refused += result.refused;
+  });
+  return total;
+}
+
+}  // namespace monolith

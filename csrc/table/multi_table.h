@@ -1,0 +1,43 @@
+// Many tables behind one call: the ids of table 0, then of table 1, and so on, flattened.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "table/row_table.h"
+
+namespace monolith {
+
+class MultiPlan {
+ public:
+  // Groups `ids`, `sizes[t]` of them for table t. Throws std::invalid_argument if the sizes do not add up.
+  MultiPlan(std::vector<std::shared_ptr<RowTable>> tables, std::span<const std::int64_t> ids,
+            std::span<const std::int64_t> sizes, bool merge_repeated);
+  MultiPlan(const MultiPlan&) = delete;
+  MultiPlan& operator=(const MultiPlan&) = delete;
+
+  std::size_t num_tables() const { return tables_.size(); }
+  std::size_t num_ids() const { return num_ids_; }
+  std::size_t num_floats() const { return num_floats_; }  // of one row per id, all tables
+  std::size_t num_groups() const;
+  BatchPlan& plan(std::size_t table) { return *plans_[table]; }
+
+  // One row per id, table after table: num_floats() floats. Returns how many ids were found.
+  std::size_t lookup(float* out);
+
+  // Changes rows; `request.values` is laid out like lookup's output, `request.learning_rates` has the values of table 0's
+  // segments, then table 1's, and so on.
+  ChangeResult change(const ChangeRequest& request);
+
+ private:
+  std::vector<std::shared_ptr<RowTable>> tables_;
+  std::vector<PooledPlan> plans_;
+  std::vector<std::size_t> first_float_;
+  std::size_t num_ids_ = 0;
+  std::size_t num_floats_ = 0;
+};
+
+}  // namespace monolith
