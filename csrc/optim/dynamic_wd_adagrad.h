@@ -51,9 +51,7 @@ struct DynamicWdAdagrad {
     for (std::size_t i = 0; i < dim; ++i) {
       const float gradient = g[i] + coupled_decay * w[i];
       norm[i] += gradient * gradient;
-      const float rate = lr / square_root(norm[i]);
-      const float moved = norm[i] == 0.0F ? 0.0F : rate * gradient;
-      w[i] = w[i] - moved - pull * w[i];
+      w[i] = w[i] - lr / square_root(norm[i] + kTiny) * gradient - pull * w[i];
     }
   }
 
