@@ -91,11 +91,11 @@ void optimizer_step(const std::string& kind, const std::vector<float>& params, R
   const std::size_t rows = weights.shape(0);
   const std::size_t dim = weights.shape(1);
   const RowOptimizer optimizer({kind, params, stochastic_rounding}, dim);
-  check_shape("state", state, rows, optimizer.state_floats(), "one row of state_floats(kind, params, dim) per weight row");
+  check_shape("state", state, rows, optimizer.state_floats(), "state_floats(kind, params, dim) for each row");
   check_shape("gradients", gradients, rows, dim, "the shape of weights");
   if (!std::isfinite(learning_rate)) {
-    throw nb::value_error(
-        (kind + ": learning_rate must be finite, got " + std::to_string(learning_rate) + "; check its schedule").c_str());
+    const std::string got = std::to_string(learning_rate);
+    throw nb::value_error((kind + ": learning_rate must be finite, got " + got + "; check its schedule").c_str());
   }
   if (global_step < 0) {
     throw nb::value_error(("global_step must be 0 or more, got " + std::to_string(global_step)).c_str());

@@ -15,9 +15,10 @@
 #error "define MONOLITH_SIMD as scalar, avx2 or avx512 before including a row kernel"
 #endif
 
-// Before a loop whose iterations touch different elements: arrays inside one row's state never overlap.
+// Before a loop whose iterations touch different elements: arrays inside one row's state never overlap. Clang checks
+// that itself at run time; its own pragma would make a loop it cannot vectorise an error.
 #if defined(__clang__)
-#define MONOLITH_VECTOR_LOOP _Pragma("clang loop vectorize(assume_safety)")
+#define MONOLITH_VECTOR_LOOP
 #else
 #define MONOLITH_VECTOR_LOOP _Pragma("GCC ivdep")
 #endif
@@ -38,7 +39,7 @@ inline constexpr std::size_t kSumLanes = 16;
 inline constexpr float kTiny = 0x1p-126F;
 
 // Four neighbouring elements; GCC and Clang have it on every processor.
-using Quad [[gnu::vector_size(16)]] = float;
+typedef float Quad __attribute__((vector_size(16)));
 
 struct Add {
   template <class Value>
@@ -126,6 +127,11 @@ inline constexpr std::size_t kStepFloats = 2;
 }
 [[gnu::always_inline]] inline void store_step(float* slot, std::int64_t step) {
   __builtin_memcpy(slot, &step, sizeof step);
+}
+
+// Steps from `last` to `now`; wraps instead of overflowing on a state that never came from here.
+[[gnu::always_inline]] inline std::int64_t steps_between(std::int64_t last, std::int64_t now) {
+  return static_cast<std::int64_t>(static_cast<std::uint64_t>(now) - static_cast<std::uint64_t>(last));
 }
 
 }  // namespace monolith::MONOLITH_SIMD

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+
 from monolith._core import native
 from tests.embedding.reference_optimizers import STEPS, first_state, flatten
 
