@@ -6,4 +6,5 @@ NB_MODULE(native, m) {
   bind_build(m);
   bind_filters(m);
   bind_tables(m);
+  bind_optim(m);
 }

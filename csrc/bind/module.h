@@ -10,5 +10,6 @@ namespace nb = nanobind;
 void bind_build(nb::module_& m);
 void bind_tables(nb::module_& m);
 void bind_filters(nb::module_& m);
+void bind_optim(nb::module_& m);
 
 }  // namespace monolith::bind

@@ -356,6 +356,12 @@ void bind_files(nb::module_& m) {
       "read_table_file_info",
       [](const std::string& path) { return with_os_errors([&] { return read_table_file_info(path); }); }, "path"_a);
   m.def(
+      "check_table_files",
+      [](const RowTable& table, const std::vector<std::string>& paths) {
+        with_os_errors([&] { check_table_files(table, paths); });
+      },
+      "table"_a, "paths"_a);
+  m.def(
       "load_table",
       [](RowTable& table, const std::vector<std::string>& paths, std::uint32_t first_bucket, std::uint32_t last_bucket) {
         return with_os_errors([&] { return load_table(table, paths, first_bucket, last_bucket); });

@@ -393,11 +393,8 @@ TableFileInfo read_table_file_info(const std::string& path) {
           header.state_bytes, header.serving != 0, file.footer().num_rows};
 }
 
-std::uint64_t load_table(RowTable& table, const std::vector<std::string>& paths, std::uint32_t first_bucket,
-                         std::uint32_t last_bucket) {
+void check_table_files(const RowTable& table, const std::vector<std::string>& paths) {
   const RowLayout& layout = table.layout();
-  std::atomic<std::uint64_t> num_rows{0};
-  // Everything is checked before anything is changed; the second pass reads from the page cache.
   parallel_for(paths.size(), [&](std::size_t i) {
     const ShardReader file(paths[i]);
     if (file.header().weight_bytes != layout.weight_bytes() || file.header().state_bytes != layout.state_bytes()) {
@@ -409,6 +406,11 @@ std::uint64_t load_table(RowTable& table, const std::vector<std::string>& paths,
     }
     file.visit_blocks(0, kNumBuckets, [](const auto&, const auto&, const auto&) {});
   });
+}
+
+std::uint64_t load_table(RowTable& table, const std::vector<std::string>& paths, std::uint32_t first_bucket,
+                         std::uint32_t last_bucket) {
+  std::atomic<std::uint64_t> num_rows{0};
   parallel_for(paths.size(), [&](std::size_t i) {
     const ShardReader file(paths[i]);
     table.raise_max_time(file.header().max_time);

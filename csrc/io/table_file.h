@@ -46,8 +46,11 @@ std::uint64_t save_table(RowTable& table, const std::string& basename, std::uint
 // Reads what a file says of itself, and checks header, index and footer. Throws CorruptFile or std::system_error.
 TableFileInfo read_table_file_info(const std::string& path);
 
-// Checks every byte of the files, then adds their rows to the table; a damaged file changes nothing.
-// `first_bucket`..`last_bucket` limits what is read to a range of buckets.
+// Checks every byte of the files, and that their rows are such as the table's. Throws CorruptFile,
+// std::invalid_argument or std::system_error.
+void check_table_files(const RowTable& table, const std::vector<std::string>& paths);
+
+// Adds the rows of checked files to the table, those of buckets first_bucket..last_bucket - 1. Returns how many.
 std::uint64_t load_table(RowTable& table, const std::vector<std::string>& paths, std::uint32_t first_bucket = 0,
                          std::uint32_t last_bucket = kNumBuckets);
 

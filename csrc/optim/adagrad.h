@@ -32,8 +32,7 @@ struct Adagrad {
     for (std::size_t i = 0; i < dim; ++i) {
       const float gradient = g[i] + decay * w[i];
       norm[i] += gradient * gradient;
-      const float rate = lr / square_root(norm[i]);
-      w[i] -= norm[i] == 0.0F ? 0.0F : rate * gradient;
+      w[i] -= lr / square_root(norm[i] + kTiny) * gradient;
     }
   }
 };

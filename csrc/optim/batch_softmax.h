@@ -20,7 +20,7 @@ struct BatchSoftmax {
   MONOLITH_ROW_STEP void step(const Params&, std::size_t, float* __restrict w, float* __restrict state, const float*,
                               const StepContext& context) {
     const float lr = context.learning_rate;
-    const auto interval = static_cast<float>(context.global_step - load_step(state));
+    const auto interval = static_cast<float>(steps_between(load_step(state), context.global_step));
     w[0] = (1.0F - lr) * w[0] + lr * interval;
     store_step(state, context.global_step);
   }

@@ -25,8 +25,8 @@ void check_positive(const CompressorConfig& config, const char* name, float valu
 }
 
 std::int8_t quantize(float value, float step) {
-  if (std::isnan(value)) return 0;
   const float shifted = (value + std::copysign(step / 2, value)) / step;
+  if (std::isnan(shifted)) return 0;
   return static_cast<std::int8_t>(std::clamp(shifted, -128.0F, 127.0F));
 }
 

@@ -51,16 +51,14 @@ struct DynamicWdAdagrad {
     for (std::size_t i = 0; i < dim; ++i) {
       const float gradient = g[i] + coupled_decay * w[i];
       norm[i] += gradient * gradient;
-      const float rate = lr / square_root(norm[i]);
-      const float moved = norm[i] == 0.0F ? 0.0F : rate * gradient;
-      w[i] = w[i] - moved - pull * w[i];
+      w[i] = w[i] - lr / square_root(norm[i] + kTiny) * gradient - pull * w[i];
     }
   }
 
  private:
   MONOLITH_ROW_STEP float decay_share(const Params& params, std::int64_t last_step, std::int64_t global_step) {
     if (params.enable_dynamic_wd == 0.0F) return 1.0F;
-    const std::int64_t elapsed = last_step == 0 ? 1 : global_step - last_step;
+    const std::int64_t elapsed = last_step == 0 ? 1 : steps_between(last_step, global_step);
     const float interval = elapsed > 1 ? static_cast<float>(elapsed) : 1.0F;
     const float temperature = params.dynamic_wd_temperature;
     return (params.flip_direction != 0.0F ? temperature : interval) / (interval + temperature);

@@ -44,8 +44,10 @@ struct Ftrl {
       const float root = square_root(new_norm);
       z[i] += g[i] - (root - square_root(norm[i])) / lr * w[i];
       norm[i] = new_norm;
-      const float moved = lr * (__builtin_copysignf(l1, z[i]) - z[i]) / (root + beta + ridge);
-      w[i] = __builtin_fabsf(z[i]) <= l1 ? 0.0F : moved;
+      // Pulled towards 0 by l1, but not past it: exactly 0 where |z| <= l1.
+      const float size = __builtin_fabsf(z[i]);
+      const float pull = size < l1 ? size : l1;
+      w[i] = lr * (__builtin_copysignf(pull, z[i]) - z[i]) / (root + beta + ridge + kTiny);
     }
   }
 };

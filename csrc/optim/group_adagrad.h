@@ -31,16 +31,15 @@ struct GroupAdagrad {
   MONOLITH_ROW_STEP void step(const Params& params, std::size_t dim, float* __restrict w, float* __restrict state,
                               const float* __restrict g, const StepContext& context) {
     const float decay = params.weight_decay_factor;
-    state[0] += max_row(dim, [=](std::size_t i) {
-      const float gradient = g[i] + decay * w[i];
+    state[0] += max_row(dim, [=](auto at) {
+      const auto gradient = at(g) + decay * at(w);
       return gradient * gradient;
     });
     const float scale = params.beta + square_root(state[0]);
     const float rate = context.learning_rate / scale;
     if (context.learning_rate == 0.0F || scale == 0.0F) return;
-    const auto direction = [=](std::size_t i) { return g[i] + decay * w[i] - w[i] / rate; };
-    const float length = square_root(sum_row(dim, [=](std::size_t i) {
-      const float z = direction(i);
+    const float length = square_root(sum_row(dim, [=](auto at) {
+      const auto z = at(g) + decay * at(w) - at(w) / rate;
       return z * z;
     }));
     const float l2 = params.l2_regularization_strength;

@@ -41,7 +41,7 @@ struct GroupFtrl {
       z[i] += g[i] - (square_root(new_norm) - square_root(norm[i])) / lr * w[i];
       norm[i] = new_norm;
     }
-    const float length = square_root(sum_row(dim, [=](std::size_t i) { return z[i] * z[i]; }));
+    const float length = square_root(sum_row(dim, [=](auto at) { return at(z) * at(z); }));
     const float l1 = params.l1_regularization_strength;
     if (length <= l1) {
       fill_row(w, dim, 0.0F);
@@ -52,9 +52,7 @@ struct GroupFtrl {
     const float ridge = params.l2_regularization_strength * lr;
     MONOLITH_VECTOR_LOOP
     for (std::size_t i = 0; i < dim; ++i) {
-      const float denominator = beta + square_root(norm[i]) + ridge;
-      const float moved = lr * z[i] * shrink / denominator;
-      w[i] = denominator == 0.0F ? 0.0F : moved;
+      w[i] = lr * z[i] * shrink / (beta + square_root(norm[i]) + ridge + kTiny);
     }
   }
 };

@@ -15,9 +15,10 @@
 #error "define MONOLITH_SIMD as scalar, avx2 or avx512 before including a row kernel"
 #endif
 
-// Before a loop whose iterations touch different elements: arrays inside one row's state never overlap.
+// Before a loop whose iterations touch different elements: arrays inside one row's state never overlap. Clang checks
+// that itself at run time; its own pragma would make a loop it cannot vectorise an error.
 #if defined(__clang__)
-#define MONOLITH_VECTOR_LOOP _Pragma("clang loop vectorize(assume_safety)")
+#define MONOLITH_VECTOR_LOOP
 #else
 #define MONOLITH_VECTOR_LOOP _Pragma("GCC ivdep")
 #endif
@@ -33,37 +34,84 @@ inline constexpr std::size_t kSumLanes = 16;
 [[gnu::always_inline]] inline float square_root(float x) { return __builtin_sqrtf(x); }
 [[gnu::always_inline]] inline float larger(float a, float b) { return a > b ? a : b; }
 
+// Added to a divisor that may be 0 (its numerator is 0 too then), so that 0/0 is 0, not NaN. The smallest normal float
+// changes no divisor above 2^-102; a test for 0 would keep the loop from vectorising.
+inline constexpr float kTiny = 0x1p-126F;
+
+// Four neighbouring elements; GCC and Clang have it on every processor.
+typedef float Quad __attribute__((vector_size(16)));
+
 struct Add {
-  [[gnu::always_inline]] float operator()(float a, float b) const { return a + b; }
+  template <class Value>
+  [[gnu::always_inline]] static void fold(Value& into, const Value& value) {
+    into = into + value;
+  }
 };
 struct Max {
-  [[gnu::always_inline]] float operator()(float a, float b) const { return larger(a, b); }
+  template <class Value>
+  [[gnu::always_inline]] static void fold(Value& into, const Value& value) {
+    into = into > value ? into : value;
+  }
 };
 
-// term(0) ... term(dim - 1) folded in the fixed order; the terms must not be negative (empty lanes count as 0).
+// How a term of a sum reads a row: at(w) is w[i], or w[i] ... w[i + 3] at once.
+struct OneAt {
+  std::size_t i;
+  [[gnu::always_inline]] float operator()(const float* row) const { return row[i]; }
+};
+struct QuadAt {
+  std::size_t i;
+  [[gnu::always_inline]] Quad operator()(const float* row) const {
+    Quad quad;
+    __builtin_memcpy(&quad, row + i, sizeof quad);
+    return quad;
+  }
+};
+
+// Folds the up to four terms from i on into `quad`.
 template <class Fold, class Term>
-[[gnu::always_inline]] inline float fold_row(std::size_t dim, Fold fold, Term term) {
-  float lanes[kSumLanes] = {};
-  std::size_t begin = 0;
-  for (; begin + kSumLanes <= dim; begin += kSumLanes) {
-    MONOLITH_VECTOR_LOOP
-    for (std::size_t lane = 0; lane < kSumLanes; ++lane) lanes[lane] = fold(lanes[lane], term(begin + lane));
+[[gnu::always_inline]] inline void fold_quad(std::size_t i, std::size_t dim, Term term, Quad& quad) {
+  if (i + 4 <= dim) {
+    Fold::fold(quad, term(QuadAt{i}));
+  } else if (i < dim) {
+    Quad rest = {};
+    rest[0] = term(OneAt{i});
+    if (i + 1 < dim) rest[1] = term(OneAt{i + 1});
+    if (i + 2 < dim) rest[2] = term(OneAt{i + 2});
+    Fold::fold(quad, rest);
   }
-  for (std::size_t lane = 0; begin + lane < dim; ++lane) lanes[lane] = fold(lanes[lane], term(begin + lane));
-  for (std::size_t width = kSumLanes / 2; width > 0; width /= 2) {
-    for (std::size_t lane = 0; lane < width; ++lane) lanes[lane] = fold(lanes[lane], lanes[lane + width]);
-  }
-  return lanes[0];
 }
 
+// The terms of a row folded in the fixed order; they must not be negative (an empty lane counts as 0).
+template <class Fold, class Term>
+[[gnu::always_inline]] inline float fold_row(std::size_t dim, Term term) {
+  Quad a = {}, b = {}, c = {}, d = {};  // sixteen lanes
+  for (std::size_t i = 0; i < dim; i += kSumLanes) {
+    fold_quad<Fold>(i, dim, term, a);
+    fold_quad<Fold>(i + 4, dim, term, b);
+    fold_quad<Fold>(i + 8, dim, term, c);
+    fold_quad<Fold>(i + 12, dim, term, d);
+  }
+  Fold::fold(a, c);
+  Fold::fold(b, d);
+  Fold::fold(a, b);
+  float even = a[0];
+  float odd = a[1];
+  Fold::fold(even, static_cast<float>(a[2]));
+  Fold::fold(odd, static_cast<float>(a[3]));
+  Fold::fold(even, odd);
+  return even;
+}
+
+// term(at) gives one term; it is called with OneAt and QuadAt, so it is written once for both.
 template <class Term>
 [[gnu::always_inline]] inline float sum_row(std::size_t dim, Term term) {
-  return fold_row(dim, Add{}, term);
+  return fold_row<Add>(dim, term);
 }
 
 template <class Term>
 [[gnu::always_inline]] inline float max_row(std::size_t dim, Term term) {
-  return fold_row(dim, Max{}, term);
+  return fold_row<Max>(dim, term);
 }
 
 inline void fill_row(float* out, std::size_t count, float value) {
@@ -79,6 +127,11 @@ inline constexpr std::size_t kStepFloats = 2;
 }
 [[gnu::always_inline]] inline void store_step(float* slot, std::int64_t step) {
   __builtin_memcpy(slot, &step, sizeof step);
+}
+
+// Steps from `last` to `now`; wraps instead of overflowing on a state that never came from here.
+[[gnu::always_inline]] inline std::int64_t steps_between(std::int64_t last, std::int64_t now) {
+  return static_cast<std::int64_t>(static_cast<std::uint64_t>(now) - static_cast<std::uint64_t>(last));
 }
 
 }  // namespace monolith::MONOLITH_SIMD

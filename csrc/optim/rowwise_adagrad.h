@@ -28,8 +28,8 @@ struct RowwiseAdagrad {
   MONOLITH_ROW_STEP void step(const Params& params, std::size_t dim, float* __restrict w, float* __restrict state,
                               const float* __restrict g, const StepContext& context) {
     const float decay = params.weight_decay_factor;
-    const float sum = sum_row(dim, [=](std::size_t i) {
-      const float gradient = g[i] + decay * w[i];
+    const float sum = sum_row(dim, [=](auto at) {
+      const auto gradient = at(g) + decay * at(w);
       return gradient * gradient;
     });
     state[0] += sum / static_cast<float>(dim);

@@ -1,0 +1,46 @@
+"""Table configurations as the native core takes them."""
+
+from monolith._core import native
+from monolith.embedding.config.compressors import Compressor
+from monolith.embedding.config.initializers import Initializer
+from monolith.embedding.config.optimizers import Optimizer
+from monolith.embedding.config.segment import Segment
+from monolith.embedding.config.table import TableConfig
+
+
+def make_native_table(config: TableConfig) -> native.RowTable:
+    """Return an empty native table of this configuration."""
+    return native.RowTable(
+        config.name,
+        [_segment(segment, config.seed) for segment in config.segments],
+        serving=config.serving,
+        skip_zero_embedding=config.skip_zero_embedding,
+        max_memory_bytes=config.max_memory_bytes or 0,
+        evict_oldest=config.memory_policy == "evict_oldest",
+        expire_days=config.expire_days,
+        slot_expire_days=dict(config.slot_expire_days),
+    )
+
+
+def _segment(segment: Segment, seed: int) -> native.SegmentConfig:
+    return native.SegmentConfig(
+        segment.dim,
+        _optimizer(segment.optimizer),
+        _initializer(segment.initializer, seed),
+        _compressor(segment.compressor),
+    )
+
+
+def _optimizer(optimizer: Optimizer) -> native.OptimizerConfig:
+    values = optimizer.hyper_parameters()
+    params = [values[name] for name, _ in native.optimizer_kinds()[optimizer.kind]]
+    return native.OptimizerConfig(optimizer.kind, params, optimizer.stochastic_rounding_float16)
+
+
+def _initializer(initializer: Initializer, seed: int) -> native.InitializerConfig:
+    a, b = initializer.parameters()
+    return native.InitializerConfig(initializer.kind, a, b, seed)
+
+
+def _compressor(compressor: Compressor) -> native.CompressorConfig:
+    return native.CompressorConfig(compressor.kind, **compressor.parameters())

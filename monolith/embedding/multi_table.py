@@ -1,0 +1,169 @@
+"""Many tables behind one call."""
+
+from collections.abc import Mapping, Sequence
+from os import PathLike, fspath
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from monolith._core import native
+from monolith.embedding.admission import Filter
+from monolith.embedding.config.instance import HashTableConfigInstance
+from monolith.embedding.config.table import TableConfig
+from monolith.embedding.merging import merge_tables
+from monolith.embedding.table import NO_TIME, Table, concatenate_ids, detached_floats, flat_ids
+
+
+class MultiBatchPlan:
+    """One batch of ids for many tables, deduplicated once per table, used forward and backward."""
+
+    def __init__(self, tables: "MultiTable", ids: Tensor, sizes: Sequence[int], *, dedup: bool = True) -> None:
+        """Group `ids`, `sizes[t]` of them for table t."""
+        self._tables = tables
+        self._sizes = list(sizes)
+        self._plan = native.MultiPlan(tables.natives, flat_ids(ids), self._sizes, dedup)
+
+    @property
+    def num_ids(self) -> int:
+        """Ids in the batch, repeated ones counted."""
+        return self._plan.num_ids
+
+    @property
+    def num_unique(self) -> int:
+        """Different ids in the batch, table by table."""
+        return self._plan.num_unique
+
+    def lookup(self, out: Tensor | None = None) -> Tensor:
+        """Return the rows of all ids as one flat tensor, table after table; `split` cuts it."""
+        out = torch.empty(self._plan.num_floats) if out is None else out
+        self._plan.lookup(out)
+        return out
+
+    def split(self, flat: Tensor) -> list[Tensor]:
+        """Return one [ids, dim] view per table of a tensor laid out like `lookup`'s."""
+        dims = [table.dim for table in self._tables.tables.values()]
+        parts = flat.split([size * dim for size, dim in zip(self._sizes, dims, strict=True)])
+        return [part.view(size, dim) for part, size, dim in zip(parts, self._sizes, dims, strict=True)]
+
+    def assign(self, values: Tensor, *, time: int = NO_TIME) -> native.ChangeResult:
+        """Overwrite rows with values laid out like `lookup`'s."""
+        return self._plan.change(native.ChangeKind.ASSIGN, detached_floats(values), time)
+
+    def assign_add(self, values: Tensor, *, time: int = NO_TIME) -> native.ChangeResult:
+        """Add values laid out like `lookup`'s to rows."""
+        return self._plan.change(native.ChangeKind.ADD, detached_floats(values), time)
+
+    def apply_gradients(
+        self, gradients: Tensor, *, global_step: int = 0, time: int = NO_TIME, sum_repeated: bool = True
+    ) -> native.ChangeResult:
+        """Step every table's optimizer with gradients laid out like `lookup`'s; see `Table.apply_gradients`."""
+        rates = [rate for table in self._tables.tables.values() for rate in table.config.learning_rate_values(global_step)]
+        return self._plan.step(detached_floats(gradients), rates, global_step, time, sum_repeated)
+
+
+class MultiTable:
+    """Named tables with one call for all: ids of the first table, then of the second, in order of name.
+
+    >>> from monolith.embedding import Segment, SgdOptimizer, TableConfig
+    >>> def config(name, dim):
+    ...     return TableConfig(name=name, segments=(Segment(dim, SgdOptimizer(learning_rate=1.0)),))
+    >>> tables = MultiTable({"user": config("user", 2), "item": config("item", 1)})
+    >>> tables.assign_add({"user": (torch.tensor([7]), torch.tensor([[1.0, 2.0]]))})
+    >>> tables.lookup({"item": torch.tensor([3]), "user": torch.tensor([7])})
+    {'item': tensor([[0.]]), 'user': tensor([[1., 2.]])}
+    """
+
+    def __init__(self, configs: Mapping[str, TableConfig], *, admission: Filter | None = None) -> None:
+        """Make empty tables; they stand in order of name, whatever the mapping's order."""
+        if not configs:
+            raise ValueError("MultiTable needs at least one table, got none")
+        self.tables = {name: Table(configs[name], admission=admission) for name in sorted(configs)}
+        self.natives = [table.native for table in self.tables.values()]
+
+    @classmethod
+    def merged(
+        cls, features: Mapping[str, HashTableConfigInstance], *, admission: Filter | None = None
+    ) -> tuple[Self, dict[str, str]]:
+        """Let features of equal configuration share a table; returns the tables and feature -> table name."""
+        groups = merge_tables(features)
+        tables = cls({group.name: group.config.as_table_config(group.name) for group in groups}, admission=admission)
+        return tables, {feature: group.name for group in groups for feature in group.features}
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the tables, in order."""
+        return list(self.tables)
+
+    def __getitem__(self, name: str) -> Table:
+        """Return one table; an unknown name is a KeyError that lists the known ones."""
+        if name not in self.tables:
+            raise KeyError(f"there is no table {name!r}; the tables are {', '.join(self.tables)}")
+        return self.tables[name]
+
+    def plan(self, ids: Tensor, sizes: Sequence[int], *, dedup: bool = True) -> MultiBatchPlan:
+        """Return the plan of a batch: `ids` flattened in table order, `sizes[t]` of them for table t."""
+        return MultiBatchPlan(self, ids, sizes, dedup=dedup)
+
+    def lookup(self, ids: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return one row per id for every table named; unknown ids read as zero."""
+        plan = self._plan(ids)
+        parts = dict(zip(self.tables, plan.split(plan.lookup()), strict=True))
+        return {name: parts[name] for name in ids}
+
+    def assign(self, rows: Mapping[str, tuple[Tensor, Tensor]], *, time: int = NO_TIME) -> native.ChangeResult:
+        """Overwrite rows: table name -> (ids, values)."""
+        return self._plan({name: ids for name, (ids, _) in rows.items()}).assign(self._flat_values(rows), time=time)
+
+    def assign_add(self, rows: Mapping[str, tuple[Tensor, Tensor]], *, time: int = NO_TIME) -> native.ChangeResult:
+        """Add to rows: table name -> (ids, values)."""
+        return self._plan({name: ids for name, (ids, _) in rows.items()}).assign_add(self._flat_values(rows), time=time)
+
+    def apply_gradients(
+        self, rows: Mapping[str, tuple[Tensor, Tensor]], *, global_step: int = 0, time: int = NO_TIME
+    ) -> native.ChangeResult:
+        """Step the optimizers: table name -> (ids, gradients); gradients of a repeated id are summed."""
+        plan = self._plan({name: ids for name, (ids, _) in rows.items()})
+        return plan.apply_gradients(self._flat_values(rows), global_step=global_step, time=time)
+
+    def reinitialize(self, name: str, ids: Tensor, *, time: int) -> Tensor:
+        """Give ids of one table a fresh row: 1 where there was one, 0 where not, -1 for all if the table is unknown."""
+        if name not in self.tables:
+            return torch.full((ids.numel(),), -1, dtype=torch.int32)
+        return self.tables[name].reinitialize(ids, time=time)
+
+    def save(self, basename: str | PathLike[str], *, num_shards: int | None = None) -> None:
+        """Write every table to `<basename>.<table name>-…` files."""
+        for name, table in self.tables.items():
+            table.save(f"{fspath(basename)}.{name}", num_shards=num_shards)
+
+    def restore(self, basename: str | PathLike[str]) -> list[str]:
+        """Add what was saved under `basename` to the tables; returns the names of tables that had no files.
+
+        Tables of the files that are not among these are left alone, and nothing is cleared first.
+        """
+        missing = []
+        for name, table in self.tables.items():
+            try:
+                table.restore(f"{fspath(basename)}.{name}", clear=False)
+            except FileNotFoundError:
+                missing.append(name)
+        if len(missing) == len(self.tables):
+            raise FileNotFoundError(f"there are no files of any table for {fspath(basename)}")
+        return missing
+
+    def _plan(self, ids: Mapping[str, Tensor]) -> MultiBatchPlan:
+        for name in ids:
+            self[name]
+        none = torch.empty(0, dtype=torch.int64)
+        flat, sizes = concatenate_ids([ids.get(name, none) for name in self.tables])
+        return self.plan(flat, sizes)
+
+    def _flat_values(self, rows: Mapping[str, tuple[Tensor, Tensor]]) -> Tensor:
+        for name, (ids, values) in rows.items():
+            if values.shape != (ids.numel(), self[name].dim):
+                raise ValueError(
+                    f"table {name!r}: values must be {ids.numel()} x {self[name].dim} (ids x dim), got "
+                    f"{' x '.join(map(str, values.shape))}"
+                )
+        return torch.cat([detached_floats(rows[name][1]).reshape(-1) for name in self.tables if name in rows])

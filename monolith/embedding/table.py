@@ -1,0 +1,346 @@
+"""A table: rows of floats, addressed by 64-bit id, each with its optimizer's state."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from os import PathLike, fspath
+from typing import Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from monolith._core import native
+from monolith.embedding.admission import Filter
+from monolith.embedding.config.entry_dump import entry_bytes
+from monolith.embedding.config.native_options import make_native_table
+from monolith.embedding.config.table import TableConfig
+from monolith.embedding.shard_files import default_num_shards, find_shard_files
+from monolith.errors import CorruptFileError
+
+NO_TIME = 0
+"""The last-seen time of rows whose updates name none."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TableMemory:
+    """What a table takes, in bytes."""
+
+    bytes_total: int
+    """Everything: rows, index, bookkeeping."""
+
+    bytes_payload: int
+    """Weights and optimizer state of the rows there are."""
+
+    bytes_per_million_ids: int
+    """What a million more ids will take, at the present overhead per row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What a consumer of a table has not seen yet."""
+
+    touched: Tensor
+    """Ids whose row changed or is new."""
+
+    erased: Tensor
+    """Ids whose row is gone (tombstones)."""
+
+    overflowed: bool = False
+    """There were too many to list: take the whole table."""
+
+
+class BatchPlan:
+    """One batch of ids for one table, deduplicated once, used forward and backward."""
+
+    def __init__(self, table: "Table", ids: Tensor, *, dedup: bool = True) -> None:
+        """Group the ids; without `dedup`, every occurrence stands for itself."""
+        self._table = table
+        self._plan = native.TablePlan(table.native, flat_ids(ids), dedup)
+
+    @property
+    def num_ids(self) -> int:
+        """Ids in the batch, repeated ones counted."""
+        return self._plan.num_ids
+
+    @property
+    def num_unique(self) -> int:
+        """Different ids in the batch."""
+        return self._plan.num_unique
+
+    @property
+    def unique_ids(self) -> Tensor:
+        """Each id once, in the plan's order (by hash, then first occurrence)."""
+        ids = torch.empty(self.num_unique, dtype=torch.int64)
+        self._plan.write_ids(ids)
+        return ids
+
+    @property
+    def inverse(self) -> Tensor:
+        """For every id of the batch its place in `unique_ids` (int32)."""
+        inverse = torch.empty(self.num_ids, dtype=torch.int32)
+        self._plan.write_inverse(inverse)
+        return inverse
+
+    @property
+    def counts(self) -> Tensor:
+        """How often each of `unique_ids` occurs (int32)."""
+        counts = torch.empty(self.num_unique, dtype=torch.int32)
+        self._plan.write_counts(counts)
+        return counts
+
+    def lookup(self, out: Tensor | None = None) -> Tensor:
+        """Return one row per id of the batch; unknown ids read as zero."""
+        out = torch.empty(self.num_ids, self._table.dim) if out is None else out
+        self._plan.lookup(out)
+        return out
+
+    def lookup_unique(self) -> Tensor:
+        """Return one row per entry of `unique_ids`; unknown ids read as zero."""
+        out = torch.empty(self.num_unique, self._table.dim)
+        self._plan.lookup_unique(out)
+        return out
+
+    def apply_gradients(
+        self, gradients: Tensor, *, global_step: int = 0, time: int = NO_TIME, sum_repeated: bool = True
+    ) -> native.ChangeResult:
+        """Step the optimizer with one gradient row per id of the batch; see `Table.apply_gradients`."""
+        rates = self._table.config.learning_rate_values(global_step)
+        return self._plan.step(detached_floats(gradients), rates, global_step, time, sum_repeated)
+
+
+class Table:
+    """Rows of floats, addressed by id.
+
+    An id that has no row reads as zeros, in training and in serving tables alike, and a lookup never makes one. A row
+    comes into being when the id is assigned or trained for the first time and its admission filter lets it.
+
+    >>> from monolith.embedding import AdagradOptimizer, Segment, TableConfig
+    >>> table = Table(TableConfig(name="movie", segments=(Segment(2, AdagradOptimizer(learning_rate=0.1)),)))
+    >>> table.assign(torch.tensor([42]), torch.tensor([[1.0, 2.0]]))
+    >>> table.lookup(torch.tensor([42, 43]))
+    tensor([[1., 2.],
+            [0., 0.]])
+    """
+
+    def __init__(self, config: TableConfig, *, admission: Filter | None = None) -> None:
+        """Make an empty table."""
+        self.config = config
+        self.admission = admission
+        self.native = make_native_table(config)
+        if admission is not None:
+            self.native.set_filter(admission.native_filter, admission.native_thresholds)
+
+    @property
+    def dim(self) -> int:
+        """Width of a row, in floats."""
+        return self.config.dim
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return self.native.size()
+
+    def plan(self, ids: Tensor, *, dedup: bool = True) -> BatchPlan:
+        """Return the plan of a batch, to look it up and then train it with one search."""
+        return BatchPlan(self, ids, dedup=dedup)
+
+    def lookup(self, ids: Tensor, out: Tensor | None = None) -> Tensor:
+        """Return one row per id, in order; unknown ids read as zero and get no row.
+
+        Segments with a quantising compressor (fixed 8-bit, one-bit) read quantised, so that training sees what serving
+        will. `out`, if given, is a contiguous float32 tensor of one row per id.
+        """
+        rows = BatchPlan(self, ids, dedup=False).lookup(out)
+        return rows if out is not None or ids.dim() == 1 else rows.view(*ids.shape, self.dim)
+
+    def assign(self, ids: Tensor, values: Tensor, *, time: int = NO_TIME) -> native.ChangeResult:
+        """Overwrite rows; the last value of a repeated id stays, optimizer state is kept, new ids get a row."""
+        plan = native.TablePlan(self.native, flat_ids(ids), True)
+        return plan.change(native.ChangeKind.ASSIGN, detached_floats(values), time)
+
+    def assign_add(self, ids: Tensor, values: Tensor, *, time: int = NO_TIME) -> native.ChangeResult:
+        """Add to rows; values of a repeated id add up, new ids start from their initializer."""
+        plan = native.TablePlan(self.native, flat_ids(ids), True)
+        return plan.change(native.ChangeKind.ADD, detached_floats(values), time)
+
+    def apply_gradients(
+        self, ids: Tensor, gradients: Tensor, *, global_step: int = 0, time: int = NO_TIME, sum_repeated: bool = True
+    ) -> native.ChangeResult:
+        """Step the optimizer; `time` (seconds) becomes the rows' last-seen time.
+
+        Gradients of a repeated id are summed in order before one step; with `sum_repeated=False` each is a step of its
+        own. A NaN or infinite gradient is a ValueError and changes nothing.
+        """
+        plan = BatchPlan(self, ids)
+        return plan.apply_gradients(gradients, global_step=global_step, time=time, sum_repeated=sum_repeated)
+
+    def reinitialize(self, ids: Tensor, *, time: int) -> Tensor:
+        """Give ids a fresh first value and optimizer state; returns 1 where the id had a row, else 0."""
+        return torch.tensor(self.native.reinitialize(flat_ids(ids), time), dtype=torch.int32)
+
+    def contains(self, ids: Tensor) -> Tensor:
+        """Return a bool per id: whether it has a row."""
+        flat = flat_ids(ids)
+        out = torch.empty(flat.shape, dtype=torch.bool)
+        self.native.contains(flat, out)
+        return out
+
+    def lookup_entry(self, ids: Tensor) -> list[bytes]:
+        """Return a serialized EntryDump per id (stored weights, optimizer state, last seen); b"" for unknown ids."""
+        return [entry_bytes(self.config, entry) for entry in self.native.lookup_entries(flat_ids(ids))]
+
+    def erase(self, ids: Tensor) -> int:
+        """Remove rows; returns how many there were."""
+        return self.native.erase(flat_ids(ids))
+
+    def evict(self, now: int | None = None) -> int:
+        """Remove rows not seen for their slot's expiry, counted back from `now` (default: the newest update)."""
+        return self.native.evict(self.native.max_time if now is None else now)
+
+    def clear(self) -> None:
+        """Remove all rows and give their memory back."""
+        self.native.clear()
+
+    def memory(self) -> TableMemory:
+        """Return what the table takes now, and a forecast."""
+        memory = self.native.memory()
+        total = memory.index_bytes + memory.row_bytes
+        rows = max(1, len(self))
+        overhead = (total - memory.payload_bytes) / rows
+        per_row = self.native.row_bytes + (overhead if rows >= 100_000 else 20)
+        return TableMemory(
+            bytes_total=total, bytes_payload=memory.payload_bytes, bytes_per_million_ids=round(per_row * 1_000_000)
+        )
+
+    def items(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield (ids, stored weights) until every row was seen; each part is one moment of one 256th of the table."""
+        for sub_table in range(native.NUM_SUB_TABLES):
+            ids, _, rows = self.native.read_rows(sub_table)
+            if len(ids) == 0:
+                continue
+            if self.config.serving:
+                out = torch.empty(len(ids), self.dim)
+                native.TablePlan(self.native, ids, True).lookup(out)
+                yield torch.from_numpy(ids), out
+            else:
+                weights = np.ascontiguousarray(rows[:, : self.native.weight_bytes])
+                yield torch.from_numpy(ids), torch.from_numpy(weights.view(np.float32))
+
+    def track_changes(self) -> "ChangeTracker":
+        """Return a new consumer of this table's changes; it is told of everything from now on."""
+        return ChangeTracker(self)
+
+    def save(
+        self,
+        basename: str | PathLike[str],
+        *,
+        num_shards: int | None = None,
+        plan_hash: int = 0,
+        generation: int = 0,
+        epoch: int = 0,
+        drop_expired: bool = True,
+    ) -> list[str]:
+        """Write `<basename>-00000-of-0000n` while others go on using the table; returns the paths.
+
+        All shards are one moment. Rows that have expired against the newest update are left out.
+        """
+        name = fspath(basename)
+        num_shards = default_num_shards(len(self)) if num_shards is None else num_shards
+        native.save_table(
+            self.native, name, num_shards, self.schema(), plan_hash, generation, epoch, drop_expired=drop_expired
+        )
+        return [native.shard_file_name(name, shard, num_shards) for shard in range(num_shards)]
+
+    def restore(self, basename: str | PathLike[str], *, clear: bool = True) -> int:
+        """Become what was saved under `basename` (or add it, with `clear=False`); returns the number of rows read.
+
+        Files are checked completely first: on any error the table stays as it was.
+        """
+        paths = find_shard_files(fspath(basename))
+        try:
+            native.check_table_files(self.native, paths)
+        except native.CorruptFile as error:
+            raise CorruptFileError(str(error)) from error
+        if clear:
+            self.native.clear()
+        return native.load_table(self.native, paths)
+
+    def schema(self) -> str:
+        """Return what files say of the table: its name and its segments, as JSON."""
+        return json.dumps(
+            {
+                "name": self.config.name,
+                "segments": [
+                    {
+                        "dim": segment.dim,
+                        "optimizer": segment.optimizer.kind,
+                        "hyper_parameters": segment.optimizer.hyper_parameters(),
+                        "initializer": segment.initializer.kind,
+                        "compressor": segment.compressor.kind,
+                    }
+                    for segment in self.config.segments
+                ],
+            },
+            sort_keys=True,
+        )
+
+
+class ChangeTracker:
+    """One consumer's view of a table's changes: take them, and give them back if they could not be delivered."""
+
+    def __init__(self, table: Table) -> None:
+        """Start with nothing to tell."""
+        self._table = table
+        self._consumer: int | None = table.native.add_consumer()
+
+    def take(self) -> Changes:
+        """Return what changed since the last take, and start afresh."""
+        touched, erased, overflowed = self._table.native.take_changes(self._number())
+        return Changes(torch.from_numpy(touched), torch.from_numpy(erased), overflowed)
+
+    def give_back(self, changes: Changes) -> None:
+        """Put back what `take` returned; the next take returns it again, with what came since."""
+        self._table.native.give_back_changes(self._number(), changes.touched, changes.erased, changes.overflowed)
+
+    def close(self) -> None:
+        """Stop tracking for this consumer."""
+        if self._consumer is not None:
+            self._table.native.remove_consumer(self._consumer)
+            self._consumer = None
+
+    def __enter__(self) -> Self:
+        """Return itself; leaving the block closes it."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop tracking."""
+        self.close()
+
+    def _number(self) -> int:
+        if self._consumer is None:
+            raise ValueError(f"table {self._table.config.name!r}: this change tracker is closed; make a new one")
+        return self._consumer
+
+
+def concatenate_ids(ids: Sequence[Tensor]) -> tuple[Tensor, list[int]]:
+    """Return the ids of several tables flattened one after the other, and how many each has."""
+    flat = [flat_ids(one) for one in ids]
+    return torch.cat(flat) if flat else torch.empty(0, dtype=torch.int64), [len(one) for one in flat]
+
+
+def flat_ids(ids: Tensor) -> Tensor:
+    """Return the ids as the native core takes them: int64, on the CPU, one dimension, contiguous."""
+    if ids.dtype != torch.int64:
+        raise TypeError(f"ids must be int64, got {ids.dtype}; convert them with .long()")
+    if ids.device.type != "cpu":
+        raise TypeError(f"ids must be on the CPU, got {ids.device}; move them with .cpu()")
+    return ids.detach().reshape(-1).contiguous()
+
+
+def detached_floats(values: Tensor) -> Tensor:
+    """Return values as the native core takes them: float32, on the CPU, contiguous, without a graph."""
+    if values.dtype != torch.float32:
+        raise TypeError(f"values must be float32, got {values.dtype}; convert them with .float()")
+    if values.device.type != "cpu":
+        raise TypeError(f"values must be on the CPU, got {values.device}; move them with .cpu()")
+    return values.detach().contiguous()
