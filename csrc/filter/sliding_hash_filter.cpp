@@ -120,6 +120,11 @@ void SlidingHashFilter::restore(const std::string& basename) {
   state_ = std::move(restored);
 }
 
+std::size_t SlidingHashFilter::split_num() const {
+  const std::lock_guard lock(mutex_);
+  return state_.splits.size();
+}
+
 std::uint64_t SlidingHashFilter::head() const {
   const std::lock_guard lock(mutex_);
   return state_.head;
