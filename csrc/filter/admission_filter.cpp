@@ -11,8 +11,8 @@ SlotThresholds::SlotThresholds(std::uint32_t default_threshold, const std::map<s
   by_slot_.assign(kNumSlots, default_threshold);
   for (const auto& [slot, threshold] : by_slot) {
     if (slot < 0 || slot >= static_cast<std::int64_t>(kNumSlots)) {
-      throw std::invalid_argument("occurrence threshold given for slot " + std::to_string(slot) +
-                                  "; slots are 0 to " + std::to_string(kNumSlots - 1));
+      throw std::invalid_argument("occurrence threshold given for slot " + std::to_string(slot) + "; slots are 0 to " +
+                                  std::to_string(kNumSlots - 1));
     }
     by_slot_[static_cast<std::size_t>(slot)] = threshold;
     max_ = std::max(max_, threshold);
@@ -21,10 +21,9 @@ SlotThresholds::SlotThresholds(std::uint32_t default_threshold, const std::map<s
 
 void check_thresholds(const AdmissionFilter& filter, const SlotThresholds& thresholds) {
   if (thresholds.max() <= filter.max_threshold()) return;
-  throw std::invalid_argument("occurrence threshold " + std::to_string(thresholds.max()) +
-                              " can never be passed: this filter counts up to " +
-                              std::to_string(filter.max_threshold()) +
-                              "; lower the threshold or use the probabilistic filter");
+  throw std::invalid_argument(
+      "occurrence threshold " + std::to_string(thresholds.max()) + " can never be passed: this filter counts up to " +
+      std::to_string(filter.max_threshold()) + "; lower the threshold or use the probabilistic filter");
 }
 
 void filter_ids(AdmissionFilter& filter, const SlotThresholds& thresholds, std::span<const std::int64_t> ids,

@@ -25,7 +25,9 @@ using filter_format::BlockHead;
 using filter_format::Footer;
 using filter_format::Header;
 
-[[noreturn]] void throw_errno(const std::string& what) { throw std::system_error(errno, std::generic_category(), what); }
+[[noreturn]] void throw_errno(const std::string& what) {
+  throw std::system_error(errno, std::generic_category(), what);
+}
 
 struct CloseFile {
   void operator()(std::FILE* file) const { std::fclose(file); }

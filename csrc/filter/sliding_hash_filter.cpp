@@ -9,7 +9,8 @@ namespace monolith {
 
 bool operator==(const SlidingHashFilter::State& a, const SlidingHashFilter::State& b) {
   // Only the moves since the last full turn matter, once the ring has turned.
-  return a.splits == b.splits && a.head == b.head && a.head_increment % a.splits.size() == b.head_increment % b.splits.size();
+  return a.splits == b.splits && a.head == b.head &&
+         a.head_increment % a.splits.size() == b.head_increment % b.splits.size();
 }
 
 SlidingHashFilter::State SlidingHashFilter::empty_state(std::size_t capacity, std::size_t split_num) {
@@ -117,6 +118,11 @@ void SlidingHashFilter::restore(const std::string& basename) {
   State restored = empty_state(capacity_, state_.splits.size());
   load_filter_files(basename, restored);
   state_ = std::move(restored);
+}
+
+std::size_t SlidingHashFilter::split_num() const {
+  const std::lock_guard lock(mutex_);
+  return state_.splits.size();
 }
 
 std::uint64_t SlidingHashFilter::head() const {

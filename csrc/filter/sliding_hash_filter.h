@@ -58,7 +58,7 @@ class SlidingHashFilter final : public AdmissionFilter {
   void restore(const std::string& basename) override;
 
   std::size_t capacity() const { return capacity_; }
-  std::size_t split_num() const { return state_.splits.size(); }
+  std::size_t split_num() const;
   std::uint64_t head() const;
   std::uint64_t head_increment() const;
   std::uint64_t failure_count() const;

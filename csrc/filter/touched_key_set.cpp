@@ -56,6 +56,10 @@ struct alignas(64) TouchedKeySet::Stripe {
     return true;
   }
 
+  void prefetch(std::uint64_t hash) const {
+    if (!slots.empty()) __builtin_prefetch(&slots[(hash >> 16) & (slots.size() - 1)], 1);
+  }
+
   void clear() {
     std::fill(slots.begin(), slots.end(), kEmpty);
     num_slots_used = 0;
@@ -177,6 +181,7 @@ void TouchedKeySet::insert_group(std::span<const std::int64_t> ids, Grouping& sc
     Stripe& stripe = stripes_[s];
     const std::lock_guard lock(stripe.mutex);
     std::size_t num_new = 0;
+    for (std::size_t i = begin; i < scratch.ends[s]; ++i) stripe.prefetch(scratch.sorted[i].second);
     for (std::size_t i = begin; i < scratch.ends[s]; ++i) {
       num_new += stripe.insert(scratch.sorted[i].first, scratch.sorted[i].second) ? 1 : 0;
     }

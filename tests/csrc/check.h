@@ -61,9 +61,9 @@ inline int finish() {
 
 }  // namespace monolith::test
 
-#define CHECK(...)                                                                                         \
-  do {                                                                                                     \
-    if (!(__VA_ARGS__)) ::monolith::test::fail(__FILE__, __LINE__, "CHECK(" #__VA_ARGS__ ") is false");    \
+#define CHECK(...)                                                                                      \
+  do {                                                                                                  \
+    if (!(__VA_ARGS__)) ::monolith::test::fail(__FILE__, __LINE__, "CHECK(" #__VA_ARGS__ ") is false"); \
   } while (false)
 
 #define CHECK_EQ(a, b)                                                                                     \
@@ -78,31 +78,31 @@ inline int finish() {
   } while (false)
 
 // |a - b| <= tolerance
-#define CHECK_NEAR(a, b, tolerance)                                                                          \
-  do {                                                                                                       \
-    const double check_a = static_cast<double>(a);                                                           \
-    const double check_b = static_cast<double>(b);                                                           \
-    const double check_difference = check_a > check_b ? check_a - check_b : check_b - check_a;               \
-    if (!(check_difference <= static_cast<double>(tolerance))) {                                             \
-      ::monolith::test::fail(__FILE__, __LINE__,                                                             \
-                             std::string("CHECK_NEAR(" #a ", " #b ", " #tolerance "): ") +                   \
+#define CHECK_NEAR(a, b, tolerance)                                                                           \
+  do {                                                                                                        \
+    const double check_a = static_cast<double>(a);                                                            \
+    const double check_b = static_cast<double>(b);                                                            \
+    const double check_difference = check_a > check_b ? check_a - check_b : check_b - check_a;                \
+    if (!(check_difference <= static_cast<double>(tolerance))) {                                              \
+      ::monolith::test::fail(__FILE__, __LINE__,                                                              \
+                             std::string("CHECK_NEAR(" #a ", " #b ", " #tolerance "): ") +                    \
                                  ::monolith::test::show(check_a) + " vs " + ::monolith::test::show(check_b)); \
-    }                                                                                                        \
+    }                                                                                                         \
   } while (false)
 
 // The expression throws a std::exception whose text contains `text`.
-#define CHECK_THROWS(expression, text)                                                                       \
-  do {                                                                                                       \
-    std::string check_message = "nothing was thrown";                                                        \
-    bool check_thrown = false;                                                                               \
-    try {                                                                                                    \
-      (void)(expression);                                                                                    \
-    } catch (const std::exception& check_error) {                                                            \
-      check_thrown = true;                                                                                   \
-      check_message = check_error.what();                                                                    \
-    }                                                                                                        \
-    if (!check_thrown || check_message.find(text) == std::string::npos) {                                    \
-      ::monolith::test::fail(__FILE__, __LINE__,                                                             \
+#define CHECK_THROWS(expression, text)                                                                            \
+  do {                                                                                                            \
+    std::string check_message = "nothing was thrown";                                                             \
+    bool check_thrown = false;                                                                                    \
+    try {                                                                                                         \
+      (void)(expression);                                                                                         \
+    } catch (const std::exception& check_error) {                                                                 \
+      check_thrown = true;                                                                                        \
+      check_message = check_error.what();                                                                         \
+    }                                                                                                             \
+    if (!check_thrown || check_message.find(text) == std::string::npos) {                                         \
+      ::monolith::test::fail(__FILE__, __LINE__,                                                                  \
                              std::string("CHECK_THROWS(" #expression ", \"") + (text) + "\"): " + check_message); \
-    }                                                                                                        \
+    }                                                                                                             \
   } while (false)

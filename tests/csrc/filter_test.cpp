@@ -1,10 +1,8 @@
 #include <chrono>
 #include <cmath>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <random>
-#include <set>
 #include <thread>
 #include <unordered_map>
 #include <vector>
@@ -204,6 +202,28 @@ void test_sliding_arguments() {
   CHECK_THROWS(check_thresholds(filter, SlotThresholds(0, {{3, 20}})), "20 can never be passed");
 }
 
+void test_sliding_files() {
+  namespace fs = std::filesystem;
+  const fs::path folder =
+      fs::temp_directory_path() / ("monolith_filter_test_" + std::to_string(std::random_device{}()));
+  fs::create_directories(folder);
+  const std::string basename = (folder / "f").string();
+  SlidingHashFilter saved(60000, 7), restored(60000, 7);
+  for (const auto id : random_ids(25000, 4)) saved.add(id, 1);
+  CHECK_THROWS(restored.restore(basename), "There is no valid sharded files");
+  saved.save(basename);
+  saved.save(basename);  // over the first
+  CHECK_EQ(std::distance(fs::directory_iterator(folder), fs::directory_iterator()), 7);
+  restored.restore(basename);
+  CHECK(restored == saved);
+  SlidingHashFilter differs(60006, 7);
+  CHECK_THROWS(differs.restore(basename), "doesn't match with");
+  fs::resize_file(basename + "-00006-of-00007", 50);
+  CHECK_THROWS(restored.restore(basename), "ends too early");
+  CHECK(restored == saved);
+  fs::remove_all(folder);
+}
+
 void test_sliding_is_shared_by_threads() {
   SlidingHashFilter filter(10000, 7);
   std::vector<std::thread> threads;
@@ -285,6 +305,7 @@ int main() {
   test_sliding_matches_a_plain_model();
   test_sliding_takes_memory_as_needed();
   test_sliding_arguments();
+  test_sliding_files();
   test_sliding_is_shared_by_threads();
   test_slot_thresholds();
   test_probabilistic();

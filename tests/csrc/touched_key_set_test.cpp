@@ -128,7 +128,8 @@ void report_speed() {
   for (const char* what : {"new", "known"}) {
     const std::clock_t begin = std::clock();  // processor time: the machine may be shared
     set.insert(ids);
-    std::cout << "1 M " << what << " ids: " << 1e3 * static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC << " ms\n";
+    std::cout << "1 M " << what << " ids: " << 1e3 * static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC
+              << " ms\n";
   }
 }
 
