@@ -3,6 +3,8 @@
 NB_MODULE(native, m) {
   using namespace monolith::bind;
   m.doc() = "The compiled core of Monolith: tables, row optimizers, filters, ragged and layout primitives.";
+  // Objects that outlive the interpreter are no leak worth a message to users.
+  nb::set_leak_warnings(false);
   bind_build(m);
   bind_filters(m);
   bind_tables(m);

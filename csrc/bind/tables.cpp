@@ -62,6 +62,9 @@ void check_rates(const RowTable& table, const std::vector<float>& rates) {
 
 ChangeRequest step_request(const float* gradients, const std::vector<float>& rates, std::int64_t global_step,
                            std::uint32_t time, bool sum_repeated) {
+  if (global_step < 0) {
+    throw std::invalid_argument("global_step must not be negative, got " + std::to_string(global_step));
+  }
   ChangeRequest request;
   request.values = gradients;
   request.learning_rates = rates;

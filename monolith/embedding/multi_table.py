@@ -69,7 +69,8 @@ class MultiTable:
     >>> def config(name, dim):
     ...     return TableConfig(name=name, segments=(Segment(dim, SgdOptimizer(learning_rate=1.0)),))
     >>> tables = MultiTable({"user": config("user", 2), "item": config("item", 1)})
-    >>> tables.assign_add({"user": (torch.tensor([7]), torch.tensor([[1.0, 2.0]]))})
+    >>> tables.assign_add({"user": (torch.tensor([7]), torch.tensor([[1.0, 2.0]]))}).inserted
+    1
     >>> tables.lookup({"item": torch.tensor([3]), "user": torch.tensor([7])})
     {'item': tensor([[0.]]), 'user': tensor([[1., 2.]])}
     """

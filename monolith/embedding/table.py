@@ -117,7 +117,8 @@ class Table:
 
     >>> from monolith.embedding import AdagradOptimizer, Segment, TableConfig
     >>> table = Table(TableConfig(name="movie", segments=(Segment(2, AdagradOptimizer(learning_rate=0.1)),)))
-    >>> table.assign(torch.tensor([42]), torch.tensor([[1.0, 2.0]]))
+    >>> table.assign(torch.tensor([42]), torch.tensor([[1.0, 2.0]])).inserted
+    1
     >>> table.lookup(torch.tensor([42, 43]))
     tensor([[1., 2.],
             [0., 0.]])
