@@ -1,7 +1,7 @@
 """The ids that every contender gets: the same seed gives the same ids in every process and NumPy version.
 
-Needs NumPy alone, because peers import it in environments of their own. Only the raw words of PCG64 are used, whose stream
-NumPy promises never to change; what is made of them is written out here.
+Needs NumPy alone, because peers import it in environments of their own. Only the raw words of PCG64 are used, whose
+stream NumPy promises never to change; what is made of them is written out here.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ DISTRIBUTIONS: tuple[Distribution, ...] = ("uniform", "zipf")
 ZIPF_EXPONENT = 1.05
 """Row of rank k is drawn with probability about k ** -1.05: the skew of ids in click logs."""
 
-# A prime above any number of rows used here, hence coprime to it: rank -> row is then a permutation that scatters hot rows
-# over the array. Side by side at its start they would share cache lines and pages, which hot ids in real life do not.
+# A prime above any number of rows used here, hence coprime to it: rank -> row is then a permutation that scatters hot
+# rows over the array. Side by side at its start they would share cache lines and pages, as hot ids in real life do not.
 _SCATTER = 2_654_435_761
 _MAX_ROWS = 1 << 31
 _ID_BITS = 63
@@ -45,8 +45,8 @@ def random_rows(seed: int, count: int, num_rows: int, distribution: Distribution
         uniform = (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
         power = 1.0 - ZIPF_EXPONENT
         rank = (uniform * ((num_rows + 1.0) ** power - 1.0) + 1.0) ** (1.0 / power)
-        rank = np.clip(rank.astype(np.int64), 1, num_rows)
-        return (rank * _SCATTER) % num_rows
+        ranks: Int64Array = np.clip(rank.astype(np.int64), 1, num_rows)
+        return ranks * _SCATTER % num_rows
     raise ValueError(f"unknown distribution {distribution!r}; choose one of {DISTRIBUTIONS}")
 
 

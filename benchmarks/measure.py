@@ -72,7 +72,7 @@ def interleave(
 def speed_ratio(ours: Samples, theirs: Samples) -> float:
     """Return how many times faster we were: the median over rounds of their seconds / our seconds.
 
-    Ratios are taken within a round and the median of those, not the ratio of two medians: what slows the machine for a while
-    slows neighbours in time alike and cancels, while two medians may come from different minutes.
+    Ratios are taken within a round and the median of those, not the ratio of two medians: what slows the machine for a
+    while slows neighbours in time alike and cancels, while two medians may come from different minutes.
     """
     return statistics.median(them / us for us, them in zip(ours.seconds, theirs.seconds, strict=True))

@@ -87,9 +87,7 @@ class PeerProcess:
         """Have the peer build what the settings say; return the operations it offers."""
         return list(self._ask({"setup": settings}, timeout_seconds)["operations"])
 
-    def round(
-        self, seed: int, operation: str, timeout_seconds: float = ROUND_TIMEOUT_SECONDS
-    ) -> tuple[float, int]:
+    def round(self, seed: int, operation: str, timeout_seconds: float = ROUND_TIMEOUT_SECONDS) -> tuple[float, int]:
         """Return the seconds one operation took and the checksum of the ids it used."""
         reply = self._ask({"round": seed, "operation": operation}, timeout_seconds)
         return float(reply["seconds"]), int(reply["checksum"])
@@ -157,9 +155,7 @@ class PeerProcess:
         return PeerError(f"peer {self._name} {what}; it printed: {printed or 'nothing'}")
 
 
-def start_peer(
-    program: PeerProgram, settings: dict[str, Any], notice: Callable[[str], None]
-) -> PeerProcess | None:
+def start_peer(program: PeerProgram, settings: dict[str, Any], notice: Callable[[str], None]) -> PeerProcess | None:
     """Return the peer, set up and ready, or None after one line to `notice` that says how to get it."""
     interpreter = program.interpreter()
     if not interpreter.exists():

@@ -3,8 +3,8 @@
     {"setup": {...}}                         -> {"operations": ["lookup", ...]}
     {"round": seed, "operation": "lookup"}   -> {"seconds": 0.012, "checksum": 3735928559}
 
-A failure is {"error": "..."}. Replies have their own descriptor (the last argument) because libraries print what they like to
-standard output. Needs the standard library alone.
+A failure is {"error": "..."}. Replies have their own descriptor (the last argument) because libraries print what
+they like to standard output. Needs the standard library alone.
 """
 
 from __future__ import annotations

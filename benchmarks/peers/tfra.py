@@ -8,17 +8,17 @@ import os
 os.environ["TF_USE_LEGACY_KERAS"] = "1"
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
-from collections.abc import Mapping  # noqa: E402
-from functools import partial  # noqa: E402
-from typing import Any  # noqa: E402
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
 
-import numpy as np  # noqa: E402
-import tensorflow as tf  # type: ignore[import-not-found]  # noqa: E402
-import tensorflow_recommenders_addons as tfra  # type: ignore[import-not-found]  # noqa: E402
+import numpy as np
+import tensorflow as tf  # type: ignore[import-untyped,unused-ignore]
+import tensorflow_recommenders_addons as tfra  # type: ignore[import-not-found]
 
-from benchmarks.ids import DISTRIBUTIONS, Distribution, checksum, ids_of_rows, new_rows, random_rows  # noqa: E402
-from benchmarks.measure import timed  # noqa: E402
-from benchmarks.peers.protocol import Operation, serve  # noqa: E402
+from benchmarks.ids import DISTRIBUTIONS, Distribution, checksum, ids_of_rows, new_rows, random_rows
+from benchmarks.measure import timed
+from benchmarks.peers.protocol import Operation, serve
 
 ROWS_PER_FILL = 1 << 18
 

@@ -35,13 +35,14 @@ class TorchSparse:
         """Do one round and return its seconds."""
         rows = self._shape.rows(seed, distribution)
         steps = torch.from_numpy(rows)
-        return timed(lambda: [self._step(step) for step in steps]), checksum(rows)
+        return timed(lambda: self._train(steps)), checksum(rows)
 
-    def _step(self, ids: torch.Tensor) -> None:
-        outputs = [bag(ids[index], self._offsets) for index, bag in enumerate(self._bags)]
-        torch.autograd.backward(outputs, self._gradients)
-        self._optimizer.step()
-        self._optimizer.zero_grad(set_to_none=True)
+    def _train(self, steps: torch.Tensor) -> None:
+        for ids in steps:
+            outputs = [bag(ids[index], self._offsets) for index, bag in enumerate(self._bags)]
+            torch.autograd.backward(outputs, self._gradients)
+            self._optimizer.step()
+            self._optimizer.zero_grad(set_to_none=True)
 
 
 def setup(settings: dict[str, Any]) -> Mapping[str, Operation]:
