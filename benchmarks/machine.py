@@ -51,6 +51,14 @@ def require_memory(num_bytes: int) -> None:
         )
 
 
+def busy_notice() -> str | None:
+    """Return a warning if others use the cores: threads that wait for each other then lose far more than their share."""
+    load = os.getloadavg()[0]
+    if load <= num_cores() / 2:
+        return None
+    return f"the machine was busy at the start (load {load:.1f} on {num_cores()} cores): do not trust these figures"
+
+
 def _field(path: Path, name: str) -> str | None:
     if not path.exists():
         return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict
 
-from benchmarks.machine import require_memory
+from benchmarks.machine import busy_notice, require_memory
 from benchmarks.report import Report
 from benchmarks.table.figures import figures
 from benchmarks.table.growth import measure_growth
@@ -33,6 +33,9 @@ def measure(sizes: TableSizes, *, quick: bool, progress: Callable[[str], None]) 
             notices.append(line)
             progress(line)
 
+    busy = busy_notice()
+    if busy is not None:
+        notice(busy)
     lookup = [measure_lookup(sizes, dim, progress, notice) for dim in sizes.dims]
     training = measure_training(sizes, progress, notice)
     growth = measure_growth(sizes, progress)
