@@ -9,4 +9,5 @@ NB_MODULE(native, m) {
   bind_filters(m);
   bind_tables(m);
   bind_optim(m);
+  bind_bounds(m);
 }

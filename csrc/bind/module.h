@@ -11,5 +11,6 @@ void bind_build(nb::module_& m);
 void bind_tables(nb::module_& m);
 void bind_filters(nb::module_& m);
 void bind_optim(nb::module_& m);
+void bind_bounds(nb::module_& m);
 
 }  // namespace monolith::bind

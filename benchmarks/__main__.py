@@ -1,0 +1,41 @@
+"""The command `python -m benchmarks`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.registry import BENCHMARKS, load
+from benchmarks.report import json_line, show
+
+
+def main(
+    name: Annotated[str | None, typer.Argument(help="Which benchmark to run; without it they are listed.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Small sizes: a check that it runs, not a result.")] = False,
+    out: Annotated[Path | None, typer.Option("--out", help="Also write the JSON line to this file.")] = None,
+) -> None:
+    """Measure Monolith against peers and bounds; prints a table and, last, one JSON line."""
+    console = Console()
+    if name is None:
+        listing = Table("name", "what it measures", title="python -m benchmarks NAME")
+        for benchmark, summary in BENCHMARKS.items():
+            listing.add_row(benchmark, summary)
+        console.print(listing)
+        return
+    if name not in BENCHMARKS:
+        raise typer.BadParameter(f"unknown benchmark {name!r}; choose one of {', '.join(sorted(BENCHMARKS))}")
+    stages = Console(stderr=True)
+    report = load(name).run(quick=quick, progress=lambda stage: stages.print(stage, style="dim", highlight=False))
+    show(report, console)
+    line = json_line(report)
+    if out is not None:
+        out.write_text(line + "\n", encoding="utf-8")
+    typer.echo(line)
+
+
+if __name__ == "__main__":
+    typer.run(main)

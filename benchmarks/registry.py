@@ -1,0 +1,29 @@
+"""The benchmarks there are: each is the module `benchmarks.NAME` with a `run(*, quick, progress) -> Report`."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Protocol, cast
+
+from benchmarks.report import Report
+
+BENCHMARKS = {
+    "table": "lookup, training, insert and growth of the hash table against arrays, torch, FBGEMM and TFRA",
+}
+"""Name to one line on what it measures."""
+
+
+class Benchmark(Protocol):
+    """What a benchmark module offers."""
+
+    def run(self, *, quick: bool, progress: Callable[[str], None]) -> Report:
+        """Measure and return the report; `progress` gets one line per stage."""
+        ...
+
+
+def load(name: str) -> Benchmark:
+    """Return the benchmark of that name; only now are its imports paid for."""
+    if name not in BENCHMARKS:
+        raise ValueError(f"unknown benchmark {name!r}; choose one of {', '.join(sorted(BENCHMARKS))}")
+    return cast(Benchmark, importlib.import_module(f"benchmarks.{name}"))
