@@ -1,0 +1,19 @@
+"""The exceptions a caller may want to catch.
+
+A mistake in an argument is a plain `ValueError` or `TypeError`. What is here can happen to a program that made none.
+
+>>> issubclass(CorruptFileError, ValueError) and issubclass(TableFullError, MemoryError)
+True
+"""
+
+
+class MonolithError(Exception):
+    """Base of what Monolith raises when something other than an argument is wrong."""
+
+
+class CorruptFileError(MonolithError, ValueError):
+    """A file or message is damaged, truncated or of another format; nothing was taken from it."""
+
+
+class TableFullError(MonolithError, MemoryError):
+    """A table reached its memory limit and its policy is to refuse new ids; the table stays as it was."""
