@@ -90,9 +90,8 @@ PEER_INSTALL = $(@D)/bin/python -m pip install --quiet --disable-pip-version-che
 # torchrec asks for a CUDA build of FBGEMM by name, hence --no-deps and its other needs by hand.
 .venv-fbgemm/.installed:
 	$(SYSTEM_PYTHON) -m venv --clear $(@D)
-	$(PEER_INSTALL) torch==2.13.0 numpy==2.4.6 fbgemm-gpu-cpu==1.8.0
+	$(PEER_INSTALL) torch==2.13.0 numpy==2.4.6 fbgemm-gpu-cpu==1.8.0 iopath pyre-extensions tensordict torchmetrics==1.0.3 tqdm
 	$(PEER_INSTALL) --no-deps torchrec==1.8.0
-	$(PEER_INSTALL) torch==2.13.0 iopath pyre-extensions tensordict torchmetrics tqdm
 	@touch $@
 
 # TensorFlow 2.16 is the last version that the addons load with; they need the old Keras.
