@@ -1,0 +1,117 @@
+# Every target works in a fresh clone that has python3, pip and a C++ compiler; `make` alone lists them.
+SYSTEM_PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PYTHON := $(BIN)/python
+PIP_INSTALL := $(PYTHON) -m pip install --quiet --disable-pip-version-check -c constraints.txt
+# Tools that pip put into the environment (cmake, ninja) go before those of the system.
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+
+DEMO := $(or $(wildcard examples/quickstart.py),-m monolith info)
+CPP := $(wildcard csrc/*/*.h csrc/*/*.cpp tests/csrc/*.h tests/csrc/*.cpp)
+PYTEST_ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-csrc test-sanitize lint format bench bench-peers wheel wheel-check clean compiler native
+
+help: ## List the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-14s %s\n", $$1, $$2}'
+
+setup: native ## Create .venv, install what is needed, build the native core in place
+
+demo: setup ## Run the main job, small, on this machine
+	$(PYTHON) $(DEMO)
+
+test: setup test-csrc ## Run all tests: C++, Python, docstrings, README
+	$(PYTHON) -m pytest $(PYTEST_ARGS)
+
+lint: setup ## Check style, types, layers and layout
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy --strict monolith
+	$(BIN)/lint-imports --no-logo
+	$(PYTHON) -m pytest -q tests/test_layout.py
+	$(BIN)/clang-format --dry-run --Werror $(CPP)
+
+format: setup ## Put Python and C++ into the form that lint asks for
+	$(BIN)/ruff check --fix --quiet
+	$(BIN)/ruff format
+	$(BIN)/clang-format -i $(CPP)
+
+bench: setup ## Measure everything; `make bench-peers` first to compare with other systems
+	$(PYTHON) -m benchmarks
+
+# --- the environment and the native core -----------------------------------------------------------------------------
+
+compiler:
+	@command -v $${CXX:-c++} >/dev/null || command -v g++ >/dev/null || command -v clang++ >/dev/null || \
+	  { echo "no C++ compiler found: apt-get install g++ / dnf install gcc-c++ / xcode-select --install" >&2; exit 1; }
+
+# Installed anew when the dependencies change. The package itself is linked, without its native part: that one is built
+# in place below, where a change of one source file costs the compilation of one file.
+$(VENV)/.installed: pyproject.toml constraints.txt | compiler
+	@$(SYSTEM_PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed, $(SYSTEM_PYTHON) is %d.%d; say make SYSTEM_PYTHON=python3.x" % sys.version_info[:2])'
+	test -x $(PYTHON) || $(SYSTEM_PYTHON) -m venv $(VENV)
+	$(PIP_INSTALL) nanobind scikit-build-core $$(command -v cmake >/dev/null || echo cmake) $$(command -v ninja >/dev/null || echo ninja)
+	$(PIP_INSTALL) --no-build-isolation --config-settings wheel.cmake=false --config-settings editable.mode=inplace -e '.[dev]'
+	@touch $@
+
+build/dev/build.ninja: $(VENV)/.installed
+	cmake -S . -B build/dev -G Ninja -DMONOLITH_INPLACE=ON -DPython_EXECUTABLE=$(CURDIR)/$(PYTHON) >/dev/null
+	@touch $@
+
+native: build/dev/build.ninja
+	@cmake --build build/dev
+	@$(PYTHON) tools/write_stubs.py
+
+# --- C++ tests -------------------------------------------------------------------------------------------------------
+
+CTEST := ctest --output-on-failure --no-tests=ignore
+
+test-csrc: $(VENV)/.installed ## Run the C++ tests
+	@cmake -S . -B build/csrc -G Ninja -DMONOLITH_CSRC_TESTS=ON >/dev/null
+	@cmake --build build/csrc
+	$(CTEST) --test-dir build/csrc
+
+test-sanitize: $(VENV)/.installed ## Run the C++ tests under the address and the thread sanitizer
+	cmake -S . -B build/asan -G Ninja -DMONOLITH_CSRC_TESTS=ON -DMONOLITH_SANITIZE=address >/dev/null
+	cmake --build build/asan
+	$(CTEST) --test-dir build/asan
+	cmake -S . -B build/tsan -G Ninja -DMONOLITH_CSRC_TESTS=ON -DMONOLITH_SANITIZE=thread >/dev/null
+	cmake --build build/tsan
+	$(CTEST) --test-dir build/tsan
+
+# --- systems to compare with, each in an environment of its own ------------------------------------------------------
+
+bench-peers: .venv-fbgemm/.installed .venv-tfra/.installed ## Install the systems that benchmarks compare with
+
+PEER_INSTALL = $(@D)/bin/python -m pip install --quiet --disable-pip-version-check
+
+# torchrec asks for a CUDA build of FBGEMM by name, hence --no-deps and its other needs by hand.
+.venv-fbgemm/.installed:
+	$(SYSTEM_PYTHON) -m venv --clear $(@D)
+	$(PEER_INSTALL) torch==2.13.0 numpy==2.4.6 fbgemm-gpu-cpu==1.8.0 iopath pyre-extensions tensordict torchmetrics==1.0.3 tqdm
+	$(PEER_INSTALL) --no-deps torchrec==1.8.0
+	@touch $@
+
+# TensorFlow 2.16 is the last version that the addons load with; they need the old Keras.
+.venv-tfra/.installed:
+	$(SYSTEM_PYTHON) -m venv --clear $(@D)
+	$(PEER_INSTALL) tensorflow==2.16.2 tensorflow-recommenders-addons==0.8.1 tf-keras==2.16.0
+	@touch $@
+
+# --- a wheel, and the proof that it works elsewhere ------------------------------------------------------------------
+
+wheel: setup ## Build a wheel into dist/ and try it in a clean environment
+	rm -rf dist
+	$(PYTHON) -m build --wheel --outdir dist
+	@$(MAKE) --no-print-directory wheel-check
+
+wheel-check: ## Install the wheel of dist/ into a clean environment and use it
+	$(SYSTEM_PYTHON) -m venv --clear build/wheel-venv
+	build/wheel-venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt dist/*.whl
+	cd build/wheel-venv && bin/python -c 'import monolith._core, monolith.utils; print("imported", monolith.__file__)' && bin/monolith info
+
+clean: ## Remove what was built; the environments stay (rm -rf .venv* removes those)
+	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	find monolith -name '*.so' -delete -o -name '*.pyi' -delete

@@ -1,0 +1,32 @@
+"""The command line: which sub-commands there are. Each is a function in a file of its own."""
+
+from typing import Annotated
+
+import typer
+
+from monolith.cli.info import info, own_version
+
+app = typer.Typer(
+    name="monolith",
+    help="Train recommendation models on live event streams and serve what they learned.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.command()(info)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"monolith {own_version()}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    show_version: Annotated[
+        bool, typer.Option("--version", help="Print the version and stop.", is_eager=True, callback=_print_version)
+    ] = False,
+    traceback: Annotated[bool, typer.Option("--traceback", help="Show where an error came from.")] = False,
+) -> None:
+    """Hold the options that every sub-command shares."""

@@ -1,0 +1,15 @@
+"""How the command writes: tables and messages to stdout, errors to stderr."""
+
+from rich.console import Console
+
+console = Console()
+
+
+def print_error(error: BaseException) -> None:
+    """Print an error as one line on stderr.
+
+    A message of several lines is joined; an error without a message goes by its type.
+    """
+    message = " ".join(str(error).split()) or type(error).__name__
+    # soft_wrap: one line stays one line, however narrow the terminal; a script may read it.
+    Console(stderr=True).print(f"monolith: {message}", soft_wrap=True, markup=False, highlight=False)

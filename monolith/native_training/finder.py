@@ -1,0 +1,102 @@
+"""One import finder for every module path of the original system.
+
+It stands last on `sys.meta_path`, so Python asks it only about modules that nobody else has, and it answers only for
+the paths in `homes.py`. A module made here holds nothing at first: each name is fetched from its home when it is used,
+so importing an original path loads neither torch nor an optional dependency.
+"""
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+from monolith.native_training.absent import NOT_YET, RETIRED
+from monolith.native_training.homes import EVERYTHING, HOMES
+
+
+class OriginalPathFinder(MetaPathFinder, Loader):
+    """Finds and makes the modules of the original system.
+
+    >>> OriginalPathFinder().find_spec("monolith.native_training.runtime.ops").submodule_search_locations
+    []
+    >>> OriginalPathFinder().find_spec("monolith.no_such_module") is None
+    True
+    """
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Return the spec of an original path, or None for any other name."""
+        is_package = any(module.startswith(f"{fullname}.") for module in HOMES)
+        if fullname in HOMES or (is_package and fullname.startswith("monolith.native_training.")):
+            return ModuleSpec(fullname, self, origin="monolith.native_training.homes", is_package=is_package)
+        return None
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Give the module its lazy names; load its home at once if it stands for the whole of it."""
+        path = module.__name__
+        names = dict(HOMES.get(path, {}))
+        everything = names.pop(EVERYTHING, None)
+        offered = sorted(name for name in names if not reason_of_absence(f"{path}:{name}"))
+        if everything is not None:
+            home = fetch(everything)
+            public = {name: value for name, value in vars(home).items() if not name.startswith("_")}
+            vars(module).update(public)
+            offered = sorted({*offered, *public})
+
+        def lazy(name: str) -> object:
+            reason = reason_of_absence(f"{path}:{name}")
+            if reason:
+                raise ImportError(reason, name=path)
+            if name not in names:
+                raise AttributeError(f"module {path!r} has no attribute {name!r}")
+            value = fetch(names[name])
+            setattr(module, name, value)
+            return value
+
+        vars(module).update(
+            __doc__=f"The original path {path}; its names live in {', '.join(homes_of(path)) or 'no other module'}.",
+            __all__=offered,
+            __getattr__=lazy,
+            __dir__=lambda: offered,
+        )
+
+
+def fetch(home: str) -> object:
+    """Return the object that "package.module:attribute" names.
+
+    >>> fetch("math:floor")(2.5)
+    2
+    """
+    module, _, attribute = home.partition(":")
+    return getattr(import_module(module), attribute)
+
+
+def homes_of(path: str) -> list[str]:
+    """Return the modules in which the names of an original path live now.
+
+    >>> homes_of("monolith.path_utils")
+    ['monolith.native_training.base_directory']
+    """
+    return sorted({home.partition(":")[0] for home in HOMES.get(path, {}).values()})
+
+
+def reason_of_absence(name: str) -> str | None:
+    """Return the sentence that says why "original.module:name" cannot be imported; None if nothing is known of it.
+
+    >>> reason_of_absence("monolith.path_utils:find_main") is None
+    True
+    """
+    if name in RETIRED:
+        return f"{name.replace(':', '.')} is retired: {RETIRED[name]}"
+    if name in NOT_YET:
+        return f"{name.replace(':', '.')} is not there yet in this version of Monolith"
+    return None
+
+
+def register() -> None:
+    """Put the finder on `sys.meta_path`, once however often this is called."""
+    if not any(isinstance(finder, OriginalPathFinder) for finder in sys.meta_path):
+        sys.meta_path.append(OriginalPathFinder())

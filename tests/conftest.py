@@ -1,0 +1,26 @@
+"""What every test may use."""
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import settings
+
+from monolith._core import native
+
+# Shared cores make single examples slow now and then; pytest-timeout guards the whole test.
+settings.register_profile("monolith", deadline=None)
+settings.load_profile("monolith")
+
+SIMD_LEVELS = ("scalar", "avx2", "avx512")
+
+
+@pytest.fixture(params=SIMD_LEVELS)
+def simd_level(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Run a test once per instruction set that this processor has."""
+    level: str = request.param
+    if SIMD_LEVELS.index(level) > SIMD_LEVELS.index(native.best_simd_level()):
+        pytest.skip(f"this processor has no {level}")
+    before = native.simd_level()
+    native.set_simd_level(level)
+    yield level
+    native.set_simd_level(before)

@@ -1,0 +1,61 @@
+"""Writes the `.pyi` files that editors and mypy read: of the compiled core, and of every original import path.
+
+They follow from the binary and from monolith/native_training/homes.py, so they are written by `make setup` and not
+kept in git.
+"""
+
+import re
+from pathlib import Path
+
+from nanobind.stubgen import StubGen
+
+from monolith._core import native
+from monolith.native_training.finder import reason_of_absence
+from monolith.native_training.homes import EVERYTHING, HOMES
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# An argument that nanobind calls an array takes a torch tensor as well, and mypy should let it pass.
+ARRAY_ARGUMENT = re.compile(r"(?<!-> )Annotated\[NDArray(\[[\w.]+\])?,")
+
+
+def native_stub() -> str:
+    """Return the stub of the compiled core."""
+    generator = StubGen(native, quiet=True)
+    generator.put(native)
+    return "from typing import Any\n" + ARRAY_ARGUMENT.sub("Annotated[Any,", generator.get())
+
+
+def original_stub(path: str) -> str:
+    """Return the stub of one original import path: a re-export of each name that is there."""
+    lines = [f'"""The original path {path}."""', ""]
+    for name, home in HOMES[path].items():
+        module, _, attribute = home.partition(":")
+        if name == EVERYTHING:
+            lines.append(f"from {module}.{attribute} import *")
+        elif not reason_of_absence(f"{path}:{name}"):
+            lines.append(f"from {module} import {attribute} as {name}")
+    return "\n".join(lines) + "\n"
+
+
+def write(path: Path, text: str) -> None:
+    """Write a file, and its folders, unless it already says the same."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.exists() or path.read_text() != text:
+        path.write_text(text)
+
+
+def main() -> None:
+    """Write all stubs into the source tree."""
+    write(ROOT / "monolith/_core/native.pyi", native_stub())
+    for path in HOMES:
+        file = ROOT.joinpath(*path.split(".")).with_suffix(".pyi")
+        write(file, original_stub(path))
+        for folder in file.parents:
+            if folder in (ROOT / "monolith", ROOT / "monolith/native_training"):
+                break
+            write(folder / "__init__.pyi", "")
+
+
+if __name__ == "__main__":
+    main()
