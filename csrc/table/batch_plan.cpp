@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstring>
 #include <limits>
 #include <mutex>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
+#include "ops/parallel_for.h"
 #include "table/id_hash.h"
 
 namespace monolith {
@@ -46,6 +49,9 @@ class Grouper {
   std::size_t num_groups_ = 0;
 };
 
+// Fewer ids than this are not worth a second thread.
+constexpr std::size_t kPartIds = 16384;
+
 constexpr std::size_t kPooledPlans = 16;
 std::mutex pool_mutex;
 // Never destroyed: plans may be dropped by Python after static destructors ran.
@@ -57,65 +63,107 @@ void BatchPlan::build(std::span<const std::int64_t> ids, bool merge_repeated) {
   if (ids.size() >= std::numeric_limits<std::uint32_t>::max()) {
     throw std::invalid_argument("a batch holds at most 4294967294 ids, got " + std::to_string(ids.size()));
   }
-  // A counting sort by sub-table: stable, so occurrences of an id stay in order.
-  std::array<std::uint32_t, kNumSubTables + 1> begins{};
-  for (const std::int64_t id : ids) ++begins[sub_table_of_hash(hash_id(id)) + 1];
-  for (std::size_t i = 0; i < kNumSubTables; ++i) begins[i + 1] += begins[i];
-  items_.resize(ids.size());
-  std::array<std::uint32_t, kNumSubTables> next;
-  std::copy_n(begins.begin(), kNumSubTables, next.begin());
-  for (std::size_t i = 0; i < ids.size(); ++i) {
-    const std::uint64_t hash = hash_id(ids[i]);
-    items_[next[sub_table_of_hash(hash)]++] = {hash, static_cast<std::uint32_t>(i)};
-  }
-  found_.resize(ids.size());
+  merged_ = merge_repeated;
   rows_known_ = false;
-  positions_.resize(ids.size());
-  hashes_.resize(ids.size());
-  begins_.resize(ids.size() + 1);
-  if (merge_repeated) {
+  sort_by_sub_table(ids);
+  if (merged_) {
     merge();
-    return;
+  } else {
+    std::swap(hashes_, sorted_hashes_);
+    std::swap(positions_, sorted_positions_);
   }
-  for (std::uint32_t i = 0; i < ids.size(); ++i) {
-    hashes_[i] = items_[i].hash;
-    positions_[i] = items_[i].position;
-    begins_[i] = i;
+  found_.resize(hashes_.size());
+}
+
+// A stable counting sort, so occurrences of an id stay in order; each thread sorts a stretch of the batch.
+void BatchPlan::sort_by_sub_table(std::span<const std::int64_t> ids) {
+  const std::size_t num_parts = std::clamp<std::size_t>(ids.size() / kPartIds, 1, static_cast<std::size_t>(num_threads()));
+  const auto part_begin = [&](std::size_t part) { return ids.size() * part / num_parts; };
+  std::vector<std::array<std::uint32_t, kNumSubTables>> next(num_parts);
+  parallel_for(num_parts, [&](std::size_t part) {
+    next[part].fill(0);
+    for (std::size_t i = part_begin(part); i < part_begin(part + 1); ++i) {
+      ++next[part][sub_table_of_hash(hash_id(ids[i]))];
+    }
+  });
+  sub_table_begins_.resize(kNumSubTables + 1);
+  std::uint32_t begin = 0;
+  for (std::size_t sub_table = 0; sub_table < kNumSubTables; ++sub_table) {
+    sub_table_begins_[sub_table] = begin;
+    for (auto& counts : next) begin += std::exchange(counts[sub_table], begin);
   }
-  begins_[ids.size()] = static_cast<std::uint32_t>(ids.size());
+  sub_table_begins_[kNumSubTables] = begin;
+  sorted_hashes_.resize(ids.size());
+  sorted_positions_.resize(ids.size());
+  parallel_for(num_parts, [&](std::size_t part) {
+    for (std::size_t i = part_begin(part); i < part_begin(part + 1); ++i) {
+      const std::uint64_t hash = hash_id(ids[i]);
+      const std::uint32_t place = next[part][sub_table_of_hash(hash)]++;
+      sorted_hashes_[place] = hash;
+      sorted_positions_[place] = static_cast<std::uint32_t>(i);
+    }
+  });
 }
 
 void BatchPlan::merge() {
+  const std::size_t num_ids = sorted_hashes_.size();
+  hashes_.resize(num_ids);
+  positions_.resize(num_ids);
+  begins_.resize(num_ids + 1);
+  // Sub-tables are merged apart, each leaving its groups where its ids begin; then the gaps are closed.
+  constexpr std::size_t kTasks = 16;
+  static_assert(kNumSubTables % kTasks == 0);
+  std::array<std::size_t, kTasks> num_groups{};
+  const auto first_of = [](std::size_t task) { return task * (kNumSubTables / kTasks); };
+  const auto merge_task = [&](std::size_t task) {
+    num_groups[task] = merge_sub_tables(first_of(task), first_of(task + 1));
+  };
+  if (num_ids < kPartIds) {
+    for (std::size_t task = 0; task < kTasks; ++task) merge_task(task);
+  } else {
+    parallel_for(kTasks, merge_task);
+  }
+  std::size_t end = 0;
+  for (std::size_t task = 0; task < kTasks; ++task) {
+    const std::size_t from = sub_table_begins_[first_of(task)];
+    if (from != end) {
+      std::memmove(hashes_.data() + end, hashes_.data() + from, num_groups[task] * sizeof(std::uint64_t));
+      std::memmove(begins_.data() + end, begins_.data() + from, num_groups[task] * sizeof(std::uint32_t));
+    }
+    end += num_groups[task];
+  }
+  hashes_.resize(end);
+  begins_.resize(end + 1);
+  begins_[end] = static_cast<std::uint32_t>(num_ids);
+}
+
+// Groups the ids of sub-tables first..last - 1; returns how many groups there are.
+std::size_t BatchPlan::merge_sub_tables(std::size_t first, std::size_t last) {
   thread_local Grouper grouper;
   thread_local std::vector<std::uint32_t> group;
   thread_local std::vector<std::uint32_t> ends;
-  std::size_t num_groups = 0;
-  for (std::size_t first = 0; first < items_.size();) {
-    std::size_t last = first;
-    const std::uint32_t sub_table = sub_table_of_hash(items_[first].hash);
-    while (last < items_.size() && sub_table_of_hash(items_[last].hash) == sub_table) ++last;
-    const std::size_t first_group = num_groups;
-    grouper.reset(last - first);
-    group.resize(last - first);
-    for (std::size_t i = first; i < last; ++i) {
-      group[i - first] = grouper.group_of(items_[i].hash, hashes_.data() + first_group);
+  const std::size_t groups_begin = sub_table_begins_[first];
+  std::size_t groups_end = groups_begin;
+  for (std::size_t sub_table = first; sub_table < last; ++sub_table) {
+    const std::size_t begin = sub_table_begins_[sub_table];
+    const std::size_t count = sub_table_begins_[sub_table + 1] - begin;
+    if (count == 0) continue;
+    grouper.reset(count);
+    group.resize(count);
+    for (std::size_t i = 0; i < count; ++i) {
+      group[i] = grouper.group_of(sorted_hashes_[begin + i], hashes_.data() + groups_end);
     }
-    num_groups += grouper.num_groups();
     ends.assign(grouper.num_groups(), 0);
-    for (std::size_t i = 0; i < last - first; ++i) ++ends[group[i]];
-    auto begin = static_cast<std::uint32_t>(first);
+    for (std::size_t i = 0; i < count; ++i) ++ends[group[i]];
+    auto next = static_cast<std::uint32_t>(begin);
     for (std::size_t g = 0; g < ends.size(); ++g) {
-      begins_[first_group + g] = begin;
-      begin += ends[g];
-      ends[g] = begins_[first_group + g];
+      begins_[groups_end + g] = next;
+      next += std::exchange(ends[g], next);
     }
-    for (std::size_t i = first; i < last; ++i) positions_[ends[group[i - first]]++] = items_[i].position;
-    first = last;
+    for (std::size_t i = 0; i < count; ++i) positions_[ends[group[i]]++] = sorted_positions_[begin + i];
+    groups_end += grouper.num_groups();
   }
-  begins_[num_groups] = static_cast<std::uint32_t>(items_.size());
-  hashes_.resize(num_groups);
-  begins_.resize(num_groups + 1);
-  found_.resize(num_groups);
+  return groups_end - groups_begin;
 }
 
 void BatchPlan::write_ids(std::span<std::int64_t> out) const {
@@ -129,7 +177,7 @@ void BatchPlan::write_inverse(std::span<std::int32_t> out) const {
 }
 
 void BatchPlan::write_counts(std::span<std::int32_t> out) const {
-  for (std::size_t g = 0; g < num_groups(); ++g) out[g] = static_cast<std::int32_t>(begins_[g + 1] - begins_[g]);
+  for (std::size_t g = 0; g < num_groups(); ++g) out[g] = static_cast<std::int32_t>(positions(g).size());
 }
 
 PooledPlan acquire_plan() {

@@ -31,9 +31,10 @@ class BatchPlan {
 
   // Where in the batch group `g` occurs.
   std::span<const std::uint32_t> positions(std::size_t g) const {
-    return std::span(positions_).subspan(begins_[g], begins_[g + 1] - begins_[g]);
+    if (!merged_) return {positions_.data() + g, 1};
+    return {positions_.data() + begins_[g], begins_[g + 1] - begins_[g]};
   }
-  std::uint32_t first_position(std::size_t g) const { return positions_[begins_[g]]; }
+  std::uint32_t first_position(std::size_t g) const { return positions_[merged_ ? begins_[g] : g]; }
 
   // unique id, inverse and count of groups, for callers that want them as arrays.
   void write_ids(std::span<std::int64_t> out) const;
@@ -51,18 +52,20 @@ class BatchPlan {
   void set_rows_known(bool known) { rows_known_ = known; }
 
  private:
-  struct Item {
-    std::uint64_t hash;
-    std::uint32_t position;
-  };
+  void sort_by_sub_table(std::span<const std::int64_t> ids);
   void merge();
+  std::size_t merge_sub_tables(std::size_t first, std::size_t last);
 
+  bool merged_ = false;
+  bool rows_known_ = false;
   std::vector<std::uint64_t> hashes_;
-  std::vector<std::uint32_t> begins_;
+  std::vector<std::uint32_t> begins_;  // merged: where a group's positions begin
   std::vector<std::uint32_t> positions_;
   std::vector<FoundRow> found_;
-  bool rows_known_ = false;
-  std::vector<Item> items_;  // scratch of build
+  std::vector<std::uint32_t> sub_table_begins_;  // in the sorted batch
+  // Scratch of build.
+  std::vector<std::uint64_t> sorted_hashes_;
+  std::vector<std::uint32_t> sorted_positions_;
 };
 
 // A plan that goes back to a pool when dropped. Fresh memory for each batch would cost more in page faults than the

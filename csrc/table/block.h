@@ -45,9 +45,8 @@ class Block {
   };
   std::span<const Run> runs() const { return {runs_.data(), num_runs_}; }
 
-  // Finds the rows of all hashes of the block, all cache misses at once.
+  // Finds the rows of all hashes of the block; for_each_block has had their index lines fetched.
   void find_rows(std::span<const std::uint64_t> hashes, std::uint32_t* rows) const {
-    for (const Run& run : runs()) run.sub_table->index.prefetch(hashes.data() + run.first, run.count);
     for (const Run& run : runs()) run.sub_table->index.find_rows(hashes.data() + run.first, run.count, rows + run.first);
   }
 
@@ -57,15 +56,30 @@ class Block {
   Access access_;
 };
 
-// Calls work(first, count) for every block of a plan with `num_groups` groups, several threads at a time.
+// Fetches the index lines of hashes, all cache misses at once.
+inline void prefetch_index(const SubTable* sub_tables, std::span<const std::uint64_t> hashes) {
+  for (const std::uint64_t hash : hashes) sub_tables[sub_table_of_hash(hash)].index.prefetch(hash);
+}
+
+// Calls work(first, count, prefetch_next) for every block of a plan with these hashes, several threads at a time. `work`
+// calls prefetch_next() once its own memory accesses are under way: that fetches the next block's index lines.
+inline constexpr std::size_t kStep = 8;
 template <typename Work>
-void for_each_block(std::size_t num_groups, const Work& work) {
+void for_each_block(const SubTable* sub_tables, std::span<const std::uint64_t> hashes, const Work& work) {
   // Large enough to pay for waking a thread, small enough to balance.
-  constexpr std::size_t kTaskGroups = 32 * kBlockGroups;
-  parallel_for((num_groups + kTaskGroups - 1) / kTaskGroups, [&](std::size_t task) {
-    const std::size_t last = std::min(num_groups, (task + 1) * kTaskGroups);
-    for (std::size_t first = task * kTaskGroups; first < last; first += kBlockGroups) {
-      work(first, std::min(kBlockGroups, last - first));
+  constexpr std::size_t kTaskGroups = 64 * kBlockGroups;
+  parallel_for((hashes.size() + kTaskGroups - 1) / kTaskGroups, [&](std::size_t task) {
+    const auto mine = hashes.subspan(task * kTaskGroups, std::min(kTaskGroups, hashes.size() - task * kTaskGroups));
+    const auto block_at = [&](std::size_t begin) { return mine.subspan(begin, std::min(kBlockGroups, mine.size() - begin)); };
+    prefetch_index(sub_tables, block_at(0));
+    for (std::size_t begin = 0; begin < mine.size(); begin += kBlockGroups) {
+      const std::size_t next = begin + kBlockGroups;
+      const auto upcoming = next < mine.size() ? block_at(next) : mine.subspan(0, 0);
+      work(task * kTaskGroups + begin, block_at(begin).size(), [&](std::size_t from) {
+        if (from < upcoming.size()) {
+          prefetch_index(sub_tables, upcoming.subspan(from, std::min(kStep, upcoming.size() - from)));
+        }
+      });
     }
   });
 }

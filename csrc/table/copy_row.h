@@ -16,22 +16,34 @@ inline void prefetch_lines(const void* begin, std::size_t bytes) {
   for (std::size_t i = 0; i < bytes; i += 64) __builtin_prefetch(address + i);
 }
 
+// How a row is written: through the caches, or around them. Streaming is for outputs larger than the caches, which would
+// only push the table's index out; `out` must then be aligned to 16 bytes and `floats` a multiple of four.
+enum class Store { kCached, kStreaming };
+
+#if defined(__x86_64__)
+template <Store kStore>
+inline void store_four(float* out, const float* from) {
+  if constexpr (kStore == Store::kStreaming) {
+    _mm_stream_ps(out, _mm_loadu_ps(from));
+  } else {
+    _mm_storeu_ps(out, _mm_loadu_ps(from));
+  }
+}
+#endif
+
+// Rows are short: a call to memcpy would cost as much as the copy.
+template <Store kStore = Store::kCached>
 inline void copy_row(float* out, const float* row, std::size_t floats) {
 #if defined(__x86_64__)
-  // Rows are short: a call to memcpy would cost as much as the copy.
   std::size_t i = 0;
-  for (; i + 4 <= floats; i += 4) _mm_storeu_ps(out + i, _mm_loadu_ps(row + i));
+  for (; i + 16 <= floats; i += 16) {
+    store_four<kStore>(out + i, row + i);
+    store_four<kStore>(out + i + 4, row + i + 4);
+    store_four<kStore>(out + i + 8, row + i + 8);
+    store_four<kStore>(out + i + 12, row + i + 12);
+  }
+  for (; i + 4 <= floats; i += 4) store_four<kStore>(out + i, row + i);
   for (; i < floats; ++i) out[i] = row[i];
-#else
-  std::memcpy(out, row, floats * sizeof(float));
-#endif
-}
-
-// Writes around the caches: for outputs larger than them, which would only push the table's index out.
-// `out` must be aligned to 16 bytes and `floats` a multiple of four.
-inline void stream_row(float* out, const float* row, std::size_t floats) {
-#if defined(__x86_64__)
-  for (std::size_t i = 0; i < floats; i += 4) _mm_stream_ps(out + i, _mm_loadu_ps(row + i));
 #else
   std::memcpy(out, row, floats * sizeof(float));
 #endif

@@ -17,41 +17,53 @@ namespace monolith {
 
 namespace {
 
-// Bit i of the result tells that entry i of the line has the tag; bit 8 + i, that entry i is empty.
-inline unsigned match_scalar(const std::uint64_t* line, int row_bits, std::uint64_t tag) {
-  unsigned match = 0;
-  for (unsigned slot = 0; slot < 8; ++slot) {
-    match |= static_cast<unsigned>((line[slot] >> row_bits) == tag) << slot;
-    match |= static_cast<unsigned>(line[slot] == 0) << (8 + slot);
+// Bit i of `with_tag` tells that entry i of the line has the tag; bit i of `empty`, that it is empty.
+struct MatchScalar {
+  static unsigned with_tag(const std::uint64_t* line, int row_bits, std::uint64_t tag) {
+    unsigned found = 0;
+    for (unsigned slot = 0; slot < 8; ++slot) found |= static_cast<unsigned>((line[slot] >> row_bits) == tag) << slot;
+    return found;
   }
-  return match;
-}
+  static bool has_room(const std::uint64_t* line) {
+    return line[0] == 0 || line[1] == 0 || line[2] == 0 || line[3] == 0 || line[4] == 0 || line[5] == 0 ||
+           line[6] == 0 || line[7] == 0;
+  }
+};
 
 #if defined(__x86_64__)
-__attribute__((target("avx2"))) inline unsigned match_avx2(const std::uint64_t* line, int row_bits, std::uint64_t tag) {
-  const __m256i low = _mm256_load_si256(reinterpret_cast<const __m256i*>(line));
-  const __m256i high = _mm256_load_si256(reinterpret_cast<const __m256i*>(line + 4));
-  const __m256i wanted = _mm256_set1_epi64x(static_cast<long long>(tag));
-  const __m128i shift = _mm_cvtsi32_si128(row_bits);
-  const __m256i zero = _mm256_setzero_si256();
-  const auto mask = [](__m256i equal) __attribute__((target("avx2"))) {
-    return static_cast<unsigned>(_mm256_movemask_pd(_mm256_castsi256_pd(equal)));
-  };
-  return mask(_mm256_cmpeq_epi64(_mm256_srl_epi64(low, shift), wanted)) |
-         (mask(_mm256_cmpeq_epi64(_mm256_srl_epi64(high, shift), wanted)) << 4) |
-         (mask(_mm256_cmpeq_epi64(low, zero)) << 8) | (mask(_mm256_cmpeq_epi64(high, zero)) << 12);
-}
+#define MONOLITH_AVX2 __attribute__((target("avx2,bmi,bmi2")))
+#define MONOLITH_AVX512 __attribute__((target("avx512f,avx512dq,avx512vl,avx512bw,bmi,bmi2")))
 
-__attribute__((target("avx512f,avx512dq,avx512vl,avx512bw"))) inline unsigned match_avx512(const std::uint64_t* line,
-                                                                                           int row_bits,
-                                                                                           std::uint64_t tag) {
-  const __m512i entries = _mm512_load_si512(line);
-  // The masked form: GCC 12 takes the plain one's don't-care operand for an uninitialised variable.
-  const __m512i shifted = _mm512_maskz_srl_epi64(0xFF, entries, _mm_cvtsi32_si128(row_bits));
-  const unsigned equal = _mm512_cmpeq_epi64_mask(shifted, _mm512_set1_epi64(static_cast<long long>(tag)));
-  const unsigned empty = _mm512_testn_epi64_mask(entries, entries);
-  return equal | (empty << 8);
-}
+struct MatchAvx2 {
+  MONOLITH_AVX2 static unsigned with_tag(const std::uint64_t* line, int row_bits, std::uint64_t tag) {
+    const __m256i low = _mm256_load_si256(reinterpret_cast<const __m256i*>(line));
+    const __m256i high = _mm256_load_si256(reinterpret_cast<const __m256i*>(line + 4));
+    const __m256i wanted = _mm256_set1_epi64x(static_cast<long long>(tag));
+    const __m128i shift = _mm_cvtsi32_si128(row_bits);
+    const __m256i low_equal = _mm256_cmpeq_epi64(_mm256_srl_epi64(low, shift), wanted);
+    const __m256i high_equal = _mm256_cmpeq_epi64(_mm256_srl_epi64(high, shift), wanted);
+    return static_cast<unsigned>(_mm256_movemask_pd(_mm256_castsi256_pd(low_equal))) |
+           (static_cast<unsigned>(_mm256_movemask_pd(_mm256_castsi256_pd(high_equal))) << 4);
+  }
+  MONOLITH_AVX2 static bool has_room(const std::uint64_t* line) {
+    const __m256i zero = _mm256_setzero_si256();
+    const __m256i low = _mm256_cmpeq_epi64(_mm256_load_si256(reinterpret_cast<const __m256i*>(line)), zero);
+    const __m256i high = _mm256_cmpeq_epi64(_mm256_load_si256(reinterpret_cast<const __m256i*>(line + 4)), zero);
+    return _mm256_testz_si256(_mm256_or_si256(low, high), _mm256_set1_epi64x(-1)) == 0;
+  }
+};
+
+struct MatchAvx512 {
+  MONOLITH_AVX512 static unsigned with_tag(const std::uint64_t* line, int row_bits, std::uint64_t tag) {
+    // The masked form: GCC 12 takes the plain one's don't-care operand for an uninitialised variable.
+    const __m512i shifted = _mm512_maskz_srl_epi64(0xFF, _mm512_load_si512(line), _mm_cvtsi32_si128(row_bits));
+    return _mm512_cmpeq_epi64_mask(shifted, _mm512_set1_epi64(static_cast<long long>(tag)));
+  }
+  MONOLITH_AVX512 static bool has_room(const std::uint64_t* line) {
+    const __m512i entries = _mm512_load_si512(line);
+    return _mm512_testn_epi64_mask(entries, entries) != 0;
+  }
+};
 #endif
 
 // What the search needs of an index, in registers.
@@ -72,29 +84,29 @@ struct View {
     std::uint32_t row = kNoRow;                                                                         \
     for (std::uint64_t displacement = 0;; ++displacement) {                                             \
       const std::uint64_t* line = view.lines + ((home + displacement) & line_mask) * 8;                 \
-      const unsigned match = MATCH(line, row_bits, rest | (displacement + 1));                          \
-      if ((match & 0xFF) != 0) {                                                                        \
+      const unsigned match = MATCH::with_tag(line, row_bits, rest | (displacement + 1));                \
+      if (match != 0) {                                                                                 \
         row = static_cast<std::uint32_t>(line[std::countr_zero(match)] & row_mask);                     \
         break;                                                                                          \
       }                                                                                                 \
-      if (match != 0 || displacement == view.max_displacement) break;                                   \
+      if (MATCH::has_room(line) || displacement == view.max_displacement) break;                        \
     }                                                                                                   \
     rows[i] = row;                                                                                      \
   }
 
 void find_scalar(View view, const std::uint64_t* hashes, std::size_t count, std::uint32_t* rows) {
-  MONOLITH_FIND_ROWS(match_scalar)
+  MONOLITH_FIND_ROWS(MatchScalar)
 }
 
 #if defined(__x86_64__)
-__attribute__((target("avx2"))) void find_avx2(View view, const std::uint64_t* hashes, std::size_t count,
+MONOLITH_AVX2 void find_avx2(View view, const std::uint64_t* hashes, std::size_t count,
                                                std::uint32_t* rows) {
-  MONOLITH_FIND_ROWS(match_avx2)
+  MONOLITH_FIND_ROWS(MatchAvx2)
 }
-__attribute__((target("avx512f,avx512dq,avx512vl,avx512bw"))) void find_avx512(View view, const std::uint64_t* hashes,
+MONOLITH_AVX512 void find_avx512(View view, const std::uint64_t* hashes,
                                                                                std::size_t count,
                                                                                std::uint32_t* rows) {
-  MONOLITH_FIND_ROWS(match_avx512)
+  MONOLITH_FIND_ROWS(MatchAvx512)
 }
 #endif
 
@@ -167,8 +179,8 @@ void IdIndex::grow() {
   visit_lines(0, old_lines, [&](std::uint64_t hash, std::uint32_t row) { placed = placed && larger.place(hash, row); });
   // Half the load in twice the lines: an entry that fitted fits again unless ids collide on purpose (see insert).
   if (!placed) throw std::length_error("too many ids share the first bits of their hash; refuse their source");
-  std::swap(lines_, larger.lines_);
-  std::swap(log2_lines_, larger.log2_lines_);
+  larger.lines_ = lines_.exchange(larger.lines_);
+  larger.log2_lines_ = log2_lines_.exchange(larger.log2_lines_);
 }
 
 std::uint64_t* IdIndex::find(std::uint64_t hash, std::uint64_t* found_line) const {

@@ -11,6 +11,7 @@
 // Not safe for concurrent use: the sub-table's lock guards it.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -30,10 +31,12 @@ class IdIndex {
   std::size_t size() const { return size_; }
   std::size_t bytes() const { return lines_ == nullptr ? 0 : num_lines() * kLineBytes; }
 
-  // Brings the home lines of `count` hashes into the cache, for a find_rows that follows.
-  void prefetch(const std::uint64_t* hashes, std::size_t count) const {
-    if (lines_ == nullptr) return;
-    for (std::size_t i = 0; i < count; ++i) __builtin_prefetch(lines_ + home_line(hashes[i]) * kLineEntries);
+  // Brings the home line of a hash into the cache, for a find_rows that follows. The one call that needs no lock: if the
+  // index grows meanwhile, the wrong line is fetched and nothing else happens.
+  void prefetch(std::uint64_t hash) const {
+    const std::uint64_t* lines = lines_.load(std::memory_order_relaxed);
+    const int log2_lines = log2_lines_.load(std::memory_order_relaxed);
+    __builtin_prefetch(lines + home_line(hash, log2_lines) * kLineEntries);
   }
 
   // Writes the row number of each hash, or kNoRow.
@@ -77,10 +80,11 @@ class IdIndex {
 
   int row_bits() const { return log2_lines_ + 3; }
   std::uint64_t line_mask() const { return (std::uint64_t{1} << log2_lines_) - 1; }
-  std::uint64_t home_line(std::uint64_t hash) const {
+  static std::uint64_t home_line(std::uint64_t hash, int log2_lines) {
     // Two shifts: with one line the shift is by 64, which C++ leaves undefined.
-    return ((hash << kSubTableBits) >> 1) >> (63 - log2_lines_);
+    return ((hash << kSubTableBits) >> 1) >> (63 - log2_lines);
   }
+  std::uint64_t home_line(std::uint64_t hash) const { return home_line(hash, log2_lines_); }
   std::uint64_t rest_of(std::uint64_t hash) const { return hash & ((std::uint64_t{1} << (56 - log2_lines_)) - 1); }
   // What an entry of `hash` holds above its row number.
   std::uint64_t tag(std::uint64_t hash, std::uint64_t displacement) const {
@@ -104,8 +108,9 @@ class IdIndex {
   void grow();
   void release();
 
-  std::uint64_t* lines_ = nullptr;
-  int log2_lines_ = 0;
+  // Atomic for prefetch alone; everything else runs under the lock.
+  std::atomic<std::uint64_t*> lines_{nullptr};
+  std::atomic<int> log2_lines_{0};
   std::uint32_t sub_table_ = 0;
   std::size_t size_ = 0;
 };

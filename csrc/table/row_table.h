@@ -18,6 +18,7 @@
 
 #include "filter/admission_filter.h"
 #include "table/batch_plan.h"
+#include "table/copy_row.h"
 #include "table/sub_table.h"
 
 namespace monolith {
@@ -143,6 +144,8 @@ class RowTable {
 
   template <typename Copy>
   std::size_t for_found_rows(BatchPlan& plan, const Copy& copy) const;
+  template <Store kStore>
+  std::size_t lookup_plain(BatchPlan& plan, float* out, std::size_t stride) const;
   void find_or_insert(BatchPlan& plan, const ChangeRequest& request, std::vector<std::uint32_t>& skipped,
                       ChangeResult& result);
   void admit(BatchPlan& plan, const ChangeRequest& request, std::vector<std::uint32_t>& skipped, ChangeResult& result);

@@ -29,7 +29,8 @@ void RowTable::find_or_insert(BatchPlan& plan, const ChangeRequest& request, std
                               ChangeResult& result) {
   std::vector<BatchPlan::FoundRow>& found = plan.found();
   const bool search = !plan.rows_are_known();
-  for_each_block(plan.num_groups(), [&](std::size_t first, std::size_t count) {
+  for_each_block(sub_tables_.get(), plan.hashes(), [&](std::size_t first, std::size_t count, const auto& prefetch_next) {
+    for (std::size_t from = 0; from < kBlockGroups; from += kStep) prefetch_next(from);
     const auto known = std::span(found).subspan(first, count);
     // Rows that a lookup found are good until change_rows looks at them again; only the absent are searched again.
     if (!search && std::ranges::none_of(known, [](const auto& f) { return f.row == kNoRow; })) return;
@@ -72,7 +73,8 @@ void RowTable::insert_admitted(BatchPlan& plan, const std::vector<std::uint32_t>
   std::vector<std::int64_t> inserted;
   std::mutex inserted_mutex;
   std::atomic<std::size_t> refused{0};
-  const auto insert_block = [&](std::size_t first, std::size_t count) {
+  const auto insert_block = [&](std::size_t first, std::size_t count, const auto& prefetch_next) {
+    for (std::size_t from = 0; from < kBlockGroups; from += kStep) prefetch_next(from);
     const auto hashes = plan.hashes().subspan(first, count);
     const auto is_wanted = [&](std::size_t g) {
       return found[g].row == kNoRow && (skipped.empty() || skipped[g] < plan.positions(g).size());
@@ -113,7 +115,7 @@ void RowTable::insert_admitted(BatchPlan& plan, const std::vector<std::uint32_t>
     if (error) std::rethrow_exception(error);
   };
   try {
-    for_each_block(plan.num_groups(), insert_block);
+    for_each_block(sub_tables_.get(), plan.hashes(), insert_block);
   } catch (...) {
     erase(inserted);
     plan.set_rows_known(false);
@@ -153,7 +155,8 @@ bool RowTable::make_room(SubTable& sub_table) {
 void RowTable::change_rows(BatchPlan& plan, const ChangeRequest& request, const std::vector<std::uint32_t>& skipped) {
   std::vector<BatchPlan::FoundRow>& found = plan.found();
   const std::size_t dim = layout_.dim();
-  for_each_block(plan.num_groups(), [&](std::size_t first, std::size_t count) {
+  // The rows are known: no index line need be fetched.
+  for_each_block(sub_tables_.get(), plan.hashes(), [&](std::size_t first, std::size_t count, const auto&) {
     thread_local std::vector<float> scratch;
     scratch.resize(dim);
     const auto hashes = plan.hashes().subspan(first, count);
@@ -169,7 +172,7 @@ void RowTable::change_rows(BatchPlan& plan, const ChangeRequest& request, const 
         prefetch_lines(run.sub_table->weights(chunk_layout_, at.row), chunk_layout_.weight_bytes);
         prefetch_lines(run.sub_table->state(chunk_layout_, at.row), chunk_layout_.state_bytes);
         __builtin_prefetch(&run.sub_table->last_seen(at.row), 1);
-        __builtin_prefetch(&run.sub_table->header(at.row), 1);
+        if (run.sub_table->watches_changes()) __builtin_prefetch(&run.sub_table->header(at.row), 1);
       }
     }
     for (const Block::Run& run : block.runs()) {

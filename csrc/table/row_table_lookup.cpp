@@ -10,7 +10,7 @@ namespace monolith {
 
 namespace {
 // Above this many bytes an output does not fit the caches beside the table's own lines.
-constexpr std::size_t kStreamBytes = std::size_t{16} << 20;
+constexpr std::size_t kStreamBytes = std::size_t{8} << 20;
 }  // namespace
 
 // Finds the rows of a plan's groups block by block and calls copy(group, weights) for each, with nullptr for an
@@ -19,23 +19,29 @@ template <typename Copy>
 std::size_t RowTable::for_found_rows(BatchPlan& plan, const Copy& copy) const {
   std::vector<BatchPlan::FoundRow>& found = plan.found();
   std::atomic<std::size_t> hits{0};
-  for_each_block(plan.num_groups(), [&](std::size_t first, std::size_t count) {
+  for_each_block(sub_tables_.get(), plan.hashes(), [&](std::size_t first, std::size_t count, const auto& prefetch_next) {
     const auto hashes = plan.hashes().subspan(first, count);
     std::array<std::uint32_t, kBlockGroups> rows;
     std::array<const std::byte*, kBlockGroups> weights;
     std::size_t block_hits = 0;
     const Block block(sub_tables_.get(), hashes, Access::kShared);
-    block.find_rows(hashes, rows.data());
     for (const Block::Run& run : block.runs()) {
-      for (std::size_t i = run.first; i < run.first + run.count; ++i) {
-        found[first + i] = {rows[i], run.sub_table->erase_version};
-        weights[i] = rows[i] == kNoRow ? nullptr : run.sub_table->weights(chunk_layout_, rows[i]);
-        if (weights[i] != nullptr) prefetch_lines(weights[i], chunk_layout_.weight_bytes);
+      for (std::size_t from = run.first; from < run.first + run.count; from += kStep) {
+        const std::size_t until = std::min(from + kStep, run.first + run.count);
+        run.sub_table->index.find_rows(hashes.data() + from, until - from, rows.data() + from);
+        for (std::size_t i = from; i < until; ++i) {
+          found[first + i] = {rows[i], run.sub_table->erase_version};
+          weights[i] = rows[i] == kNoRow ? nullptr : run.sub_table->weights(chunk_layout_, rows[i]);
+          if (weights[i] != nullptr) prefetch_lines(weights[i], chunk_layout_.weight_bytes);
+        }
       }
     }
-    for (std::size_t i = 0; i < count; ++i) {
-      copy(first + i, weights[i]);
-      if (weights[i] != nullptr) block_hits += plan.positions(first + i).size();
+    for (std::size_t from = 0; from < count; from += kStep) {
+      prefetch_next(from);
+      for (std::size_t i = from; i < std::min(count, from + kStep); ++i) {
+        copy(first + i, weights[i]);
+        if (weights[i] != nullptr) block_hits += plan.positions(first + i).size();
+      }
     }
     hits.fetch_add(block_hits, std::memory_order_relaxed);
   });
@@ -43,27 +49,40 @@ std::size_t RowTable::for_found_rows(BatchPlan& plan, const Copy& copy) const {
   return hits.load();
 }
 
+template <Store kStore>
+std::size_t RowTable::lookup_plain(BatchPlan& plan, float* out, std::size_t stride) const {
+  const std::size_t dim = layout_.dim();
+  return for_found_rows(plan, [&plan, out, stride, dim](std::size_t group, const std::byte* weights) {
+    for (const std::uint32_t position : plan.positions(group)) {
+      float* to = out + position * stride;
+      if (weights != nullptr) {
+        copy_row<kStore>(to, reinterpret_cast<const float*>(weights), dim);
+      } else {
+        std::fill_n(to, dim, 0.0F);
+      }
+    }
+  });
+}
+
 std::size_t RowTable::lookup(BatchPlan& plan, float* out, std::size_t stride) const {
   const std::size_t dim = layout_.dim();
-  const bool plain = layout_.reads_plain();
-  const bool stream =
-      plain && plan.num_ids() * dim * sizeof(float) > kStreamBytes && can_stream(out, stride, dim);
-  const std::size_t hits = for_found_rows(plan, [&](std::size_t group, const std::byte* weights) {
+  if (layout_.reads_plain()) {
+    const bool large = plan.num_ids() * dim * sizeof(float) > kStreamBytes;
+    if (!large || !can_stream(out, stride, dim)) return lookup_plain<Store::kCached>(plan, out, stride);
+    const std::size_t hits = lookup_plain<Store::kStreaming>(plan, out, stride);
+    finish_streaming();
+    return hits;
+  }
+  return for_found_rows(plan, [&](std::size_t group, const std::byte* weights) {
     for (const std::uint32_t position : plan.positions(group)) {
       float* to = out + position * stride;
       if (weights == nullptr) {
         std::fill_n(to, dim, 0.0F);
-      } else if (stream) {
-        stream_row(to, reinterpret_cast<const float*>(weights), dim);
-      } else if (plain) {
-        copy_row(to, reinterpret_cast<const float*>(weights), dim);
       } else {
         layout_.read(weights, to);
       }
     }
   });
-  if (stream) finish_streaming();
-  return hits;
 }
 
 std::size_t RowTable::lookup_groups(BatchPlan& plan, float* out) const {

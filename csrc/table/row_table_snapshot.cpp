@@ -132,7 +132,8 @@ void RowTable::restore(std::span<const std::int64_t> ids, std::span<const std::u
   const PooledPlan pooled = acquire_plan();
   BatchPlan& plan = *pooled;
   plan.build(ids, true);
-  for_each_block(plan.num_groups(), [&](std::size_t first, std::size_t count) {
+  for_each_block(sub_tables_.get(), plan.hashes(), [&](std::size_t first, std::size_t count, const auto& prefetch_next) {
+    for (std::size_t from = 0; from < kBlockGroups; from += kStep) prefetch_next(from);
     const auto hashes = plan.hashes().subspan(first, count);
     std::array<std::uint32_t, kBlockGroups> found;
     const Block block(sub_tables_.get(), hashes, Access::kExclusive);

@@ -77,6 +77,9 @@ struct alignas(64) SubTable {
     return chunk_of(row) + layout.first_state + place_of(row) * layout.state_bytes;
   }
 
+  // Someone wants to know of changes: a consumer or a snapshot.
+  bool watches_changes() const { return snapshot_epoch != 0 || !consumers.empty(); }
+
   // Bytes that one more row would add.
   std::size_t bytes_for_one_more(const ChunkLayout& layout) const;
 
