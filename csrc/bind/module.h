@@ -8,5 +8,6 @@ namespace monolith::bind {
 namespace nb = nanobind;
 
 void bind_build(nb::module_& m);
+void bind_ops(nb::module_& m);
 
 }  // namespace monolith::bind

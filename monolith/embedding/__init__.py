@@ -1,0 +1,1 @@
+"""Ids to rows: tables, row optimizers, combiners, routing."""
