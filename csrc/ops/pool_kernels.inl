@@ -5,11 +5,19 @@
 namespace monolith::MONOLITH_SIMD {
 namespace {
 
-// N bytes of T as one value; the compiler splits it into what the instruction set has.
+// N bytes of T as one value. N must not exceed a register, or the compiler keeps the value in memory.
 template <class T, int N>
 struct Wide {
   typedef T Type __attribute__((vector_size(N), aligned(alignof(T)), may_alias));
 };
+
+#if defined(__AVX512F__)
+constexpr int kRegisterBytes = 64;
+#elif defined(__AVX2__)
+constexpr int kRegisterBytes = 32;
+#else
+constexpr int kRegisterBytes = 16;
+#endif
 
 template <class T>
 T divisor_of(Pooling kind, std::int64_t count) {
@@ -19,20 +27,22 @@ T divisor_of(Pooling kind, std::int64_t count) {
 
 constexpr std::int64_t kPrefetchDistance = 12;
 
-// Columns [at, at + N bytes) of one bag, summed in registers.
-template <class T, int N>
+// Columns from `at` on, `Count` vectors of N bytes at a time, summed in registers. Returns the first column left over.
+template <class T, int N, int Count>
 inline std::size_t pool_columns(const T* source, const std::int64_t* index, std::int64_t begin, std::int64_t end,
                                 std::size_t dim, T divisor, std::size_t at, T* out) {
   using Vector = typename Wide<T, N>::Type;
-  constexpr std::size_t kWidth = N / sizeof(T);
+  constexpr std::size_t kWidth = Count * N / sizeof(T);
   for (; at + kWidth <= dim; at += kWidth) {
-    Vector sum = {};
+    Vector sum[Count] = {};
     for (std::int64_t k = begin; k < end; ++k) {
-      const std::size_t row = static_cast<std::size_t>(index ? index[k] : k);
-      sum += *reinterpret_cast<const Vector*>(source + row * dim + at);
+      const T* row = source + static_cast<std::size_t>(index ? index[k] : k) * dim + at;
+      for (int i = 0; i < Count; ++i) sum[i] += reinterpret_cast<const Vector*>(row)[i];
     }
-    if (divisor != T(1)) sum /= divisor;
-    *reinterpret_cast<Vector*>(out + at) = sum;
+    for (int i = 0; i < Count; ++i) {
+      if (divisor != T(1)) sum[i] /= divisor;
+      reinterpret_cast<Vector*>(out + at)[i] = sum[i];
+    }
   }
   return at;
 }
@@ -53,10 +63,11 @@ void pool(const T* source, const std::int64_t* index, const std::int64_t* splits
     }
     const T divisor = divisor_of<T>(kind, end - begin);
     T* to = out + bag * dim;
-    std::size_t at = pool_columns<T, 128>(source, index, begin, end, dim, divisor, 0, to);
-    at = pool_columns<T, 64>(source, index, begin, end, dim, divisor, at, to);
-    at = pool_columns<T, 32>(source, index, begin, end, dim, divisor, at, to);
-    at = pool_columns<T, 16>(source, index, begin, end, dim, divisor, at, to);
+    std::size_t at = pool_columns<T, kRegisterBytes, 4>(source, index, begin, end, dim, divisor, 0, to);
+    at = pool_columns<T, kRegisterBytes, 2>(source, index, begin, end, dim, divisor, at, to);
+    at = pool_columns<T, kRegisterBytes, 1>(source, index, begin, end, dim, divisor, at, to);
+    if constexpr (kRegisterBytes > 32) at = pool_columns<T, 32, 1>(source, index, begin, end, dim, divisor, at, to);
+    if constexpr (kRegisterBytes > 16) at = pool_columns<T, 16, 1>(source, index, begin, end, dim, divisor, at, to);
     for (; at < dim; ++at) {
       T sum = 0;
       for (std::int64_t k = begin; k < end; ++k)

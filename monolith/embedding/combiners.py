@@ -28,7 +28,7 @@ def pool(values: Tensor, row_splits: Tensor, kind: PoolKind = "sum") -> Tensor:
     [[1.0], [2.5]]
     """
     _require_rows("values", values)
-    pooled: Tensor = _Pool.apply(values, _int64_vector("row_splits", row_splits), kind)
+    pooled: Tensor = _Pool.apply(values, _int64_vector("row_splits", row_splits), kind)  # type: ignore[no-untyped-call]
     return pooled
 
 
@@ -39,7 +39,7 @@ def pool_unique(unique_rows: Tensor, inverse: Tensor, row_splits: Tensor, kind: 
     """
     _require_rows("unique_rows", unique_rows)
     inverse = _int64_vector("inverse", inverse)
-    pooled: Tensor = _PoolUnique.apply(unique_rows, inverse, _int64_vector("row_splits", row_splits), kind)
+    pooled: Tensor = _PoolUnique.apply(unique_rows, inverse, _int64_vector("row_splits", row_splits), kind)  # type: ignore[no-untyped-call]
     return pooled
 
 
@@ -48,7 +48,7 @@ def first_n(values: Tensor, row_splits: Tensor, seq_length: int) -> Tensor:
     _require_rows("values", values)
     if seq_length <= 0:
         raise ValueError(f"seq_length must be greater than 0, got {seq_length}")
-    out: Tensor = _FirstN.apply(values, _int64_vector("row_splits", row_splits), seq_length)
+    out: Tensor = _FirstN.apply(values, _int64_vector("row_splits", row_splits), seq_length)  # type: ignore[no-untyped-call]
     return out
 
 
@@ -145,7 +145,7 @@ def reduce_sqrtn(id_indices: Tensor, id_values: Tensor, id_length: Tensor | int)
     The gradient is x / norm, and 0 where the norm is 0. For sum / sqrt(count) use ``Sqrtn`` or ``pool``.
     """
     rows = _row_column(id_indices, id_values)
-    out: Tensor = _SquareNorm.apply(rows, id_values, _batch_size(id_length))
+    out: Tensor = _SquareNorm.apply(rows, id_values, _batch_size(id_length))  # type: ignore[no-untyped-call]
     return out
 
 
@@ -157,7 +157,7 @@ def fused_reduce_sum_and_split(
         raise ValueError(
             f"split_dims must be positive and add up to the width {id_values.shape[-1]}, got {list(split_dims)}"
         )
-    return list(reduce_sum(id_indices, id_values, id_length).split(list(split_dims), dim=1))
+    return list(torch.split(reduce_sum(id_indices, id_values, id_length), list(split_dims), dim=1))
 
 
 def _reduce(id_indices: Tensor, id_values: Tensor, id_length: Tensor | int, kind: PoolKind) -> Tensor:
@@ -217,7 +217,7 @@ class _Pool(torch.autograd.Function):
         return out
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         (row_splits,) = ctx.saved_tensors
         out = grad.new_empty(ctx.num_values, grad.shape[1])
@@ -235,7 +235,7 @@ class _PoolUnique(torch.autograd.Function):
         return out
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
         inverse, row_splits = ctx.saved_tensors
         out = grad.new_zeros(ctx.num_rows, grad.shape[1])
@@ -254,7 +254,7 @@ class _FirstN(torch.autograd.Function):
         return out.view(bags, length, dim)
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         (row_splits,) = ctx.saved_tensors
         out = grad.new_empty(ctx.shape)
@@ -271,7 +271,7 @@ class _SquareNorm(torch.autograd.Function):
         return norm
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor, None]:
         rows, values, norm = ctx.saved_tensors
         slope = torch.where(norm == 0, 0.0, grad / norm)

@@ -29,8 +29,8 @@ def split_by_indices(indices: Tensor, tensor: Tensor, num_splits: int) -> list[T
         raise ValueError(f"tensor of shape {tuple(tensor.shape)} must have one row per index, {indices.shape[0]} here")
     _require_positive("num_splits", num_splits)
     order, splits = native.group_by_index(indices.contiguous(), num_splits)
-    parts = _Permute.apply(tensor, order).split(splits.diff().tolist())
-    return list(parts)
+    permuted: Tensor = _Permute.apply(tensor, order)  # type: ignore[no-untyped-call]
+    return list(torch.split(permuted, splits.diff().tolist()))
 
 
 def ragged_split_by_indices(indices: Tensor, num: Ragged, num_splits: int) -> tuple[list[Ragged], list[Ragged]]:
@@ -47,10 +47,10 @@ def ragged_split_by_indices(indices: Tensor, num: Ragged, num_splits: int) -> tu
     )
     sizes = splits.diff().tolist()
     parts = row_splits.view(num_splits, -1)
-    values = num.values.index_select(0, order).split(sizes)
+    values = torch.split(num.values.index_select(0, order), sizes)
     return (
         [Ragged(value, part) for value, part in zip(values, parts, strict=True)],
-        [Ragged(position, part) for position, part in zip(order.split(sizes), parts, strict=True)],
+        [Ragged(position, part) for position, part in zip(torch.split(order, sizes), parts, strict=True)],
     )
 
 
@@ -153,7 +153,7 @@ def gather_embeddings_by_input(
     _require_matching(ids, embeddings)
     mapping = torch.empty_like(input, memory_format=torch.contiguous_format)
     native.find_positions(ids.contiguous(), input.contiguous(), use_multi_threads, mapping)
-    return _GatherRows.apply(embeddings, mapping), mapping
+    return _GatherRows.apply(embeddings, mapping), mapping  # type: ignore[no-untyped-call]
 
 
 def gather_embeddings_by_input_gradient(ids: Tensor, grads: Tensor, index_mapping: Tensor) -> Tensor:
@@ -173,7 +173,7 @@ def fused_gather_embeddings_by_input(
     """
     _require_float("fused_embeddings", fused_embeddings, 1)
     _require_offsets(offsets, embedding_dims)
-    outputs = _FusedGather.apply(
+    outputs = _FusedGather.apply(  # type: ignore[no-untyped-call]
         fused_embeddings, [offset.contiguous() for offset in offsets], list(embedding_dims), grad_scale
     )
     return list(outputs)
@@ -237,7 +237,7 @@ def fill_with_offset_map(
     _require_float("value_buffer", value_buffer, 1)
     if value.dtype != value_buffer.dtype or not value_buffer.is_contiguous():
         raise TypeError(f"value_buffer must be contiguous and {value.dtype} like value, got {value_buffer.dtype}")
-    filled: Tensor = _FillWithOffsetMap.apply(value, value_buffer, pos, value_offset_map, list(dims))
+    filled: Tensor = _FillWithOffsetMap.apply(value, value_buffer, pos, value_offset_map, list(dims))  # type: ignore[no-untyped-call]
     return filled
 
 
@@ -311,7 +311,7 @@ class _Permute(torch.autograd.Function):
         return tensor.index_select(0, order)
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         (order,) = ctx.saved_tensors
         return torch.empty_like(grad).index_copy_(0, order, grad), None
@@ -327,7 +327,7 @@ class _GatherRows(torch.autograd.Function):
         return out
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         (index,) = ctx.saved_tensors
         return _scatter_add(grad, index, ctx.num_rows), None
@@ -342,16 +342,14 @@ class _FusedGather(torch.autograd.Function):
         return tuple(outs)
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None]:
         return fused_gather_embeddings_by_input_gradient(ctx.size, grads, ctx.offsets, ctx.scale), None, None, None
 
 
 class _FillWithOffsetMap(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any, value: Tensor, buffer: Tensor, pos: Ragged, offset_map: Ragged, dims: list[int]
-    ) -> Tensor:
+    def forward(ctx: Any, value: Tensor, buffer: Tensor, pos: Ragged, offset_map: Ragged, dims: list[int]) -> Tensor:
         arrays = _offset_map(pos, offset_map)
         native.fill_with_offset_map(*arrays, dims, value.detach().contiguous(), buffer.detach())
         ctx.mark_dirty(buffer)
@@ -359,7 +357,7 @@ class _FillWithOffsetMap(torch.autograd.Function):
         return buffer
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None, None, None]:
         grad = grad.contiguous()
         value_grad = buffer_grad = None

@@ -1,6 +1,6 @@
 """Clipping of gradients; the inputs are never modified.
 
-The norm is torch's own: a native one over many tensors measured no faster, both run at the speed of memory.
+The norm is torch's own: a fused native one was tried and, on one thread, took 0.8 to 1.2 times as long.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -60,8 +61,8 @@ class Ragged:
         """Return the rows of a ``torch.nested`` tensor of jagged layout; values are shared where they have no gaps."""
         if not nested.is_nested or nested.layout != torch.jagged:
             raise TypeError("nested must be a nested tensor of layout torch.jagged")
-        if nested.lengths() is None:  # type: ignore[no-untyped-call]
-            return cls(nested.values(), nested.offsets().to(torch.int64))  # type: ignore[no-untyped-call]
+        if nested.lengths() is None:  # type: ignore[attr-defined]
+            return cls(nested.values(), nested.offsets().to(torch.int64))  # type: ignore[attr-defined]
         rows = nested.unbind()
         lengths = torch.tensor([row.shape[0] for row in rows], dtype=torch.int64, device=nested.device)
         return cls.from_row_lengths(torch.cat(rows), lengths)
@@ -75,7 +76,7 @@ class Ragged:
         """Return the rows as nested Python lists."""
         flat = self.values.tolist()
         splits = self.row_splits.tolist()
-        return [flat[begin:end] for begin, end in zip(splits, splits[1:], strict=False)]
+        return [flat[begin:end] for begin, end in pairwise(splits)]
 
     @property
     def num_rows(self) -> int:

@@ -26,8 +26,12 @@ def static_reshape(
     """
     del enable_parallelism
     if len(shapes) != len(inputs):
-        raise ValueError(f"`shapes` size must equal to `inputs`, got shapes ({len(shapes)}) vs `inputs` ({len(inputs)})")
-    targets = [_complete(i, tensor.numel(), shape) for i, (tensor, shape) in enumerate(zip(inputs, shapes, strict=True))]
+        raise ValueError(
+            f"`shapes` size must equal to `inputs`, got shapes ({len(shapes)}) vs `inputs` ({len(inputs)})"
+        )
+    targets = [
+        _complete(i, tensor.numel(), shape) for i, (tensor, shape) in enumerate(zip(inputs, shapes, strict=True))
+    ]
     outputs = [tensor.reshape(target) for tensor, target in zip(inputs, targets, strict=True)]
     return outputs, torch.tensor([output.numel() for output in outputs], dtype=torch.int64)
 

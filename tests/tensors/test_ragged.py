@@ -93,7 +93,9 @@ def test_native_output_must_be_contiguous_and_of_the_right_size():
 def test_merged_splits_become_one():
     merged = normalize_merged_split(torch.tensor([0, 2, 5, 5, 9, 0, 0, 3, 4]), torch.tensor([5, 4]))
     assert merged.tolist() == [0, 2, 5, 5, 9, 9, 12, 13]
-    assert normalize_merged_split(torch.tensor([], dtype=torch.int64), torch.tensor([], dtype=torch.int64)).tolist() == [0]
+    assert normalize_merged_split(
+        torch.tensor([], dtype=torch.int64), torch.tensor([], dtype=torch.int64)
+    ).tolist() == [0]
 
 
 @pytest.mark.parametrize(
