@@ -56,7 +56,7 @@ class Combiner(ABC):
     """How the rows of one feature's ids become what the model reads."""
 
     def __init__(self, max_seq_length: int) -> None:
-        """Set the length of the sequence, 0 for combiners that pool."""
+        """Set the length of the sequence; combiners that pool have 0."""
         self.max_seq_length = max_seq_length
 
     @abstractmethod
@@ -76,7 +76,6 @@ class ReduceSum(Combiner):
     """
 
     def __init__(self) -> None:
-        """Need nothing."""
         super().__init__(max_seq_length=0)
 
     def combine(self, ids: Ragged, rows: Tensor) -> Tensor:
@@ -88,7 +87,6 @@ class ReduceMean(Combiner):
     """Averages the rows of a bag: [b, D]."""
 
     def __init__(self) -> None:
-        """Need nothing."""
         super().__init__(max_seq_length=0)
 
     def combine(self, ids: Ragged, rows: Tensor) -> Tensor:
@@ -104,7 +102,6 @@ class Sqrtn(Combiner):
     """
 
     def __init__(self) -> None:
-        """Need nothing."""
         super().__init__(max_seq_length=0)
 
     def combine(self, ids: Ragged, rows: Tensor) -> Tensor:
@@ -116,7 +113,6 @@ class FirstN(Combiner):
     """Keeps the first rows as a sequence, cut or padded with zeros to its length: [b, seq_length, D]."""
 
     def __init__(self, seq_length: int) -> None:
-        """Set the length of the sequence."""
         if seq_length <= 0:
             raise ValueError(f"seq_length must be greater than 0, got {seq_length}")
         super().__init__(max_seq_length=seq_length)

@@ -54,7 +54,7 @@ def ragged_split_by_indices(indices: Tensor, num: Ragged, num_splits: int) -> tu
     )
 
 
-def reorder_by_indices(input: Tensor, shard_ids: Tensor, num_of_shards: int) -> tuple[Tensor, Tensor]:  # noqa: A002
+def reorder_by_indices(input: Tensor, shard_ids: Tensor, num_of_shards: int) -> tuple[Tensor, Tensor]:
     """Return the distinct rows of ``input`` grouped by shard, and the int32 size of each group.
 
     Rows are the same if their first element is; the first seen stays. Inside a shard the last seen comes first.
@@ -114,7 +114,7 @@ def fused_reorder_by_indices(
 def map_id_to_embedding(
     ids: Sequence[Tensor],
     embeddings: Sequence[Tensor],
-    input: Tensor,  # noqa: A002 - the name is part of the interface
+    input: Tensor,
     use_multi_threads: bool = True,
 ) -> Tensor:
     """Return [*input.shape, D]: the row of each id of ``input``, found among K lists of ids; differentiable.
@@ -137,7 +137,7 @@ def map_id_to_embedding(
 def gather_embeddings_by_input(
     ids: Tensor,
     embeddings: Tensor,
-    input: Tensor,  # noqa: A002 - the name is part of the interface
+    input: Tensor,
     use_multi_threads: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """Return the row of each id of ``input``, and where in ``ids`` it stands; differentiable.

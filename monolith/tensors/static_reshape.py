@@ -44,7 +44,7 @@ class StaticReshapeNBuilder:
         self._inputs: list[Tensor] = []
         self._shapes: list[Shape | None] = []
 
-    def add(self, input: Tensor, shape: Shape | None) -> int:  # noqa: A002 - the name is part of the interface
+    def add(self, input: Tensor, shape: Shape | None) -> int:
         """Add a tensor and return its index in the outputs of ``build``."""
         self._inputs.append(input)
         self._shapes.append(shape)
