@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "ops/id_index.h"
+#include "ops/id_numbers.h"
 #include "ops/parallel_for.h"
 
 namespace monolith {
@@ -158,7 +158,7 @@ UniqueKeys unique_keys_with_offsets(Int64Span keys, Int64Span key_splits, Int64S
     check_dim(dims[row]);
     const Int64Span row_keys = keys.subspan(key_splits[row], key_splits[row + 1] - key_splits[row]);
     const std::size_t before = result.keys.size();
-    IdIndex index(std::min<std::size_t>(row_keys.size(), 1024));
+    IdNumbers index(std::min<std::size_t>(row_keys.size(), 1024));
     inverse.clear();
     for (const std::int64_t key : row_keys) {
       const auto next = static_cast<std::int64_t>(result.keys.size() - before);

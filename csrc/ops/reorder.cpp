@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "ops/id_index.h"
+#include "ops/id_numbers.h"
 #include "ops/parallel_for.h"
 
 namespace monolith {
@@ -25,7 +25,7 @@ struct Slot {
 Slot make_slot(Int64Span ids, std::size_t num_shards, bool rank0_empty) {
   Slot slot;
   slot.inverse.reserve(ids.size());
-  IdIndex index(std::min<std::size_t>(ids.size(), 1024));
+  IdNumbers index(std::min<std::size_t>(ids.size(), 1024));
   const auto modulus = static_cast<std::int64_t>(rank0_empty ? num_shards - 1 : num_shards);
   for (const std::int64_t id : ids) {
     const std::int64_t place = index.insert(id, static_cast<std::int64_t>(slot.unique.size()));
@@ -66,7 +66,7 @@ Reordered reorder_by_indices(Int64Span ids, std::span<const std::int32_t> shard_
     throw std::invalid_argument("shard_ids has " + std::to_string(shard_ids.size()) + " entries for " +
                                 std::to_string(ids.size()) + " inputs; give one per input");
   }
-  IdIndex index(std::min<std::size_t>(ids.size(), 1024));
+  IdNumbers index(std::min<std::size_t>(ids.size(), 1024));
   std::vector<std::int64_t> first_seen;
   Reordered result{{}, std::vector<std::int32_t>(num_shards, 0)};
   for (std::size_t i = 0; i < ids.size(); ++i) {
@@ -135,14 +135,14 @@ FusedReordered fused_reorder_by_indices(std::span<const Int64Span> inputs, std::
 
 void find_positions(Int64Span ids, Int64Span input, bool use_threads, std::span<std::int64_t> out) {
   if (out.size() != input.size()) throw std::invalid_argument("out must have one entry per input");
-  IdIndex index(ids.size());
+  IdNumbers index(ids.size());
   for (std::size_t i = 0; i < ids.size(); ++i) index.insert(ids[i], static_cast<std::int64_t>(i));
   const std::size_t num_tasks = use_threads ? std::max<std::size_t>(1, input.size() / kIdsPerTask) : 1;
   parallel_for(num_tasks, [&](std::size_t task) {
     const std::size_t last = input.size() * (task + 1) / num_tasks;
     for (std::size_t i = input.size() * task / num_tasks; i < last; ++i) {
       out[i] = index.find(input[i]);
-      if (out[i] == IdIndex::kMissing) throw std::invalid_argument("Unable to map id " + std::to_string(input[i]));
+      if (out[i] == IdNumbers::kMissing) throw std::invalid_argument("Unable to map id " + std::to_string(input[i]));
     }
   });
 }

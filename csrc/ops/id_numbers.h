@@ -10,12 +10,12 @@
 namespace monolith {
 
 // Open addressing with linear probing, at most half full. Not for concurrent writers.
-class IdIndex {
+class IdNumbers {
  public:
   static constexpr std::int64_t kMissing = -1;
 
   // `expected` is a hint: the index grows as needed.
-  explicit IdIndex(std::size_t expected = 0) : slots_(std::bit_ceil(expected * 2 + 16)) {}
+  explicit IdNumbers(std::size_t expected = 0) : slots_(std::bit_ceil(expected * 2 + 16)) {}
 
   // Returns the number stored under id; a new id gets `value`, which must not be negative.
   std::int64_t insert(std::int64_t id, std::int64_t value) {
