@@ -1,5 +1,6 @@
 """One pooled row per bag of ids."""
 
+from collections.abc import Callable
 from typing import Self, TypedDict, Unpack, get_args
 
 import torch
@@ -83,7 +84,13 @@ class HashEmbeddingBag(TableModule):
             per_sample_weights: float32 of the shape of `ids`, factors of the rows; for mode "sum" only. It gets a
                 gradient of its own if it asks for one.
         """
-        self._check_eager()
+        if torch.compiler.is_compiling():
+            eager: Callable[..., Tensor] = torch.compiler.disable(self._forward)  # type: ignore[no-untyped-call]
+            return eager(ids, offsets, per_sample_weights)
+        return self._forward(ids, offsets, per_sample_weights)
+
+    def _forward(self, ids: Tensor, offsets: Tensor | None, per_sample_weights: Tensor | None) -> Tensor:
+        self._check_not_traced()
         flat, splits = flat_ids(ids), self._row_splits(ids, offsets)
         plan = native.TablePlan(self.table.native, flat, True)
         unique_ids = torch.empty(plan.num_unique, dtype=torch.int64)

@@ -1,5 +1,7 @@
 """One row per id."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -31,7 +33,14 @@ class HashEmbedding(TableModule):
 
     def forward(self, ids: Tensor) -> Tensor:
         """Return float32 of shape [*ids.shape, dim] for int64 `ids` of any shape."""
-        self._check_eager()
+        if torch.compiler.is_compiling():
+            # Decorating the method instead would import the compiler, seconds, with every `import monolith`.
+            eager: Callable[..., Tensor] = torch.compiler.disable(self._forward)  # type: ignore[no-untyped-call]
+            return eager(ids)
+        return self._forward(ids)
+
+    def _forward(self, ids: Tensor) -> Tensor:
+        self._check_not_traced()
         flat = flat_ids(ids)
         training = self.training and torch.is_grad_enabled()
         # Repeated ids matter to the step alone; a plan that only reads does not look for them.

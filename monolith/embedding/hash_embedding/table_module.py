@@ -187,11 +187,11 @@ class TableModule(nn.Module):
 
     # --- for the subclasses ------------------------------------------------------------------------------------------
 
-    def _check_eager(self) -> None:
-        if torch.compiler.is_compiling() or torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
+    def _check_not_traced(self) -> None:
+        if torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
             raise RuntimeError(
-                f"table {self.table.config.name!r}: a table cannot be traced or compiled; compile the layers after it "
-                "and call this module outside"
+                f"table {self.table.config.name!r}: torch.jit cannot record a table; trace the layers after it, and "
+                "call this module outside"
             )
 
     def _rows(self, ids: Tensor, plan: native.TablePlan, *, unique: bool) -> Tensor:
