@@ -1,10 +1,31 @@
 """Monolith trains recommendation models on live event streams and serves what they learned seconds later."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from monolith.native_training.finder import register
+
+if TYPE_CHECKING:
+    from monolith.embedding.hash_embedding import HashEmbedding, HashEmbeddingBag, RowOptimizer
 
 __version__ = "0.1.0"
 
-__all__ = ["__version__"]
+__all__ = ["HashEmbedding", "HashEmbeddingBag", "RowOptimizer", "__version__"]
 
 # The one effect of `import monolith`: `import monolith.utils` and the other original paths find their home.
 register()
+
+# Loaded when first asked for: the command line must not wait for torch to say its version.
+_HOMES = {name: "monolith.embedding.hash_embedding" for name in ("HashEmbedding", "HashEmbeddingBag", "RowOptimizer")}
+
+
+def __getattr__(name: str) -> object:
+    """Return a name of the front door from its home."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    """Return the names of the front door too."""
+    return sorted({*globals(), *__all__})

@@ -10,4 +10,5 @@ NB_MODULE(native, m) {
   bind_tables(m);
   bind_optim(m);
   bind_bounds(m);
+  bind_ops(m);
 }

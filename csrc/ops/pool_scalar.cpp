@@ -1,0 +1,2 @@
+#define MONOLITH_SIMD scalar
+#include "ops/pool_kernels.inl"
