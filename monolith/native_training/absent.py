@@ -10,21 +10,7 @@ RETIRED: Final[dict[str, str]] = {
 }
 """What has no job left on PyTorch, with the sentence a user reads who imports it."""
 
-_WIRED_AHEAD: Final = frozenset(
-    {
-        # In homes.py already; their homes are on the way. Delete these lines when tests/test_original_names.py asks.
-        "monolith.native_training.ragged_utils:fused_value_rowids",
-        "monolith.native_training.static_reshape_op:static_reshape",
-        "monolith.native_training.static_reshape_op:StaticReshapeNBuilder",
-        "monolith.native_training.test_utils:generate_test_hash_table_config",
-        "monolith.native_training.touched_key_set_ops:TOUCHED_KEY_SET_CAPACITY",
-        "monolith.native_training.touched_key_set_ops:TOUCHED_KEY_SET_CONCURRENCY_LEVEL",
-        "monolith.native_training.touched_key_set_ops:create_touched_key_set",
-        "monolith.native_training.touched_key_set_ops:TouchedKeySet",
-    }
-)
-
-NOT_YET: Final[frozenset[str]] = _WIRED_AHEAD | frozenset(
+NOT_YET: Final[frozenset[str]] = frozenset(
     {
         "monolith.native_training.cpu_training:CpuTrainingConfig",
         "monolith.native_training.cpu_training:DistributedCpuTrainingConfig",
