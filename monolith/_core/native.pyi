@@ -1,0 +1,364 @@
+"""
+The compiled core of Monolith: tables, row optimizers, filters, ragged and layout primitives.
+"""
+
+from collections.abc import Mapping, Sequence
+import enum
+from typing import TypeAlias
+
+import numpy
+import torch
+from numpy.typing import NDArray
+
+_Bools: TypeAlias = torch.Tensor | NDArray[numpy.bool_]
+_Floats: TypeAlias = torch.Tensor | NDArray[numpy.float32]
+_Int32s: TypeAlias = torch.Tensor | NDArray[numpy.int32]
+_Int64s: TypeAlias = torch.Tensor | NDArray[numpy.int64]
+_UInt32s: TypeAlias = torch.Tensor | NDArray[numpy.uint32]
+_Bytes: TypeAlias = torch.Tensor | NDArray[numpy.uint8]
+
+def simd_level() -> str: ...
+def best_simd_level() -> str: ...
+def set_simd_level(name: str) -> None:
+    """Forces scalar, avx2 or avx512 for tables and ops made from now on."""
+
+def num_threads() -> int: ...
+def set_num_threads(count: int) -> None:
+    """0 follows OpenMP's setting, which torch shares."""
+
+class SlotThresholds:
+    def __init__(self, default_threshold: int, by_slot: Mapping[int, int] = {}) -> None: ...
+    def threshold(self, id: int) -> int: ...
+    @property
+    def max(self) -> int: ...
+
+class AdmissionFilter:
+    def should_be_filtered(self, id: int, count: int, threshold: int) -> bool: ...
+    def filter_ids(self, thresholds: SlotThresholds, ids: _Int64s, filtered: _Bools) -> None: ...
+    def check_thresholds(self, thresholds: SlotThresholds) -> None: ...
+    @property
+    def max_threshold(self) -> int: ...
+    def save(self, basename: str) -> None: ...
+    def restore(self, basename: str) -> None: ...
+
+class NoFilter(AdmissionFilter):
+    def __init__(self) -> None: ...
+
+class ProbabilisticFilter(AdmissionFilter):
+    def __init__(self, equal_probability: bool = False, seed: int = 0) -> None: ...
+    @property
+    def equal_probability(self) -> bool: ...
+    @property
+    def num_draws(self) -> int: ...
+    @num_draws.setter
+    def num_draws(self, arg: int, /) -> None: ...
+
+class SlidingHashFilter(AdmissionFilter):
+    def __init__(self, capacity: int, split_num: int) -> None: ...
+    def add(self, id: int, count: int = 1) -> int: ...
+    def get(self, id: int) -> int: ...
+    @property
+    def capacity(self) -> int: ...
+    @property
+    def split_num(self) -> int: ...
+    @property
+    def head(self) -> int: ...
+    @property
+    def head_increment(self) -> int: ...
+    @property
+    def failure_count(self) -> int: ...
+    @property
+    def estimated_total_element(self) -> int: ...
+    def equals(self, other: SlidingHashFilter) -> bool: ...
+
+class TouchedKeySet:
+    def __init__(self, capacity: int, concurrency_level: int) -> None: ...
+    def insert(self, ids: _Int64s) -> int: ...
+    def steal(self) -> NDArray[numpy.int64]: ...
+    @property
+    def capacity(self) -> int: ...
+    @property
+    def num_locks(self) -> int: ...
+    def __len__(self) -> int: ...
+
+def crc32c(data: bytes, initial: int = 0) -> int:
+    """The CRC-32C of `data`, continuing from `initial`."""
+
+def mask_crc(crc: int) -> int:
+    """The masked form that TFRecord stores."""
+
+class OptimizerConfig:
+    def __init__(self, kind: str, params: Sequence[float], stochastic_rounding_float16: bool = False) -> None: ...
+
+class InitializerConfig:
+    def __init__(self, kind: str, a: float = 0.0, b: float = 0.0, seed: int = 0) -> None: ...
+
+class CompressorConfig:
+    def __init__(
+        self,
+        kind: str,
+        r: float = 1.0,
+        step_size: int = 200,
+        init_scale: float = 1.0,
+        max_scale: float = 10000.0,
+        amplitude: float = 0.10000000149011612,
+    ) -> None: ...
+
+class SegmentConfig:
+    def __init__(
+        self, dim: int, optimizer: OptimizerConfig, initializer: InitializerConfig, compressor: CompressorConfig
+    ) -> None: ...
+
+class ChangeResult:
+    @property
+    def inserted(self) -> int: ...
+    @property
+    def filtered(self) -> int: ...
+    @property
+    def refused(self) -> int: ...
+
+class TableMemory:
+    @property
+    def index_bytes(self) -> int: ...
+    @property
+    def row_bytes(self) -> int: ...
+    @property
+    def payload_bytes(self) -> int: ...
+
+class EntryDump:
+    @property
+    def found(self) -> bool: ...
+    @property
+    def last_seen(self) -> int: ...
+    @property
+    def weights(self) -> list[float]: ...
+    @property
+    def state(self) -> list[float]: ...
+
+class TableFileInfo:
+    @property
+    def schema(self) -> str: ...
+    @property
+    def plan_hash(self) -> int: ...
+    @property
+    def generation(self) -> int: ...
+    @property
+    def epoch(self) -> int: ...
+    @property
+    def max_time(self) -> int: ...
+    @property
+    def shard(self) -> int: ...
+    @property
+    def num_shards(self) -> int: ...
+    @property
+    def weight_bytes(self) -> int: ...
+    @property
+    def state_bytes(self) -> int: ...
+    @property
+    def serving(self) -> bool: ...
+    @property
+    def num_rows(self) -> int: ...
+
+class ChangeKind(enum.Enum):
+    ASSIGN = 0
+
+    ADD = 1
+
+class RowTable:
+    def __init__(
+        self,
+        name: str,
+        segments: Sequence[SegmentConfig],
+        serving: bool = False,
+        skip_zero_embedding: bool = False,
+        max_memory_bytes: int = 0,
+        evict_oldest: bool = False,
+        expire_days: int = 36500,
+        slot_expire_days: Mapping[int, int] = {},
+        max_changes_per_consumer: int = 67108864,
+    ) -> None: ...
+    @property
+    def dim(self) -> int: ...
+    @property
+    def row_bytes(self) -> int: ...
+    @property
+    def weight_bytes(self) -> int: ...
+    @property
+    def max_time(self) -> int: ...
+    def raise_max_time(self, time: int) -> None: ...
+    def size(self) -> int: ...
+    def memory(self) -> TableMemory: ...
+    def set_filter(self, filter: AdmissionFilter | None, thresholds: SlotThresholds) -> None: ...
+    def lookup_entries(self, ids: _Int64s) -> list[EntryDump]: ...
+    def contains(self, ids: _Int64s, out: _Bools) -> None: ...
+    def erase(self, ids: _Int64s) -> int: ...
+    def reinitialize(self, ids: _Int64s, time: int) -> list[int]: ...
+    def evict(self, now: int) -> int: ...
+    def clear(self) -> None: ...
+    def restore(self, ids: _Int64s, last_seen: _UInt32s, rows: _Bytes) -> None: ...
+    def begin_snapshot(self) -> None: ...
+    def end_snapshot(self) -> None: ...
+    def read_snapshot(
+        self, sub_table: int
+    ) -> tuple[NDArray[numpy.int64], NDArray[numpy.uint32], NDArray[numpy.uint8]]: ...
+    def read_rows(self, sub_table: int) -> tuple[NDArray[numpy.int64], NDArray[numpy.uint32], NDArray[numpy.uint8]]: ...
+    def add_consumer(self) -> int: ...
+    def remove_consumer(self, consumer: int) -> None: ...
+    def take_changes(self, consumer: int) -> tuple[NDArray[numpy.int64], NDArray[numpy.int64], bool]: ...
+    def give_back_changes(self, consumer: int, touched: _Int64s, erased: _Int64s, overflowed: bool) -> None: ...
+
+class TablePlan:
+    def __init__(self, table: RowTable, ids: _Int64s, merge_repeated: bool = True) -> None: ...
+    @property
+    def num_ids(self) -> int: ...
+    @property
+    def num_unique(self) -> int: ...
+    def write_ids(self, out: _Int64s) -> None: ...
+    def write_inverse(self, out: _Int32s) -> None: ...
+    def write_counts(self, out: _Int32s) -> None: ...
+    def lookup(self, out: _Floats) -> int: ...
+    def lookup_unique(self, out: _Floats) -> int: ...
+    def change(self, kind: ChangeKind, values: _Floats, time: int) -> ChangeResult: ...
+    def step(
+        self,
+        gradients: _Floats,
+        learning_rates: Sequence[float],
+        global_step: int,
+        time: int,
+        sum_repeated: bool = True,
+    ) -> ChangeResult: ...
+
+class MultiPlan:
+    def __init__(
+        self, tables: Sequence[RowTable], ids: _Int64s, sizes: Sequence[int], merge_repeated: bool = True
+    ) -> None: ...
+    @property
+    def num_ids(self) -> int: ...
+    @property
+    def num_unique(self) -> int: ...
+    @property
+    def num_floats(self) -> int: ...
+    def lookup(self, out: _Floats) -> int: ...
+    def change(self, kind: ChangeKind, values: _Floats, time: int) -> ChangeResult: ...
+    def step(
+        self,
+        gradients: _Floats,
+        learning_rates: Sequence[float],
+        global_step: int,
+        time: int,
+        sum_repeated: bool = True,
+    ) -> ChangeResult: ...
+
+class CorruptFile(ValueError):
+    pass
+
+def shard_file_name(basename: str, shard: int, num_shards: int) -> str: ...
+def save_table(
+    table: RowTable,
+    basename: str,
+    num_shards: int,
+    schema: str,
+    plan_hash: int = 0,
+    generation: int = 0,
+    epoch: int = 0,
+    drop_expired: bool = True,
+) -> int: ...
+def read_table_file_info(path: str) -> TableFileInfo: ...
+def check_table_files(table: RowTable, paths: Sequence[str]) -> None: ...
+def load_table(table: RowTable, paths: Sequence[str], first_bucket: int = 0, last_bucket: int = 1024) -> int: ...
+def bucket_of_id(id: int) -> int: ...
+
+NUM_BUCKETS: int = 1024
+
+NUM_SUB_TABLES: int = 256
+
+def optimizer_kinds() -> dict[str, list[tuple[str, float]]]:
+    """Returns {kind: [(hyper-parameter, default), ...]} in declared order."""
+
+def state_floats(kind: str, params: Sequence[float], dim: int) -> int:
+    """
+    Returns the floats of state beside dim weights; no params means the defaults.
+    """
+
+def init_state(kind: str, params: Sequence[float], dim: int) -> NDArray[numpy.float32]:
+    """Returns the state of a new row."""
+
+def optimizer_step(
+    kind: str,
+    params: Sequence[float],
+    weights: _Floats,
+    state: _Floats,
+    gradients: _Floats,
+    learning_rate: float,
+    global_step: int = 0,
+    stochastic_rounding: bool = False,
+    seed: int = 0,
+) -> None:
+    """
+    Steps every row of weights [n, dim] and state [n, state_floats] in place. Rounding draws from (seed, row).
+    """
+
+def initialize(
+    kind: str, a: float, b: float, seed: int, ids: _Int64s, segment: int, dim: int
+) -> NDArray[numpy.float32]:
+    """Returns first values, float32 [len(ids), dim]."""
+
+def compensate_delay(lambda_: float, weights: _Floats, latest: _Floats, gradients: _Floats) -> None:
+    """
+    Adds lambda*g^2*(weights - latest) to the gradients, in place; call it before optimizer_step.
+    """
+
+class Compressor:
+    """
+    How the rows of one segment are stored for serving and read in training.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        dim: int,
+        *,
+        r: float = 1.0,
+        step_size: int = 200,
+        init_scale: float = 1.0,
+        max_scale: float = 10000.0,
+        amplitude: float = 0.10000000149011612,
+    ) -> None: ...
+    @property
+    def dim(self) -> int: ...
+    @property
+    def encoded_bytes(self) -> int:
+        """Bytes of one encoded row."""
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether training reads the stored weights as they are."""
+
+    @property
+    def scale(self) -> float:
+        """one_bit's present scale."""
+
+    def set_step(self, global_step: int) -> None:
+        """Puts one_bit's scale where global_step has it."""
+
+    def encode(self, weights: _Floats) -> NDArray[numpy.uint8]:
+        """Returns uint8 [rows, encoded_bytes]."""
+
+    def decode(self, encoded: _Bytes) -> NDArray[numpy.float32]:
+        """Returns float32 [rows, dim]."""
+
+    def retrieve(self, weights: _Floats) -> NDArray[numpy.float32]:
+        """Returns what a training lookup reads."""
+
+    def backward(self, weights: _Floats, gradients: _Floats, global_step: int) -> None:
+        """Passes gradients back through retrieve, in place."""
+
+def plain_gather(rows: _Floats, ids: _Int64s, out: _Floats, streaming: bool) -> None:
+    """
+    Writes rows[ids] to out with prefetching, on all threads: the bound for a table's lookup.
+    """
+
+def huge_empty(num_bytes: int) -> NDArray[numpy.uint8]:
+    """
+    Returns uninitialised bytes on huge pages where the kernel has them, as a NumPy array that owns them.
+    """
