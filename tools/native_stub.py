@@ -82,8 +82,11 @@ def native_stub() -> str:
     generator = StubGen(native, quiet=True)
     generator.put(native)
     text = name_arrays(name_return_types(generator.get()))
-    command = [sys.executable, "-m", "ruff", "format", "--line-length", "120", "--stdin-filename", STUB.name, "-"]
-    return subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
+    text = re.sub(r'"""\n *(\S.*)\n *"""', r'"""\1"""', text)  # short docstrings on one line
+    for action in (["check", "--select", "I", "--fix", "--quiet"], ["format"]):
+        command = [sys.executable, "-m", "ruff", *action, "--line-length", "120", "--stdin-filename", STUB.name, "-"]
+        text = subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
+    return text
 
 
 if __name__ == "__main__":

@@ -1,9 +1,7 @@
-"""
-The compiled core of Monolith: tables, row optimizers, filters, ragged and layout primitives.
-"""
+"""The compiled core of Monolith: tables, row optimizers, filters, ragged and layout primitives."""
 
-from collections.abc import Mapping, Sequence
 import enum
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 import numpy
@@ -276,9 +274,7 @@ def optimizer_kinds() -> dict[str, list[tuple[str, float]]]:
     """Returns {kind: [(hyper-parameter, default), ...]} in declared order."""
 
 def state_floats(kind: str, params: Sequence[float], dim: int) -> int:
-    """
-    Returns the floats of state beside dim weights; no params means the defaults.
-    """
+    """Returns the floats of state beside dim weights; no params means the defaults."""
 
 def init_state(kind: str, params: Sequence[float], dim: int) -> NDArray[numpy.float32]:
     """Returns the state of a new row."""
@@ -294,9 +290,7 @@ def optimizer_step(
     stochastic_rounding: bool = False,
     seed: int = 0,
 ) -> None:
-    """
-    Steps every row of weights [n, dim] and state [n, state_floats] in place. Rounding draws from (seed, row).
-    """
+    """Steps every row of weights [n, dim] and state [n, state_floats] in place. Rounding draws from (seed, row)."""
 
 def initialize(
     kind: str, a: float, b: float, seed: int, ids: _Int64s, segment: int, dim: int
@@ -304,14 +298,10 @@ def initialize(
     """Returns first values, float32 [len(ids), dim]."""
 
 def compensate_delay(lambda_: float, weights: _Floats, latest: _Floats, gradients: _Floats) -> None:
-    """
-    Adds lambda*g^2*(weights - latest) to the gradients, in place; call it before optimizer_step.
-    """
+    """Adds lambda*g^2*(weights - latest) to the gradients, in place; call it before optimizer_step."""
 
 class Compressor:
-    """
-    How the rows of one segment are stored for serving and read in training.
-    """
+    """How the rows of one segment are stored for serving and read in training."""
 
     def __init__(
         self,
@@ -354,11 +344,7 @@ class Compressor:
         """Passes gradients back through retrieve, in place."""
 
 def plain_gather(rows: _Floats, ids: _Int64s, out: _Floats, streaming: bool) -> None:
-    """
-    Writes rows[ids] to out with prefetching, on all threads: the bound for a table's lookup.
-    """
+    """Writes rows[ids] to out with prefetching, on all threads: the bound for a table's lookup."""
 
 def huge_empty(num_bytes: int) -> NDArray[numpy.uint8]:
-    """
-    Returns uninitialised bytes on huge pages where the kernel has them, as a NumPy array that owns them.
-    """
+    """Returns uninitialised bytes on huge pages where the kernel has them, as a NumPy array that owns them."""
