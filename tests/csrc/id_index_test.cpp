@@ -68,7 +68,8 @@ void check_same(const IdIndex& index, const Model& model) {
 void test_hash_is_a_bijection() {
   constexpr auto kLowest = std::numeric_limits<std::int64_t>::min();
   constexpr auto kHighest = std::numeric_limits<std::int64_t>::max();
-  std::vector<std::int64_t> ids{0, 1, -1, 2, -2, kLowest, kLowest + 1, kHighest, kHighest - 1, 1LL << 32, (1LL << 48) - 1};
+  std::vector<std::int64_t> ids{
+      0, 1, -1, 2, -2, kLowest, kLowest + 1, kHighest, kHighest - 1, 1LL << 32, (1LL << 48) - 1};
   for (int bit = 0; bit < 64; ++bit) ids.push_back(static_cast<std::int64_t>(std::uint64_t{1} << bit));
   std::mt19937_64 random(1);
   for (int i = 0; i < 100000; ++i) ids.push_back(static_cast<std::int64_t>(random()));

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <fstream>
 #include <iostream>
+#include <iterator>
 #include <memory>
 #include <new>
 #include <numeric>
@@ -198,7 +199,7 @@ void test_memory_limit() {
   }
 }
 
-// Rows that a batch found are not pushed out by the new ids of the same batch.
+// Rows of a batch that its own new ids push out, being the oldest, come back with their change.
 void test_a_batch_keeps_its_own_rows() {
   TableOptions limited = options(4);
   limited.max_memory_bytes = std::size_t{2} << 20;
@@ -206,15 +207,17 @@ void test_a_batch_keeps_its_own_rows() {
   RowTable table(limited);
   const auto oldest = first_ids(500);
   assign(table, oldest, 1, 1);
-  for (std::int64_t first = 100000; first < 120000; first += 500) {  // fills the table without pushing them out
-    if (table.memory().row_bytes + table.memory().index_bytes > limited.max_memory_bytes * 3 / 4) break;
-    assign(table, first_ids(500, first), 1, 2);
-  }
-  auto ids = oldest;
-  const auto fresh = first_ids(6000, 500000);
+  assign(table, first_ids(43000, 100000), 1, 2);  // fills nearly every sub-table
+  std::vector<std::int64_t> ids;
+  std::ranges::copy_if(oldest, std::back_inserter(ids), [&](std::int64_t id) { return has(table, id); });
+  CHECK(ids.size() > 300);
+  const std::size_t num_old = ids.size();
+  const auto fresh = first_ids(20000, 500000);
   ids.insert(ids.end(), fresh.begin(), fresh.end());
   BatchPlan plan(ids, true);
-  add_one(table, plan, 3);
+  const ChangeResult result = add_one(table, plan, 3);
+  CHECK(result.inserted > fresh.size());  // some were pushed out and came back
+  CHECK(table.size() < num_old + 43000 + fresh.size());
   std::unique_ptr<bool[]> there(new bool[ids.size()]);
   table.contains(ids, there.get());
   CHECK_EQ(std::count(there.get(), there.get() + ids.size(), true), static_cast<std::ptrdiff_t>(ids.size()));

@@ -183,7 +183,8 @@ void test_damage_is_found(const TempFolder& folder) {
     missed += !is_found(bad);
   }
   CHECK_EQ(missed, 0U);
-  for (std::size_t size = 0; size < good.size(); size += size < 200 ? 1 : 101) missed += !is_found(good.substr(0, size));
+  for (std::size_t size = 0; size < good.size(); size += size < 200 ? 1 : 101)
+    missed += !is_found(good.substr(0, size));
   CHECK_EQ(missed, 0U);
   CHECK(is_found(good + "x"));
   CHECK_EQ(target.size(), 0U);
@@ -209,8 +210,9 @@ void test_hostile_offsets(const TempFolder& folder) {
   const std::size_t index = footer - 1024 * 16;
   const std::size_t bucket = bucket_of_id(1);
   constexpr std::uint64_t kLargest = ~std::uint64_t{0};
-  for (const std::uint64_t offset : std::vector<std::uint64_t>{kLargest, kLargest - 3, kLargest - 7, kLargest - 8, index,
-                                                               index - 4, good.size(), kLargest / 2, kLargest / 4}) {
+  for (const std::uint64_t offset :
+       std::vector<std::uint64_t>{kLargest, kLargest - 3, kLargest - 7, kLargest - 8, index, index - 4, good.size(),
+                                  kLargest / 2, kLargest / 4}) {
     std::string bad = good;
     put(bad, index + bucket * 16, offset);
     put(bad, footer + 16, crc32c(std::as_bytes(std::span(bad)).subspan(index, 1024 * 16)));
