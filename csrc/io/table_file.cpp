@@ -121,11 +121,11 @@ class ShardWriter {
 };
 
 // Removes rows that have expired, keeping the order.
-void drop_expired_rows(const RowTable& table, RowBatch& batch) {
+void drop_expired_rows(const RowTable& table, std::uint32_t now, RowBatch& batch) {
   const std::size_t row_bytes = table.layout().row_bytes();
   std::size_t kept = 0;
   for (std::size_t i = 0; i < batch.ids.size(); ++i) {
-    if (table.is_expired(batch.ids[i], batch.last_seen[i], table.max_time())) continue;
+    if (table.is_expired(batch.ids[i], batch.last_seen[i], now)) continue;
     batch.ids[kept] = batch.ids[i];
     batch.last_seen[kept] = batch.last_seen[i];
     std::memmove(batch.rows.data() + kept * row_bytes, batch.rows.data() + i * row_bytes, row_bytes);
@@ -189,7 +189,7 @@ std::uint64_t write_shard(RowTable& table, const std::string& basename, const Ta
   std::uint64_t num_rows = 0;
   for (std::uint32_t sub_table = first; sub_table < last; ++sub_table) {
     RowBatch batch = table.read_snapshot(sub_table);
-    if (drop_expired) drop_expired_rows(table, batch);
+    if (drop_expired) drop_expired_rows(table, info.max_time, batch);
     std::size_t row = 0;
     for (std::uint32_t b = 0; b < kBucketsPerSubTable; ++b) {
       const std::uint32_t bucket = sub_table * kBucketsPerSubTable + b;
@@ -315,7 +315,9 @@ class ShardReader {
 
   template <typename Visit>
   std::uint64_t visit_block(std::uint64_t offset, std::uint32_t bucket, std::uint64_t left, const Visit& visit) const {
-    if (offset + sizeof(BlockHeader) > footer_.index_offset) corrupt(offset, "a block lies outside the file");
+    if (offset > footer_.index_offset || footer_.index_offset - offset < sizeof(BlockHeader)) {
+      corrupt(offset, "a block lies outside the file");
+    }
     const auto block = read_at<BlockHeader>(offset);
     if (block.bucket != bucket || block.num_rows == 0 || block.num_rows > left || block.num_rows > kBlockRows) {
       corrupt(offset, "a block does not fit the index");
@@ -351,6 +353,16 @@ class ShardReader {
   Header header_{};
   Footer footer_{};
 };
+
+void check_row_size(const RowTable& table, const ShardReader& file, const std::string& path) {
+  const RowLayout& layout = table.layout();
+  if (file.header().weight_bytes == layout.weight_bytes() && file.header().state_bytes == layout.state_bytes()) return;
+  throw std::invalid_argument(path + " has rows of " + std::to_string(file.header().weight_bytes) + " + " +
+                              std::to_string(file.header().state_bytes) + " bytes (weights + optimizer state), table '" +
+                              table.options().name + "' has " + std::to_string(layout.weight_bytes()) + " + " +
+                              std::to_string(layout.state_bytes()) +
+                              "; restore it with the configuration it was saved with");
+}
 
 }  // namespace
 
@@ -394,16 +406,9 @@ TableFileInfo read_table_file_info(const std::string& path) {
 }
 
 void check_table_files(const RowTable& table, const std::vector<std::string>& paths) {
-  const RowLayout& layout = table.layout();
   parallel_for(paths.size(), [&](std::size_t i) {
     const ShardReader file(paths[i]);
-    if (file.header().weight_bytes != layout.weight_bytes() || file.header().state_bytes != layout.state_bytes()) {
-      throw std::invalid_argument(
-          paths[i] + " has rows of " + std::to_string(file.header().weight_bytes) + " + " +
-          std::to_string(file.header().state_bytes) + " bytes (weights + optimizer state), table '" +
-          table.options().name + "' has " + std::to_string(layout.weight_bytes()) + " + " +
-          std::to_string(layout.state_bytes()) + "; restore it with the configuration it was saved with");
-    }
+    check_row_size(table, file, paths[i]);
     file.visit_blocks(0, kNumBuckets, [](const auto&, const auto&, const auto&) {});
   });
 }
@@ -413,6 +418,7 @@ std::uint64_t load_table(RowTable& table, const std::vector<std::string>& paths,
   std::atomic<std::uint64_t> num_rows{0};
   parallel_for(paths.size(), [&](std::size_t i) {
     const ShardReader file(paths[i]);
+    check_row_size(table, file, paths[i]);
     table.raise_max_time(file.header().max_time);
     file.visit_blocks(first_bucket, last_bucket, [&](const auto& ids, const auto& last_seen, const auto& rows) {
       table.restore(ids, last_seen, rows);

@@ -1,10 +1,12 @@
 #include "table/id_index.h"
 
+#include <algorithm>
 #include <bit>
 #include <new>
 #include <stdexcept>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "ops/simd.h"
 #include "table/huge_memory.h"
@@ -177,10 +179,32 @@ void IdIndex::grow() {
   larger.lines_ = static_cast<std::uint64_t*>(huge_allocate(2 * old_lines * kLineBytes));
   bool placed = true;
   visit_lines(0, old_lines, [&](std::uint64_t hash, std::uint32_t row) { placed = placed && larger.place(hash, row); });
-  // Half the load in twice the lines: an entry that fitted fits again unless ids collide on purpose (see insert).
-  if (!placed) throw std::length_error("too many ids share the first bits of their hash; refuse their source");
+  if (!placed) place_in_home_order(larger);
   larger.lines_ = lines_.exchange(larger.lines_);
   larger.log2_lines_ = log2_lines_.exchange(larger.log2_lines_);
+}
+
+// Ids made to collide may fit in one order and not in another. Every entry may go equally far from its home, so the
+// order of homes fits if any does; and since the entries fit in half the lines, it does.
+void IdIndex::place_in_home_order(IdIndex& larger) const {
+  std::fill_n(larger.lines_.load(), larger.num_lines() * kLineEntries, 0);
+  // Nothing has passed over a line with room: there the circle of lines can be cut.
+  std::uint64_t cut = 0;
+  const auto is_full = [&](std::uint64_t line) {
+    return std::all_of(lines_ + line * kLineEntries, lines_ + (line + 1) * kLineEntries,
+                       [](std::uint64_t entry) { return entry != 0; });
+  };
+  while (is_full(cut)) ++cut;
+  std::vector<std::pair<std::uint64_t, std::uint32_t>> entries;
+  entries.reserve(size_);
+  visit_lines(0, num_lines(), [&](std::uint64_t hash, std::uint32_t row) { entries.emplace_back(hash, row); });
+  const auto distance = [&](std::uint64_t hash) {
+    return (larger.home_line(hash) - 2 * (cut + 1)) & larger.line_mask();
+  };
+  std::ranges::sort(entries, [&](const auto& a, const auto& b) { return distance(a.first) < distance(b.first); });
+  for (const auto& [hash, row] : entries) {
+    if (!larger.place(hash, row)) throw std::length_error("too many ids share the first bits of their hash");
+  }
 }
 
 std::uint64_t* IdIndex::find(std::uint64_t hash, std::uint64_t* found_line) const {

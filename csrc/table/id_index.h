@@ -50,7 +50,8 @@ class IdIndex {
   // What insert will need, so that a caller can keep to a memory limit: bytes allocated if one more entry comes.
   std::size_t bytes_to_grow_for_one() const;
 
-  // Adds an absent hash. Grows when three quarters full. Throws std::bad_alloc and stays as it was without memory.
+  // Adds an absent hash. Grows when three quarters full. Throws std::bad_alloc without memory, and std::length_error when
+  // too many ids share their hash's first bits (ids made on purpose); all entries then stay as they were.
   void insert(std::uint64_t hash, std::uint32_t row);
 
   // Removes a hash; false if absent.
@@ -106,6 +107,7 @@ class IdIndex {
   std::uint64_t* find(std::uint64_t hash, std::uint64_t* line) const;
   bool place(std::uint64_t hash, std::uint32_t row);
   void grow();
+  void place_in_home_order(IdIndex& larger) const;
   void release();
 
   // Atomic for prefetch alone; everything else runs under the lock.

@@ -63,6 +63,11 @@ void RowTable::set_filter(std::shared_ptr<AdmissionFilter> filter, SlotThreshold
 }
 
 std::size_t RowTable::erase(std::span<const std::int64_t> ids) {
+  const std::shared_lock batch(batch_mutex_);
+  return erase_rows(ids);
+}
+
+std::size_t RowTable::erase_rows(std::span<const std::int64_t> ids) {
   std::size_t erased = 0;
   for (const std::int64_t id : ids) {
     const std::uint64_t hash = hash_id(id);
@@ -80,7 +85,7 @@ void RowTable::reinitialize(std::span<const std::int64_t> ids, std::uint32_t tim
     SubTable& sub_table = sub_table_of(hash);
     std::uint32_t row = sub_table.index.find_row(hash);
     status[i] = row == kNoRow ? 0 : 1;
-    if (row == kNoRow) row = insert_row(sub_table, hash);
+    if (row == kNoRow) row = insert_row(sub_table, hash, time);
     if (row == kNoRow) throw std::bad_alloc();
     sub_table.before_change(chunk_layout_, hash, row);
     layout_.initialize(ids[i], sub_table.weights(chunk_layout_, row), sub_table.state(chunk_layout_, row));

@@ -149,10 +149,13 @@ class RowTable {
   void find_or_insert(BatchPlan& plan, const ChangeRequest& request, std::vector<std::uint32_t>& skipped,
                       ChangeResult& result);
   void admit(BatchPlan& plan, const ChangeRequest& request, std::vector<std::uint32_t>& skipped, ChangeResult& result);
-  void insert_admitted(BatchPlan& plan, const std::vector<std::uint32_t>& skipped, ChangeResult& result);
-  std::uint32_t insert_row(SubTable& sub_table, std::uint64_t hash);
+  void insert_admitted(BatchPlan& plan, const ChangeRequest& request, const std::vector<std::uint32_t>& skipped,
+                       ChangeResult& result);
+  std::uint32_t insert_row(SubTable& sub_table, std::uint64_t hash, std::uint32_t time);
+  std::size_t erase_rows(std::span<const std::int64_t> ids);
   bool make_room(SubTable& sub_table);
-  void change_rows(BatchPlan& plan, const ChangeRequest& request, const std::vector<std::uint32_t>& skipped);
+  void change_rows(BatchPlan& plan, const ChangeRequest& request, const std::vector<std::uint32_t>& skipped,
+                   ChangeResult& result);
   void change_row(SubTable& sub_table, std::uint64_t hash, std::uint32_t row, const ChangeRequest& request,
                   std::span<const std::uint32_t> positions, float* scratch) const;
 

@@ -21,7 +21,7 @@ ChangeResult RowTable::change(BatchPlan& plan, const ChangeRequest& request) {
   // How many first occurrences of a group the filter held back; all of them if the group gets no row.
   std::vector<std::uint32_t> skipped;
   find_or_insert(plan, request, skipped, result);
-  change_rows(plan, request, skipped);
+  change_rows(plan, request, skipped, result);
   return result;
 }
 
@@ -47,7 +47,7 @@ void RowTable::find_or_insert(BatchPlan& plan, const ChangeRequest& request, std
   plan.set_rows_known(true);
   if (std::ranges::none_of(found, [](const auto& f) { return f.row == kNoRow; })) return;
   if (filter_ != nullptr) admit(plan, request, skipped, result);
-  insert_admitted(plan, skipped, result);
+  insert_admitted(plan, request, skipped, result);
 }
 
 void RowTable::admit(BatchPlan& plan, const ChangeRequest& request, std::vector<std::uint32_t>& skipped,
@@ -68,7 +68,8 @@ void RowTable::admit(BatchPlan& plan, const ChangeRequest& request, std::vector<
   }
 }
 
-void RowTable::insert_admitted(BatchPlan& plan, const std::vector<std::uint32_t>& skipped, ChangeResult& result) {
+void RowTable::insert_admitted(BatchPlan& plan, const ChangeRequest& request, const std::vector<std::uint32_t>& skipped,
+                               ChangeResult& result) {
   std::vector<BatchPlan::FoundRow>& found = plan.found();
   std::vector<std::int64_t> inserted;
   std::mutex inserted_mutex;
@@ -94,7 +95,7 @@ void RowTable::insert_admitted(BatchPlan& plan, const std::vector<std::uint32_t>
             // Another batch, or an earlier group of this one, may have made the row meanwhile.
             std::uint32_t row = run.sub_table->index.find_row(hashes[i]);
             if (row == kNoRow) {
-              row = insert_row(*run.sub_table, hashes[i]);
+              row = insert_row(*run.sub_table, hashes[i], request.time);
               if (row == kNoRow) {
                 refused.fetch_add(1, std::memory_order_relaxed);
                 continue;
@@ -115,9 +116,15 @@ void RowTable::insert_admitted(BatchPlan& plan, const std::vector<std::uint32_t>
     if (error) std::rethrow_exception(error);
   };
   try {
-    for_each_block(sub_tables_.get(), plan.hashes(), insert_block);
+    if (options_.max_memory_bytes == 0) {
+      for_each_block(sub_tables_.get(), plan.hashes(), insert_block);
+    } else {  // in the plan's order: who is refused must not depend on threads
+      for (std::size_t first = 0; first < plan.num_groups(); first += kBlockGroups) {
+        insert_block(first, std::min(kBlockGroups, plan.num_groups() - first), [](std::size_t) {});
+      }
+    }
   } catch (...) {
-    erase(inserted);
+    erase_rows(inserted);
     plan.set_rows_known(false);
     throw;
   }
@@ -125,11 +132,12 @@ void RowTable::insert_admitted(BatchPlan& plan, const std::vector<std::uint32_t>
   result.refused += refused.load();
 }
 
-std::uint32_t RowTable::insert_row(SubTable& sub_table, std::uint64_t hash) {
+// `time` counts from now on: a row that looked unseen until it is changed would be the first to be evicted.
+std::uint32_t RowTable::insert_row(SubTable& sub_table, std::uint64_t hash, std::uint32_t time) {
   if (options_.max_memory_bytes != 0 && !make_room(sub_table)) return kNoRow;
   const std::uint32_t row = sub_table.insert(chunk_layout_, arena_, hash);
   layout_.initialize(id_of_hash(hash), sub_table.weights(chunk_layout_, row), sub_table.state(chunk_layout_, row));
-  sub_table.last_seen(row) = 0;
+  sub_table.last_seen(row) = time;
   sub_table.after_insert(chunk_layout_, hash, row);
   return row;
 }
@@ -138,7 +146,10 @@ std::uint32_t RowTable::insert_row(SubTable& sub_table, std::uint64_t hash) {
 bool RowTable::make_room(SubTable& sub_table) {
   const std::size_t share = options_.max_memory_bytes / kNumSubTables;
   const std::size_t used = sub_table.index.bytes() + sub_table.chunks.size() * chunk_layout_.bytes;
-  if (used + sub_table.bytes_for_one_more(chunk_layout_) <= share) return true;
+  const std::size_t needed = sub_table.bytes_for_one_more(chunk_layout_);
+  // An index now and then grows before it is full (id_index.h) and takes a sub-table over its share. Free rows are used
+  // all the same: otherwise every new id would push out a sixteenth of the rows.
+  if (needed == 0 || used + needed <= share) return true;
   if (options_.memory_policy == MemoryPolicy::kRefuseNewIds || sub_table.index.size() == 0) return false;
   // The oldest sixteenth goes at once: a scan for every new id would be far too slow.
   std::vector<std::pair<std::uint32_t, std::uint64_t>> by_age;
@@ -152,8 +163,11 @@ bool RowTable::make_room(SubTable& sub_table) {
   return true;
 }
 
-void RowTable::change_rows(BatchPlan& plan, const ChangeRequest& request, const std::vector<std::uint32_t>& skipped) {
+void RowTable::change_rows(BatchPlan& plan, const ChangeRequest& request, const std::vector<std::uint32_t>& skipped,
+                           ChangeResult& result) {
   std::vector<BatchPlan::FoundRow>& found = plan.found();
+  std::atomic<std::size_t> inserted{0};
+  std::atomic<std::size_t> refused{0};
   const std::size_t dim = layout_.dim();
   // The rows are known: no index line need be fetched.
   for_each_block(sub_tables_.get(), plan.hashes(), [&](std::size_t first, std::size_t count, const auto&) {
@@ -165,7 +179,9 @@ void RowTable::change_rows(BatchPlan& plan, const ChangeRequest& request, const 
       for (std::size_t i = run.first; i < run.first + run.count; ++i) {
         BatchPlan::FoundRow& at = found[first + i];
         if (at.row != kNoRow && at.erase_version != run.sub_table->erase_version) {
-          at = {run.sub_table->index.find_row(hashes[i]), run.sub_table->erase_version};
+          const std::uint32_t row = run.sub_table->index.find_row(hashes[i]);
+          if (row == kNoRow) continue;
+          at = {row, run.sub_table->erase_version};
         }
         __builtin_prefetch(request.values + plan.first_position(first + i) * dim);
         if (at.row == kNoRow) continue;
@@ -178,9 +194,15 @@ void RowTable::change_rows(BatchPlan& plan, const ChangeRequest& request, const 
     for (const Block::Run& run : block.runs()) {
       for (std::size_t i = run.first; i < run.first + run.count; ++i) {
         const std::size_t g = first + i;
-        // An earlier group of this batch may be the same id and have erased it (skip_zero_embedding).
+        // Since the row was found, another thread may have erased it, an earlier group of this batch may be the same id
+        // and have erased it (skip_zero_embedding), or new ids of this batch may have pushed it out: it comes back.
         if (found[g].erase_version != run.sub_table->erase_version && found[g].row != kNoRow) {
-          found[g] = {run.sub_table->index.find_row(hashes[i]), run.sub_table->erase_version};
+          std::uint32_t row = run.sub_table->index.find_row(hashes[i]);
+          if (row == kNoRow) {
+            row = insert_row(*run.sub_table, hashes[i], request.time);
+            (row == kNoRow ? refused : inserted).fetch_add(1, std::memory_order_relaxed);
+          }
+          found[g] = {row, run.sub_table->erase_version};
         }
         if (found[g].row == kNoRow) continue;
         const auto positions = plan.positions(g).subspan(skipped.empty() ? 0 : skipped[g]);
@@ -188,6 +210,8 @@ void RowTable::change_rows(BatchPlan& plan, const ChangeRequest& request, const 
       }
     }
   });
+  result.inserted += inserted.load();
+  result.refused += refused.load();
 }
 
 void RowTable::change_row(SubTable& sub_table, std::uint64_t hash, std::uint32_t row, const ChangeRequest& request,

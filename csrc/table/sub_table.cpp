@@ -30,7 +30,7 @@ std::size_t SubTable::bytes_for_one_more(const ChunkLayout& layout) const {
 std::uint32_t SubTable::insert(const ChunkLayout& layout, ChunkArena& arena, std::uint64_t hash) {
   const bool reuse = !free_rows.empty();
   if (!reuse && num_rows == chunks.size() * kChunkRows) {
-    chunks.reserve(chunks.size() + 1);
+    if (chunks.size() == chunks.capacity()) chunks.reserve(2 * chunks.size() + 1);
     chunks.push_back(arena.allocate(layout.bytes));
   }
   const std::uint32_t row = reuse ? free_rows.back() : num_rows;

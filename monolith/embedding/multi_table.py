@@ -43,7 +43,7 @@ class MultiBatchPlan:
     def split(self, flat: Tensor) -> list[Tensor]:
         """Return one [ids, dim] view per table of a tensor laid out like `lookup`'s."""
         dims = [table.dim for table in self._tables.tables.values()]
-        parts = flat.split([size * dim for size, dim in zip(self._sizes, dims, strict=True)])
+        parts = torch.split(flat, [size * dim for size, dim in zip(self._sizes, dims, strict=True)])
         return [part.view(size, dim) for part, size, dim in zip(parts, self._sizes, dims, strict=True)]
 
     def assign(self, values: Tensor, *, time: int = NO_TIME) -> native.ChangeResult:

@@ -1,5 +1,7 @@
 """Table configurations as the native core takes them."""
 
+from typing import Any
+
 from monolith._core import native
 from monolith.embedding.config.compressors import Compressor
 from monolith.embedding.config.initializers import Initializer
@@ -43,4 +45,5 @@ def _initializer(initializer: Initializer, seed: int) -> native.InitializerConfi
 
 
 def _compressor(compressor: Compressor) -> native.CompressorConfig:
-    return native.CompressorConfig(compressor.kind, **compressor.parameters())
+    values: dict[str, Any] = compressor.parameters()  # floats, and a whole step_size
+    return native.CompressorConfig(compressor.kind, **values)

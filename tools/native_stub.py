@@ -1,0 +1,93 @@
+"""Write monolith/_core/native.pyi, the types of the compiled module; run it after a change to the bindings.
+
+    python tools/native_stub.py
+
+The module must be built in place. tests/test_native_stub.py fails while the stub is out of date.
+"""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from nanobind.stubgen import StubGen
+
+from monolith._core import native
+
+STUB = Path(__file__).resolve().parent.parent / "monolith" / "_core" / "native.pyi"
+
+# Array arguments take NumPy arrays and torch tensors alike, without a copy.
+ARRAY = re.compile(r"Annotated\[NDArray\[numpy\.(\w+)\], dict\([^()]*(?:\([^()]*\)[^()]*)*\)\]")
+ALIASES = {
+    "bool_": "_Bools",
+    "float32": "_Floats",
+    "float64": "_Doubles",
+    "int32": "_Int32s",
+    "int64": "_Int64s",
+    "uint8": "_Bytes",
+    "uint32": "_UInt32s",
+    "uint64": "_UInt64s",
+}
+
+# What C++ gives back as a plain tuple, dict or object, by the qualified name of the function.
+ROWS = "tuple[NDArray[numpy.int64], NDArray[numpy.uint32], NDArray[numpy.uint8]]"
+RETURNS = {
+    "Compressor.decode": "NDArray[numpy.float32]",
+    "Compressor.encode": "NDArray[numpy.uint8]",
+    "Compressor.retrieve": "NDArray[numpy.float32]",
+    "RowTable.read_rows": ROWS,
+    "RowTable.read_snapshot": ROWS,
+    "RowTable.take_changes": "tuple[NDArray[numpy.int64], NDArray[numpy.int64], bool]",
+    "init_state": "NDArray[numpy.float32]",
+    "initialize": "NDArray[numpy.float32]",
+    "optimizer_kinds": "dict[str, list[tuple[str, float]]]",
+}
+VAGUE = re.compile(r"-> (tuple|dict|list|object)\b(?!\[)")
+
+
+def name_return_types(text: str) -> str:
+    """Replace the vague return types by those of RETURNS; raise LookupError where one is not known."""
+    lines, scope = [], ""
+    for line in text.splitlines():
+        if opened := re.match(r"class (\w+)", line):
+            scope = opened[1] + "."
+        elif line and not line.startswith(" "):
+            scope = ""
+        if (function := re.match(r" *def (\w+)", line)) and VAGUE.search(line):
+            name = scope + function[1]
+            if name not in RETURNS:
+                bare = VAGUE.findall(line)[0]
+                raise LookupError(f"{name} returns a bare {bare}; say of what in RETURNS of {__file__}")
+            line = VAGUE.sub(f"-> {RETURNS[name]}", line)
+        lines.append(line)
+    return "\n".join(lines) + "\n"
+
+
+def name_arrays(text: str) -> str:
+    """Replace array arguments by aliases that also take tensors, and define those aliases."""
+    text = re.sub(rf"-> {ARRAY.pattern}", r"-> NDArray[numpy.\1]", text)
+    used = sorted({match[1] for match in ARRAY.finditer(text)})
+    text = ARRAY.sub(lambda match: ALIASES[match[1]], text)
+    aliases = "".join(f"{ALIASES[dtype]}: TypeAlias = torch.Tensor | NDArray[numpy.{dtype}]\n" for dtype in used)
+    text = text.replace("from typing import Annotated\n", "from typing import TypeAlias\n")
+    return text.replace(
+        "import numpy\nfrom numpy.typing import NDArray\n",
+        f"import numpy\nimport torch\nfrom numpy.typing import NDArray\n\n{aliases}",
+        1,
+    )
+
+
+def native_stub() -> str:
+    """Return the stub of the compiled core, formatted."""
+    generator = StubGen(native, quiet=True)
+    generator.put(native)
+    text = name_arrays(name_return_types(generator.get()))
+    text = re.sub(r'"""\n *(\S.*)\n *"""', r'"""\1"""', text)  # short docstrings on one line
+    for action in (["check", "--select", "I", "--fix", "--quiet"], ["format"]):
+        command = [sys.executable, "-m", "ruff", *action, "--line-length", "120", "--stdin-filename", STUB.name, "-"]
+        text = subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
+    return text
+
+
+if __name__ == "__main__":
+    STUB.write_text(native_stub(), encoding="utf-8")
