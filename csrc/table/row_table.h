@@ -124,7 +124,8 @@ class RowTable {
 
   // One point in time: between begin_snapshot and end_snapshot, read_snapshot gives each sub-table as it was at the
   // beginning, while the table goes on being written to. Each sub-table is read once. One snapshot at a time.
-  void begin_snapshot();
+  // begin_snapshot returns the max_time of that moment.
+  std::uint32_t begin_snapshot();
   RowBatch read_snapshot(std::uint32_t sub_table);
   void end_snapshot();
 

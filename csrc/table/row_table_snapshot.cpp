@@ -25,7 +25,7 @@ struct Located {
 
 }  // namespace
 
-void RowTable::begin_snapshot() {
+std::uint32_t RowTable::begin_snapshot() {
   const std::unique_lock batch(batch_mutex_);
   if (snapshot_running_) {
     throw std::logic_error("a snapshot of table '" + options_.name + "' is being taken already; wait for its end");
@@ -36,6 +36,7 @@ void RowTable::begin_snapshot() {
     const std::unique_lock lock(sub_tables_[i].lock);
     sub_tables_[i].snapshot_epoch = snapshot_epoch_;
   }
+  return max_time();
 }
 
 void RowTable::end_snapshot() {
