@@ -140,7 +140,9 @@ class BoundMultiPlan {
                     bool sum_repeated) {
     for (const SharedTable& table : tables_) check_trains(*table);
     const auto values = sized(gradients, plan_.num_floats());
-    check_finite("(all)", values, 1);
+    for (std::size_t t = 0; t < tables_.size(); ++t) {
+      check_finite(tables_[t]->options().name, plan_.values_of(t, values), tables_[t]->dim());
+    }
     return plan_.change(step_request(values.data(), rates, global_step, time, sum_repeated));
   }
 
@@ -341,6 +343,7 @@ void bind_plans(nb::module_& m) {
 
 void bind_files(nb::module_& m) {
   nb::exception<CorruptFile>(m, "CorruptFile", PyExc_ValueError);
+  nb::exception<TableFull>(m, "TableFull", PyExc_MemoryError);
   m.def("shard_file_name", &shard_file_name, "basename"_a, "shard"_a, "num_shards"_a);
   m.def(
       "save_table",
@@ -360,10 +363,10 @@ void bind_files(nb::module_& m) {
       [](const std::string& path) { return with_os_errors([&] { return read_table_file_info(path); }); }, "path"_a);
   m.def(
       "check_table_files",
-      [](const RowTable& table, const std::vector<std::string>& paths) {
-        with_os_errors([&] { check_table_files(table, paths); });
+      [](const RowTable& table, const std::vector<std::string>& paths, bool cleared) {
+        with_os_errors([&] { check_table_files(table, paths, cleared); });
       },
-      "table"_a, "paths"_a);
+      "table"_a, "paths"_a, "cleared"_a = true);
   m.def(
       "load_table",
       [](RowTable& table, const std::vector<std::string>& paths, std::uint32_t first_bucket, std::uint32_t last_bucket) {

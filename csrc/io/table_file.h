@@ -19,6 +19,12 @@ class CorruptFile : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// Rows that a table's memory limit has no room for.
+class TableFull : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
 // What a file says of itself.
 struct TableFileInfo {
   std::string schema;  // JSON: the table's name and segments
@@ -46,9 +52,10 @@ std::uint64_t save_table(RowTable& table, const std::string& basename, std::uint
 // Reads what a file says of itself, and checks header, index and footer. Throws CorruptFile or std::system_error.
 TableFileInfo read_table_file_info(const std::string& path);
 
-// Checks every byte of the files, and that their rows are such as the table's. Throws CorruptFile,
-// std::invalid_argument or std::system_error.
-void check_table_files(const RowTable& table, const std::vector<std::string>& paths);
+// Checks every byte of the files, that their rows are such as the table's, and that a table that refuses new ids at its
+// memory limit has room for them, beside its own rows unless those will be `cleared`. Throws CorruptFile,
+// std::invalid_argument, TableFull or std::system_error.
+void check_table_files(const RowTable& table, const std::vector<std::string>& paths, bool cleared = true);
 
 // Adds the rows of checked files to the table, those of buckets first_bucket..last_bucket - 1. Returns how many.
 std::uint64_t load_table(RowTable& table, const std::vector<std::string>& paths, std::uint32_t first_bucket = 0,

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <cstring>
 #include <span>
@@ -174,8 +175,9 @@ TableFileInfo read_table_file_info(const std::string& path) {
           header.state_bytes, header.serving != 0, file.footer().num_rows};
 }
 
-void check_table_files(const RowTable& table, const std::vector<std::string>& paths) {
+void check_table_files(const RowTable& table, const std::vector<std::string>& paths, bool cleared) {
   const RowLayout& layout = table.layout();
+  std::array<std::atomic<std::uint64_t>, kNumSubTables> num_rows{};
   parallel_for(paths.size(), [&](std::size_t i) {
     const table_file::ShardReader file(paths[i]);
     if (file.header().weight_bytes != layout.weight_bytes() || file.header().state_bytes != layout.state_bytes()) {
@@ -185,8 +187,16 @@ void check_table_files(const RowTable& table, const std::vector<std::string>& pa
           table.options().name + "' has " + std::to_string(layout.weight_bytes()) + " + " +
           std::to_string(layout.state_bytes()) + "; restore it with the configuration it was saved with");
     }
-    file.visit_blocks(0, kNumBuckets, [](const auto&, const auto&, const auto&) {});
+    file.visit_blocks(0, kNumBuckets, [&](const auto& ids, const auto&, const auto&) {
+      num_rows[sub_table_of_hash(hash_id(ids[0]))] += ids.size();
+    });
   });
+  for (std::uint32_t i = 0; i < kNumSubTables; ++i) {
+    if (table.has_room_for(i, num_rows[i], cleared)) continue;
+    throw TableFull("table '" + table.options().name + "' has no room for the rows of " + paths[0] +
+                    " under its max_memory_bytes of " + std::to_string(table.options().max_memory_bytes) +
+                    "; nothing was changed: raise the limit, or let it evict_oldest");
+  }
 }
 
 std::uint64_t load_table(RowTable& table, const std::vector<std::string>& paths, std::uint32_t first_bucket,

@@ -50,6 +50,10 @@ class BatchPlan {
   bool rows_are_known() const { return rows_known_; }
   void set_rows_known(bool known) { rows_known_ = known; }
 
+  // How many times the table had erased rows when that pass began: if more since, ids it found may be gone.
+  std::uint64_t erase_count() const { return erase_count_; }
+  void set_erase_count(std::uint64_t count) { erase_count_ = count; }
+
  private:
   struct Item {
     std::uint64_t hash;
@@ -62,6 +66,7 @@ class BatchPlan {
   std::vector<std::uint32_t> positions_;
   std::vector<FoundRow> found_;
   bool rows_known_ = false;
+  std::uint64_t erase_count_ = 0;
   std::vector<Item> items_;  // scratch of build
 };
 

@@ -70,4 +70,24 @@ void for_each_block(std::size_t num_groups, const Work& work) {
   });
 }
 
+// Like the above for the groups of `hashes`, with all groups of a sub-table in one task, one after the other: what becomes
+// of a row then depends on the plan alone, even where two groups are the same id or compete for the last memory.
+template <typename Work>
+void for_each_block(std::span<const std::uint64_t> hashes, const Work& work) {
+  constexpr std::size_t kTaskGroups = 32 * kBlockGroups;
+  const auto first_of_task = [&](std::size_t task) {
+    std::size_t first = std::min(hashes.size(), task * kTaskGroups);
+    if (first == 0) return first;
+    const std::uint32_t before = sub_table_of_hash(hashes[first - 1]);
+    while (first < hashes.size() && sub_table_of_hash(hashes[first]) == before) ++first;
+    return first;
+  };
+  parallel_for((hashes.size() + kTaskGroups - 1) / kTaskGroups, [&](std::size_t task) {
+    const std::size_t last = first_of_task(task + 1);
+    for (std::size_t first = first_of_task(task); first < last; first += kBlockGroups) {
+      work(first, std::min(kBlockGroups, last - first));
+    }
+  });
+}
+
 }  // namespace monolith

@@ -109,7 +109,8 @@ class RowTable {
   void contains(std::span<const std::int64_t> ids, bool* out) const;
   std::size_t erase(std::span<const std::int64_t> ids);
 
-  // Gives ids a fresh first value and fresh optimizer state; status 1 where the id had a row, else 0.
+  // Gives ids a fresh first value and fresh optimizer state; status 1 where the id had a row, 0 where it has one now, -1
+  // where the memory limit refused it.
   void reinitialize(std::span<const std::int64_t> ids, std::uint32_t time, std::int32_t* status);
 
   // Removes rows not seen for as long as their slot's expiry, counted back from `now`. Returns how many.
@@ -129,6 +130,9 @@ class RowTable {
   RowBatch read_snapshot(std::uint32_t sub_table);
   void end_snapshot();
 
+  // Whether a sub-table that refuses new ids can take `num_rows` of them, after a clear or beside the rows it has.
+  bool has_room_for(std::uint32_t sub_table, std::size_t num_rows, bool after_clear) const;
+
   // A sub-table as it is now.
   RowBatch read_rows(std::uint32_t sub_table) const;
 
@@ -141,14 +145,16 @@ class RowTable {
  private:
   SubTable& sub_table_of(std::uint64_t hash) const { return sub_tables_[sub_table_of_hash(hash)]; }
   std::uint32_t expire_days(std::int64_t id) const;
+  std::size_t erase_rows(std::span<const std::int64_t> ids);
 
   template <typename Copy>
   std::size_t for_found_rows(BatchPlan& plan, const Copy& copy) const;
   void find_or_insert(BatchPlan& plan, const ChangeRequest& request, std::vector<std::uint32_t>& skipped,
                       ChangeResult& result);
   void admit(BatchPlan& plan, const ChangeRequest& request, std::vector<std::uint32_t>& skipped, ChangeResult& result);
-  void insert_admitted(BatchPlan& plan, const std::vector<std::uint32_t>& skipped, ChangeResult& result);
-  std::uint32_t insert_row(SubTable& sub_table, std::uint64_t hash);
+  void insert_admitted(BatchPlan& plan, std::uint32_t time, const std::vector<std::uint32_t>& skipped,
+                       ChangeResult& result);
+  std::uint32_t insert_row(SubTable& sub_table, std::uint64_t hash, std::uint32_t time);
   bool make_room(SubTable& sub_table);
   void change_rows(BatchPlan& plan, const ChangeRequest& request, const std::vector<std::uint32_t>& skipped);
   void change_row(SubTable& sub_table, std::uint64_t hash, std::uint32_t row, const ChangeRequest& request,
@@ -162,6 +168,7 @@ class RowTable {
   std::shared_ptr<AdmissionFilter> filter_;
   SlotThresholds thresholds_;
   std::atomic<std::uint32_t> max_time_{0};
+  mutable std::atomic<std::uint64_t> erase_count_{0};  // calls that erased rows, so that plans know when to search again
   // Held shared by every change of a batch, so that a snapshot begins between batches, never inside one.
   std::shared_mutex batch_mutex_;
   std::uint64_t snapshot_epoch_ = 0;

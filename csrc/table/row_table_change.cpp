@@ -28,7 +28,8 @@ ChangeResult RowTable::change(BatchPlan& plan, const ChangeRequest& request) {
 void RowTable::find_or_insert(BatchPlan& plan, const ChangeRequest& request, std::vector<std::uint32_t>& skipped,
                               ChangeResult& result) {
   std::vector<BatchPlan::FoundRow>& found = plan.found();
-  const bool search = !plan.rows_are_known();
+  const bool search = !plan.rows_are_known() || plan.erase_count() != erase_count_.load();
+  plan.set_erase_count(erase_count_.load());
   for_each_block(plan.num_groups(), [&](std::size_t first, std::size_t count) {
     const auto known = std::span(found).subspan(first, count);
     // Rows that a lookup found are good until change_rows looks at them again; only the absent are searched again.
@@ -46,7 +47,7 @@ void RowTable::find_or_insert(BatchPlan& plan, const ChangeRequest& request, std
   plan.set_rows_known(true);
   if (std::ranges::none_of(found, [](const auto& f) { return f.row == kNoRow; })) return;
   if (filter_ != nullptr) admit(plan, request, skipped, result);
-  insert_admitted(plan, skipped, result);
+  insert_admitted(plan, request.time, skipped, result);
 }
 
 void RowTable::admit(BatchPlan& plan, const ChangeRequest& request, std::vector<std::uint32_t>& skipped,
@@ -67,7 +68,8 @@ void RowTable::admit(BatchPlan& plan, const ChangeRequest& request, std::vector<
   }
 }
 
-void RowTable::insert_admitted(BatchPlan& plan, const std::vector<std::uint32_t>& skipped, ChangeResult& result) {
+void RowTable::insert_admitted(BatchPlan& plan, std::uint32_t time, const std::vector<std::uint32_t>& skipped,
+                               ChangeResult& result) {
   std::vector<BatchPlan::FoundRow>& found = plan.found();
   std::vector<std::int64_t> inserted;
   std::mutex inserted_mutex;
@@ -92,7 +94,7 @@ void RowTable::insert_admitted(BatchPlan& plan, const std::vector<std::uint32_t>
             // Another batch, or an earlier group of this one, may have made the row meanwhile.
             std::uint32_t row = run.sub_table->index.find_row(hashes[i]);
             if (row == kNoRow) {
-              row = insert_row(*run.sub_table, hashes[i]);
+              row = insert_row(*run.sub_table, hashes[i], time);
               if (row == kNoRow) {
                 refused.fetch_add(1, std::memory_order_relaxed);
                 continue;
@@ -113,9 +115,9 @@ void RowTable::insert_admitted(BatchPlan& plan, const std::vector<std::uint32_t>
     if (error) std::rethrow_exception(error);
   };
   try {
-    for_each_block(plan.num_groups(), insert_block);
+    for_each_block(plan.hashes(), insert_block);
   } catch (...) {
-    erase(inserted);
+    erase_rows(inserted);
     plan.set_rows_known(false);
     throw;
   }
@@ -123,11 +125,11 @@ void RowTable::insert_admitted(BatchPlan& plan, const std::vector<std::uint32_t>
   result.refused += refused.load();
 }
 
-std::uint32_t RowTable::insert_row(SubTable& sub_table, std::uint64_t hash) {
+std::uint32_t RowTable::insert_row(SubTable& sub_table, std::uint64_t hash, std::uint32_t time) {
   if (options_.max_memory_bytes != 0 && !make_room(sub_table)) return kNoRow;
   const std::uint32_t row = sub_table.insert(chunk_layout_, arena_, hash);
   layout_.initialize(id_of_hash(hash), sub_table.weights(chunk_layout_, row), sub_table.state(chunk_layout_, row));
-  sub_table.last_seen(row) = 0;
+  sub_table.last_seen(row) = time;
   sub_table.after_insert(chunk_layout_, hash, row);
   return row;
 }
@@ -135,8 +137,8 @@ std::uint32_t RowTable::insert_row(SubTable& sub_table, std::uint64_t hash) {
 // Each sub-table has its share of the memory limit, so that who is refused or evicted does not depend on threads.
 bool RowTable::make_room(SubTable& sub_table) {
   const std::size_t share = options_.max_memory_bytes / kNumSubTables;
-  const std::size_t used = sub_table.index.bytes() + sub_table.chunks.size() * chunk_layout_.bytes;
-  if (used + sub_table.bytes_for_one_more(chunk_layout_) <= share) return true;
+  const std::size_t more = sub_table.bytes_for_one_more(chunk_layout_);
+  if (more == 0 || sub_table.bytes(chunk_layout_) + more <= share) return true;
   if (options_.memory_policy == MemoryPolicy::kRefuseNewIds || sub_table.index.size() == 0) return false;
   // The oldest sixteenth goes at once: a scan for every new id would be far too slow.
   std::vector<std::pair<std::uint32_t, std::uint64_t>> by_age;
@@ -147,13 +149,14 @@ bool RowTable::make_room(SubTable& sub_table) {
   const std::size_t num_victims = std::max<std::size_t>(1, by_age.size() / 16);
   std::nth_element(by_age.begin(), by_age.begin() + static_cast<std::ptrdiff_t>(num_victims - 1), by_age.end());
   for (std::size_t i = 0; i < num_victims; ++i) sub_table.erase(chunk_layout_, by_age[i].second);
+  ++erase_count_;
   return true;
 }
 
 void RowTable::change_rows(BatchPlan& plan, const ChangeRequest& request, const std::vector<std::uint32_t>& skipped) {
   std::vector<BatchPlan::FoundRow>& found = plan.found();
   const std::size_t dim = layout_.dim();
-  for_each_block(plan.num_groups(), [&](std::size_t first, std::size_t count) {
+  for_each_block(plan.hashes(), [&](std::size_t first, std::size_t count) {
     thread_local std::vector<float> scratch;
     scratch.resize(dim);
     const auto hashes = plan.hashes().subspan(first, count);
@@ -201,6 +204,7 @@ void RowTable::change_row(SubTable& sub_table, std::uint64_t hash, std::uint32_t
       const float* last = value(positions.back());
       if (options_.skip_zero_embedding && std::all_of(last, last + dim, [](float x) { return x == 0; })) {
         sub_table.erase(chunk_layout_, hash);
+        ++erase_count_;
       } else {
         layout_.write(weights, last);
       }

@@ -19,6 +19,7 @@ template <typename Copy>
 std::size_t RowTable::for_found_rows(BatchPlan& plan, const Copy& copy) const {
   std::vector<BatchPlan::FoundRow>& found = plan.found();
   std::atomic<std::size_t> hits{0};
+  plan.set_erase_count(erase_count_.load());
   for_each_block(plan.num_groups(), [&](std::size_t first, std::size_t count) {
     const auto hashes = plan.hashes().subspan(first, count);
     std::array<std::uint32_t, kBlockGroups> rows;

@@ -104,6 +104,14 @@ RowBatch RowTable::read_snapshot(std::uint32_t number) {
   return sorted;
 }
 
+bool RowTable::has_room_for(std::uint32_t number, std::size_t num_rows, bool after_clear) const {
+  if (options_.max_memory_bytes == 0 || options_.memory_policy != MemoryPolicy::kRefuseNewIds) return true;
+  const SubTable& sub_table = sub_tables_[number];
+  const std::shared_lock lock(sub_tables_[number].lock);
+  if (!after_clear) num_rows += sub_table.index.size();
+  return SubTable::bytes_for(chunk_layout_, num_rows) <= options_.max_memory_bytes / kNumSubTables;
+}
+
 RowBatch RowTable::read_rows(std::uint32_t number) const {
   const SubTable& sub_table = sub_tables_[number];
   const std::shared_lock lock(sub_tables_[number].lock);
@@ -133,7 +141,7 @@ void RowTable::restore(std::span<const std::int64_t> ids, std::span<const std::u
   const PooledPlan pooled = acquire_plan();
   BatchPlan& plan = *pooled;
   plan.build(ids, true);
-  for_each_block(plan.num_groups(), [&](std::size_t first, std::size_t count) {
+  for_each_block(plan.hashes(), [&](std::size_t first, std::size_t count) {
     const auto hashes = plan.hashes().subspan(first, count);
     std::array<std::uint32_t, kBlockGroups> found;
     const Block block(sub_tables_.get(), hashes, Access::kExclusive);
@@ -146,7 +154,7 @@ void RowTable::restore(std::span<const std::int64_t> ids, std::span<const std::u
         const std::byte* from = rows.data() + position * row_bytes;
         // Making room for an earlier row may have evicted this one.
         std::uint32_t row = sub_table.erase_version == found_version ? found[i] : sub_table.index.find_row(hashes[i]);
-        if (row == kNoRow) row = insert_row(sub_table, hashes[i]);
+        if (row == kNoRow) row = insert_row(sub_table, hashes[i], last_seen[position]);
         if (row == kNoRow) throw std::bad_alloc();
         sub_table.before_change(chunk_layout_, hashes[i], row);
         std::memcpy(sub_table.weights(chunk_layout_, row), from, chunk_layout_.weight_bytes);
