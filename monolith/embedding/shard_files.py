@@ -71,8 +71,8 @@ def _check_one_save(paths: Sequence[str], infos: Sequence[native.TableFileInfo])
     for shard, (path, info) in enumerate(zip(paths, infos, strict=True)):
         if (info.shard, info.num_shards) != (shard, len(paths)):
             raise CorruptFileError(
-                f"{path} says it is shard {info.shard} of {info.num_shards}, not {shard} of {len(paths)}: it was renamed; "
-                "give it back its name"
+                f"{path} says it is shard {info.shard} of {info.num_shards}, not {shard} of {len(paths)}: it was "
+                "renamed; give it back its name"
             )
         if save_of(info) != save_of(infos[0]):
             raise CorruptFileError(f"{path} and {paths[0]} are not of one save; restore both from the same checkpoint")

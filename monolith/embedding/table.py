@@ -270,8 +270,8 @@ class Table:
     def restore(self, basename: str | PathLike[str], *, clear: bool = True) -> int:
         """Become what was saved under `basename` (or add it, with `clear=False`); returns the number of rows read.
 
-        Files are checked completely first: on any error the table stays as it was. Hyper-parameters and the table's name
-        may differ from what was saved; segments' widths and optimizers may not.
+        Files are checked completely first: on any error the table stays as it was. Hyper-parameters and the name of the
+        table may differ from what was saved; widths and optimizers of its segments may not.
 
         Raises:
             FileNotFoundError: there are no files.
