@@ -86,7 +86,7 @@ def fused_apply_gradient(
     """Step every table's optimizer with flat gradients laid out like `fused_lookup`'s rows.
 
     Every shard is a batch of its own: an id that two shards name takes two steps. Inside a shard repeated ids take a
-    step each, or with `sum_repeated` one with the sum. A gradient that is not finite is a ValueError and changes nothing.
+    step each, or with `sum_repeated` one with the sum. A gradient that is not finite is a ValueError and nothing changes.
     """
     listed, flat, values = _listed(tables), flat_ids(ids), detached_floats(gradients, "gradients")
     parts = _parts(listed, len(flat), fused_slot_size, num_of_shards)
@@ -95,7 +95,9 @@ def fused_apply_gradient(
         raise ValueError(f"gradients must be one flat tensor of {num_floats} floats, got shape {tuple(values.shape)}")
     if not values.isfinite().all():
         place = int((~values.isfinite()).nonzero()[0])
-        raise ValueError(f"the gradient at place {place} is {values[place]}; nothing was changed: clip or skip the batch")
+        raise ValueError(
+            f"the gradient at place {place} is {values[place]}; nothing was changed: clip or skip the batch"
+        )
     for part in parts:
         table = listed[part.table]
         table.apply_gradients(

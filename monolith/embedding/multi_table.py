@@ -38,8 +38,8 @@ class MultiBatchPlan:
 
     def lookup(self, out: Tensor | None = None) -> Tensor:
         """Return the rows of all ids as one flat tensor, table after table; `split` cuts it."""
-        out = torch.empty(self._plan.num_floats) if out is None else check_out(out, num_dims=1)
-        self._plan.lookup(out)
+        out = torch.empty(self._plan.num_floats) if out is None else out
+        self._plan.lookup(check_out(out, num_dims=1))
         return out
 
     def split(self, flat: Tensor) -> list[Tensor]:

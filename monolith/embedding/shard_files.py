@@ -56,7 +56,7 @@ def check_shard_files(table: native.RowTable, schema: str, paths: Sequence[str],
     try:
         infos = [native.read_table_file_info(path) for path in paths]
         _check_one_save(paths, infos)
-        _check_same_rows(paths[0], infos[0].schema, schema)
+        _check_same_rows(paths[0], _schema_of(paths[0], infos[0]), schema)
         native.check_table_files(table, list(paths), cleared)
     except native.CorruptFile as error:
         raise CorruptFileError(str(error)) from error
@@ -65,8 +65,8 @@ def check_shard_files(table: native.RowTable, schema: str, paths: Sequence[str],
 
 
 def _check_one_save(paths: Sequence[str], infos: Sequence[native.TableFileInfo]) -> None:
-    def save_of(info: native.TableFileInfo) -> tuple[object, ...]:
-        return info.plan_hash, info.generation, info.epoch, info.max_time, info.schema
+    def save_of(path: str, info: native.TableFileInfo) -> tuple[object, ...]:
+        return info.plan_hash, info.generation, info.epoch, info.max_time, _schema_of(path, info)
 
     for shard, (path, info) in enumerate(zip(paths, infos, strict=True)):
         if (info.shard, info.num_shards) != (shard, len(paths)):
@@ -74,8 +74,15 @@ def _check_one_save(paths: Sequence[str], infos: Sequence[native.TableFileInfo])
                 f"{path} says it is shard {info.shard} of {info.num_shards}, not {shard} of {len(paths)}: it was "
                 "renamed; give it back its name"
             )
-        if save_of(info) != save_of(infos[0]):
+        if save_of(path, info) != save_of(paths[0], infos[0]):
             raise CorruptFileError(f"{path} and {paths[0]} are not of one save; restore both from the same checkpoint")
+
+
+def _schema_of(path: str, info: native.TableFileInfo) -> str:
+    try:
+        return str(info.schema)
+    except UnicodeDecodeError as error:
+        raise CorruptFileError(f"{path}: its schema at byte 80 is not text: {error}") from error
 
 
 def _check_same_rows(path: str, saved: str, wanted: str) -> None:
@@ -93,7 +100,7 @@ def _row_parts(owner: str, schema: str) -> list[str]:
         parts: dict[str, Any] = json.loads(schema)
         how = "compressor" if parts["serving"] else "optimizer"
         return [f"{segment['dim']} x {segment[how]}" for segment in parts["segments"]]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise CorruptFileError(f"{owner}: its schema at byte 80 cannot be read: {error!r}") from error
 
 

@@ -95,8 +95,8 @@ class BatchPlan:
 
     def lookup(self, out: Tensor | None = None) -> Tensor:
         """Return one row per id of the batch; unknown ids read as zero."""
-        out = torch.empty(self.num_ids, self._table.dim) if out is None else check_out(out)
-        self._plan.lookup(out)
+        out = torch.empty(self.num_ids, self._table.dim) if out is None else out
+        self._plan.lookup(check_out(out))
         return out
 
     def lookup_unique(self) -> Tensor:

@@ -93,13 +93,11 @@ class Both:
         assert len(self.fast) == len(self.slow)
         assert torch.equal(self.fast.lookup(self.universe), self.slow.lookup(self.universe))
         assert torch.equal(self.fast.contains(self.universe), self.slow.contains(self.universe))
-        found = dict(
-            pair for ids, rows in self.fast.items() for pair in zip(ids.tolist(), rows.tolist(), strict=True)
-        )
+        found = dict(pair for ids, rows in self.fast.items() for pair in zip(ids.tolist(), rows.tolist(), strict=True))
         assert found == {id_: row.tolist() for id_, row in self.slow.rows.items()}
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     seed=st.integers(0, 2**32),
     dim=st.sampled_from([1, 3, 8, 17]),

@@ -107,7 +107,7 @@ def test_what_happens_between_two_parts_of_a_snapshot_is_not_in_it() -> None:
     for sub_table in range(native.NUM_SUB_TABLES):
         part, _, rows = table.native.read_snapshot(sub_table)
         found.update(zip(part.tolist(), rows.view(np.float32).tolist(), strict=True))
-        table.assign_add(ids[sub_table :: native.NUM_SUB_TABLES], torch.ones(len(ids[sub_table :: 256]), 4))
+        table.assign_add(ids[sub_table :: native.NUM_SUB_TABLES], torch.ones(len(ids[sub_table::256]), 4))
         table.erase(ids[sub_table : sub_table + 5])
         table.assign(torch.tensor([10_000 + sub_table]), torch.ones(1, 4))
     table.native.end_snapshot()
