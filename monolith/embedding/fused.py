@@ -86,7 +86,8 @@ def fused_apply_gradient(
     """Step every table's optimizer with flat gradients laid out like `fused_lookup`'s rows.
 
     Every shard is a batch of its own: an id that two shards name takes two steps. Inside a shard repeated ids take a
-    step each, or with `sum_repeated` one with the sum. A gradient that is not finite is a ValueError and nothing changes.
+    step each, or with `sum_repeated` one with the sum. If a gradient is not finite, that is a ValueError and nothing
+    changes.
     """
     listed, flat, values = _listed(tables), flat_ids(ids), detached_floats(gradients, "gradients")
     parts = _parts(listed, len(flat), fused_slot_size, num_of_shards)

@@ -9,10 +9,10 @@ from monolith.embedding import Changes, Segment, SgdOptimizer, Table, TableConfi
 ROWS = torch.ones(3, 2)
 
 
-def make(**options: int) -> Table:
-    return Table(
-        TableConfig(name="movie", segments=(Segment(2, SgdOptimizer(learning_rate=1.0)),), expire_days=1), **options
-    )
+def make(max_tracked_changes: int = 1 << 20) -> Table:
+    segments = (Segment(2, SgdOptimizer(learning_rate=1.0)),)
+    config = TableConfig(name="movie", segments=segments, expire_days=1)
+    return Table(config, max_tracked_changes=max_tracked_changes)
 
 
 def ids(*values: int) -> Tensor:

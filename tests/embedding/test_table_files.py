@@ -100,7 +100,8 @@ def test_the_bytes_are_as_specified(tmp_path: Path) -> None:
     index = data[index_offset:-32]
     assert len(index) == 1024 * 16
     assert index_crc == crc32c(index)
-    rows, offset = {}, 80 + schema_bytes
+    rows: dict[int, list[float]] = {}
+    offset = 80 + schema_bytes
     for bucket, (begin, count) in enumerate(struct.iter_unpack("<QQ", index)):
         assert begin == offset
         if count == 0:
@@ -117,8 +118,7 @@ def test_the_bytes_are_as_specified(tmp_path: Path) -> None:
         rows.update(zip(ids.tolist(), floats.tolist(), strict=True))
         offset = end_of_block + 4
     assert offset == index_offset
-    ids = torch.tensor(list(rows))
-    assert torch.equal(table.lookup(ids), torch.tensor(list(rows.values()))[:, :2])
+    assert torch.equal(table.lookup(torch.tensor(list(rows))), torch.tensor(list(rows.values()))[:, :2])
 
 
 def test_a_bucket_of_more_than_4096_rows_is_several_blocks(tmp_path: Path) -> None:
@@ -253,7 +253,8 @@ def test_hostile_offsets(tmp_path: Path, saved: bytes, number: int) -> None:
     def change(numbers: list[int]) -> None:
         numbers[2 * used] = number
 
-    refused(tmp_path, with_index(saved, change))
+    message = refused(tmp_path, with_index(saved, change))
+    assert ("a block lies outside the file" in message) == (number > len(saved))
 
 
 @pytest.mark.parametrize("number", [2**64 - 1, 2**63, 2**32, 4096, 5])

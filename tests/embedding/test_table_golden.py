@@ -191,7 +191,7 @@ def test_expiry_by_slot(tmp_path: Path) -> None:
 @pytest.mark.parametrize("time", [{}, {"time": 0}, {"time": 500}], ids=["none", "zero", "equal"])
 def test_rows_without_or_of_equal_time_survive(tmp_path: Path, time: dict[str, int]) -> None:
     table = make(expire_days=1)
-    table.apply_gradients(ids(0, 1), column(1, 2), **time)
+    table.apply_gradients(ids(0, 1), column(1, 2), **time)  # type: ignore[arg-type]
     table.save(tmp_path / "t")
     table.restore(tmp_path / "t")
     assert read(table, 0, 1) == [[-1], [-2]]

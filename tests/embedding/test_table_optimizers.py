@@ -125,7 +125,7 @@ def test_first_values_depend_on_the_id_alone(
         found.append(table.lookup(ids))
     assert torch.equal(found[0], found[1])
     assert torch.equal(found[0], found[2])
-    assert found[0].unique().numel() > 17_000  # and differ from id to id
+    assert len(set(found[0].view(-1).tolist())) > 17_000  # and differ from id to id
     other = Table(TableConfig(name="t", segments=config.segments, seed=2))
     other.assign_add(ids, torch.zeros(6000, 3))
     assert not torch.equal(other.lookup(ids), found[0])
