@@ -111,6 +111,16 @@ class TablePlan {
     check_finite(table_->options().name, {gradients.data(), gradients.size()}, table_->dim());
     return table_->change(*plan_, step_request(gradients.data(), rates, global_step, time, sum_repeated));
   }
+  ChangeResult step_unique(FloatsIn2d gradients, const std::vector<float>& rates, std::int64_t global_step,
+                           std::uint32_t time) {
+    check_trains(*table_);
+    check_rates(*table_, rates);
+    check_values(*table_, num_unique(), gradients, "gradients");
+    check_finite(table_->options().name, {gradients.data(), gradients.size()}, table_->dim());
+    ChangeRequest request = step_request(gradients.data(), rates, global_step, time, true);
+    request.per_group = true;
+    return table_->change(*plan_, request);
+  }
 
  private:
   SharedTable table_;
@@ -140,7 +150,9 @@ class BoundMultiPlan {
                     bool sum_repeated) {
     for (const SharedTable& table : tables_) check_trains(*table);
     const auto values = sized(gradients, plan_.num_floats());
-    check_finite("(all)", values, 1);
+    for (std::size_t t = 0; t < tables_.size(); ++t) {
+      check_finite(tables_[t]->options().name, plan_.values_of(t, values), tables_[t]->dim());
+    }
     return plan_.change(step_request(values.data(), rates, global_step, time, sum_repeated));
   }
 
@@ -326,7 +338,9 @@ void bind_plans(nb::module_& m) {
       .def("lookup_unique", &TablePlan::lookup_unique, "out"_a.noconvert(), release)
       .def("change", &TablePlan::change, "kind"_a, "values"_a.noconvert(), "time"_a, release)
       .def("step", &TablePlan::step, "gradients"_a.noconvert(), "learning_rates"_a, "global_step"_a, "time"_a,
-           "sum_repeated"_a = true, release);
+           "sum_repeated"_a = true, release)
+      .def("step_unique", &TablePlan::step_unique, "gradients"_a.noconvert(), "learning_rates"_a, "global_step"_a,
+           "time"_a, release);
   nb::class_<BoundMultiPlan>(m, "MultiPlan")
       .def(nb::init<std::vector<SharedTable>, IdsIn, const std::vector<std::int64_t>&, bool>(), "tables"_a,
            "ids"_a.noconvert(), "sizes"_a, "merge_repeated"_a = true, release)
@@ -341,6 +355,7 @@ void bind_plans(nb::module_& m) {
 
 void bind_files(nb::module_& m) {
   nb::exception<CorruptFile>(m, "CorruptFile", PyExc_ValueError);
+  nb::exception<TableFull>(m, "TableFull", PyExc_MemoryError);
   m.def("shard_file_name", &shard_file_name, "basename"_a, "shard"_a, "num_shards"_a);
   m.def(
       "save_table",
@@ -360,10 +375,10 @@ void bind_files(nb::module_& m) {
       [](const std::string& path) { return with_os_errors([&] { return read_table_file_info(path); }); }, "path"_a);
   m.def(
       "check_table_files",
-      [](const RowTable& table, const std::vector<std::string>& paths) {
-        with_os_errors([&] { check_table_files(table, paths); });
+      [](const RowTable& table, const std::vector<std::string>& paths, bool cleared) {
+        with_os_errors([&] { check_table_files(table, paths, cleared); });
       },
-      "table"_a, "paths"_a);
+      "table"_a, "paths"_a, "cleared"_a = true);
   m.def(
       "load_table",
       [](RowTable& table, const std::vector<std::string>& paths, std::uint32_t first_bucket, std::uint32_t last_bucket) {

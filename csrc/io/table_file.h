@@ -1,7 +1,7 @@
 // Table files: the rows of one shard of a table. docs/formats.md specifies them byte by byte.
 //
-// A file is written under a temporary name, synced and renamed, so a file under its own name is complete. Rows are
-// sorted by (bucket, id): the same rows are the same bytes.
+// Files are written under temporary names, synced, and renamed once all shards are written, so a file under its own name
+// is complete. Rows are sorted by (bucket, id): the same rows are the same bytes.
 #pragma once
 
 #include <cstddef>
@@ -15,6 +15,12 @@ namespace monolith {
 
 // A file that is not what it claims to be. Says which file, where and what.
 class CorruptFile : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// Rows that a table's memory limit has no room for.
+class TableFull : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
@@ -46,9 +52,10 @@ std::uint64_t save_table(RowTable& table, const std::string& basename, std::uint
 // Reads what a file says of itself, and checks header, index and footer. Throws CorruptFile or std::system_error.
 TableFileInfo read_table_file_info(const std::string& path);
 
-// Checks every byte of the files, and that their rows are such as the table's. Throws CorruptFile,
-// std::invalid_argument or std::system_error.
-void check_table_files(const RowTable& table, const std::vector<std::string>& paths);
+// Checks every byte of the files, that their rows are such as the table's, and that a table that refuses new ids at its
+// memory limit has room for them, beside its own rows unless those will be `cleared`. Throws CorruptFile,
+// std::invalid_argument, TableFull or std::system_error.
+void check_table_files(const RowTable& table, const std::vector<std::string>& paths, bool cleared = true);
 
 // Adds the rows of checked files to the table, those of buckets first_bucket..last_bucket - 1. Returns how many.
 std::uint64_t load_table(RowTable& table, const std::vector<std::string>& paths, std::uint32_t first_bucket = 0,

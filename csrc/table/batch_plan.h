@@ -51,6 +51,10 @@ class BatchPlan {
   bool rows_are_known() const { return rows_known_; }
   void set_rows_known(bool known) { rows_known_ = known; }
 
+  // How many times the table had erased rows when that pass began: if more since, ids it found may be gone.
+  std::uint64_t erase_count() const { return erase_count_; }
+  void set_erase_count(std::uint64_t count) { erase_count_ = count; }
+
  private:
   void sort_by_sub_table(std::span<const std::int64_t> ids);
   void merge();
@@ -58,6 +62,7 @@ class BatchPlan {
 
   bool merged_ = false;
   bool rows_known_ = false;
+  std::uint64_t erase_count_ = 0;
   std::vector<std::uint64_t> hashes_;
   std::vector<std::uint32_t> begins_;  // merged: where a group's positions begin
   std::vector<std::uint32_t> positions_;

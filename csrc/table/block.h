@@ -61,27 +61,45 @@ inline void prefetch_index(const SubTable* sub_tables, std::span<const std::uint
   for (const std::uint64_t hash : hashes) sub_tables[sub_table_of_hash(hash)].index.prefetch(hash);
 }
 
-// Calls work(first, count, prefetch_next) for every block of a plan with these hashes, several threads at a time. `work`
-// calls prefetch_next() once its own memory accesses are under way: that fetches the next block's index lines.
-inline constexpr std::size_t kStep = 8;
+// How many fetches are asked for at once: a processor drops what goes beyond the misses it can have under way.
+inline constexpr std::size_t kFetchAtOnce = 8;
+
+// Calls work(first, count, prefetch_next) for every block of a plan with these hashes, several threads at a time. All
+// groups of a sub-table are in one task, one after the other: what becomes of a row depends on the plan alone, even where
+// two groups are the same id or compete for the last memory. `work` calls prefetch_next(i) with i = 0, 8, 16, ... between
+// its own memory accesses: that fetches the index lines of groups i to i + 7 of the next block.
 template <typename Work>
 void for_each_block(const SubTable* sub_tables, std::span<const std::uint64_t> hashes, const Work& work) {
   // Large enough to pay for waking a thread, small enough to balance.
   constexpr std::size_t kTaskGroups = 64 * kBlockGroups;
+  const auto first_of_task = [&](std::size_t task) {
+    std::size_t first = std::min(hashes.size(), task * kTaskGroups);
+    if (first == 0) return first;
+    const std::uint32_t before = sub_table_of_hash(hashes[first - 1]);
+    while (first < hashes.size() && sub_table_of_hash(hashes[first]) == before) ++first;
+    return first;
+  };
   parallel_for((hashes.size() + kTaskGroups - 1) / kTaskGroups, [&](std::size_t task) {
-    const auto mine = hashes.subspan(task * kTaskGroups, std::min(kTaskGroups, hashes.size() - task * kTaskGroups));
-    const auto block_at = [&](std::size_t begin) { return mine.subspan(begin, std::min(kBlockGroups, mine.size() - begin)); };
-    prefetch_index(sub_tables, block_at(0));
-    for (std::size_t begin = 0; begin < mine.size(); begin += kBlockGroups) {
-      const std::size_t next = begin + kBlockGroups;
-      const auto upcoming = next < mine.size() ? block_at(next) : mine.subspan(0, 0);
-      work(task * kTaskGroups + begin, block_at(begin).size(), [&](std::size_t from) {
-        if (from < upcoming.size()) {
-          prefetch_index(sub_tables, upcoming.subspan(from, std::min(kStep, upcoming.size() - from)));
-        }
+    const std::size_t last = first_of_task(task + 1);
+    const auto block_at = [&](std::size_t first) {
+      return first < last ? hashes.subspan(first, std::min(kBlockGroups, last - first)) : hashes.subspan(0, 0);
+    };
+    std::size_t first = first_of_task(task);
+    prefetch_index(sub_tables, block_at(first));
+    for (; first < last; first += kBlockGroups) {
+      const auto upcoming = block_at(first + kBlockGroups);
+      work(first, block_at(first).size(), [&](std::size_t from) {
+        if (from >= upcoming.size()) return;
+        prefetch_index(sub_tables, upcoming.subspan(from, std::min(kFetchAtOnce, upcoming.size() - from)));
       });
     }
   });
+}
+
+// For work that does nothing else meanwhile.
+template <typename PrefetchNext>
+void prefetch_whole_next(const PrefetchNext& prefetch_next) {
+  for (std::size_t from = 0; from < kBlockGroups; from += kFetchAtOnce) prefetch_next(from);
 }
 
 }  // namespace monolith

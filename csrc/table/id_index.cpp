@@ -135,6 +135,10 @@ void IdIndex::find_rows(const std::uint64_t* hashes, std::size_t count, std::uin
   find_scalar(view, hashes, count, rows);
 }
 
+std::size_t IdIndex::bytes_for(std::size_t size) {
+  return size == 0 ? 0 : std::bit_ceil((size + 5) / 6) * kLineBytes;
+}
+
 std::size_t IdIndex::bytes_to_grow_for_one() const {
   if (lines_ == nullptr) return kLineBytes;
   return size_ + 1 > num_lines() * 6 ? num_lines() * kLineBytes : 0;

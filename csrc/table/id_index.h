@@ -47,6 +47,9 @@ class IdIndex {
     return row;
   }
 
+  // What an index of this many entries takes.
+  static std::size_t bytes_for(std::size_t size);
+
   // What insert will need, so that a caller can keep to a memory limit: bytes allocated if one more entry comes.
   std::size_t bytes_to_grow_for_one() const;
 

@@ -21,6 +21,10 @@ MultiPlan::MultiPlan(std::vector<std::shared_ptr<RowTable>> tables, std::span<co
     if (sizes[t] < 0) {
       throw std::invalid_argument("the size of table " + std::to_string(t) + " is negative: " + std::to_string(sizes[t]));
     }
+    if (static_cast<std::size_t>(sizes[t]) > ids.size() - num_ids_) {
+      throw std::invalid_argument("the sizes add up to more than the " + std::to_string(ids.size()) +
+                                  " ids there are; table " + std::to_string(t) + " has size " + std::to_string(sizes[t]));
+    }
     first_id.push_back(num_ids_);
     first_float_.push_back(num_floats_);
     num_ids_ += static_cast<std::size_t>(sizes[t]);

@@ -25,6 +25,11 @@ class MultiPlan {
   std::size_t num_groups() const;
   BatchPlan& plan(std::size_t table) { return *plans_[table]; }
 
+  // The part of `values`, which has num_floats() floats, that belongs to one table.
+  std::span<const float> values_of(std::size_t table, std::span<const float> values) const {
+    return values.subspan(first_float_[table], plans_[table]->num_ids() * tables_[table]->dim());
+  }
+
   // One row per id, table after table: num_floats() floats. Returns how many ids were found.
   std::size_t lookup(float* out);
 

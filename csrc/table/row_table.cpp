@@ -13,7 +13,7 @@ RowTable::RowTable(TableOptions options)
       layout_(options_.segments, options_.serving),
       chunk_layout_(layout_),
       sub_tables_(std::make_unique<SubTable[]>(kNumSubTables)) {
-  const std::size_t least = kNumSubTables * (chunk_layout_.bytes + 64);
+  const std::size_t least = kNumSubTables * (SubTable().bytes(chunk_layout_) + SubTable().bytes_for_one_more(chunk_layout_));
   if (options_.max_memory_bytes != 0 && options_.max_memory_bytes < least) {
     throw std::invalid_argument("table '" + options_.name + "': max_memory_bytes is " +
                                 std::to_string(options_.max_memory_bytes) + ", but rows of this width need at least " +
@@ -43,8 +43,7 @@ TableMemory RowTable::memory() const {
     const SubTable& sub_table = sub_tables_[i];
     const std::shared_lock lock(sub_tables_[i].lock);
     memory.index_bytes += sub_table.index.bytes() + sizeof(SubTable);
-    memory.row_bytes += sub_table.chunks.size() * (chunk_layout_.bytes + sizeof(std::byte*)) +
-                        sub_table.free_rows.capacity() * sizeof(std::uint32_t);
+    memory.row_bytes += sub_table.bytes(chunk_layout_) - sub_table.index.bytes() - sizeof(SubTable);
     memory.payload_bytes += sub_table.index.size() * layout_.row_bytes();
   }
   return memory;
@@ -74,6 +73,7 @@ std::size_t RowTable::erase_rows(std::span<const std::int64_t> ids) {
     const Block block(sub_tables_.get(), std::span(&hash, 1), Access::kExclusive);
     erased += sub_table_of(hash).erase(chunk_layout_, hash);
   }
+  ++erase_count_;
   return erased;
 }
 
@@ -86,7 +86,10 @@ void RowTable::reinitialize(std::span<const std::int64_t> ids, std::uint32_t tim
     std::uint32_t row = sub_table.index.find_row(hash);
     status[i] = row == kNoRow ? 0 : 1;
     if (row == kNoRow) row = insert_row(sub_table, hash, time);
-    if (row == kNoRow) throw std::bad_alloc();
+    if (row == kNoRow) {
+      status[i] = -1;
+      continue;
+    }
     sub_table.before_change(chunk_layout_, hash, row);
     layout_.initialize(ids[i], sub_table.weights(chunk_layout_, row), sub_table.state(chunk_layout_, row));
     sub_table.last_seen(row) = time;
@@ -131,6 +134,7 @@ std::size_t RowTable::evict(std::uint32_t now) {
       if (victims.empty()) line = last;
     }
   });
+  ++erase_count_;
   return evicted.load();
 }
 
@@ -140,6 +144,7 @@ void RowTable::clear() {
   for (std::uint32_t i = 0; i < kNumSubTables; ++i) sub_tables_[i].lock.lock();
   for (std::uint32_t i = 0; i < kNumSubTables; ++i) sub_tables_[i].clear();
   arena_.clear();
+  ++erase_count_;
   for (std::uint32_t i = 0; i < kNumSubTables; ++i) sub_tables_[i].lock.unlock();
   max_time_.store(0);
 }

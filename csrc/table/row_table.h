@@ -43,7 +43,8 @@ struct TableMemory {
   std::size_t payload_bytes = 0;  // weights and optimizer state of the rows there are
 };
 
-// How one batch changes rows. `values` has `dim` floats for each id of the batch, in batch order.
+// How one batch changes rows. `values` has `dim` floats for each id of the batch, in batch order; or, with `per_group`, for
+// each group of the plan.
 struct ChangeRequest {
   enum class Kind { kAssign, kAdd, kStep };
   Kind kind = Kind::kStep;
@@ -52,6 +53,7 @@ struct ChangeRequest {
   std::int64_t global_step = 0;
   std::uint32_t time = 0;    // becomes the rows' last seen, in seconds
   bool sum_repeated = true;  // kStep: one step with the sum of a repeated id's gradients, or a step for each
+  bool per_group = false;    // kStep: the gradients of repeated ids are summed already
 };
 
 struct ChangeResult {
@@ -110,7 +112,8 @@ class RowTable {
   void contains(std::span<const std::int64_t> ids, bool* out) const;
   std::size_t erase(std::span<const std::int64_t> ids);
 
-  // Gives ids a fresh first value and fresh optimizer state; status 1 where the id had a row, else 0.
+  // Gives ids a fresh first value and fresh optimizer state; status 1 where the id had a row, 0 where it has one now, -1
+  // where the memory limit refused it.
   void reinitialize(std::span<const std::int64_t> ids, std::uint32_t time, std::int32_t* status);
 
   // Removes rows not seen for as long as their slot's expiry, counted back from `now`. Returns how many.
@@ -125,9 +128,13 @@ class RowTable {
 
   // One point in time: between begin_snapshot and end_snapshot, read_snapshot gives each sub-table as it was at the
   // beginning, while the table goes on being written to. Each sub-table is read once. One snapshot at a time.
-  void begin_snapshot();
+  // begin_snapshot returns the max_time of that moment.
+  std::uint32_t begin_snapshot();
   RowBatch read_snapshot(std::uint32_t sub_table);
   void end_snapshot();
+
+  // Whether a sub-table that refuses new ids can take `num_rows` of them, after a clear or beside the rows it has.
+  bool has_room_for(std::uint32_t sub_table, std::size_t num_rows, bool after_clear) const;
 
   // A sub-table as it is now.
   RowBatch read_rows(std::uint32_t sub_table) const;
@@ -141,6 +148,7 @@ class RowTable {
  private:
   SubTable& sub_table_of(std::uint64_t hash) const { return sub_tables_[sub_table_of_hash(hash)]; }
   std::uint32_t expire_days(std::int64_t id) const;
+  std::size_t erase_rows(std::span<const std::int64_t> ids);
 
   template <typename Copy>
   std::size_t for_found_rows(BatchPlan& plan, const Copy& copy) const;
@@ -149,10 +157,9 @@ class RowTable {
   void find_or_insert(BatchPlan& plan, const ChangeRequest& request, std::vector<std::uint32_t>& skipped,
                       ChangeResult& result);
   void admit(BatchPlan& plan, const ChangeRequest& request, std::vector<std::uint32_t>& skipped, ChangeResult& result);
-  void insert_admitted(BatchPlan& plan, const ChangeRequest& request, const std::vector<std::uint32_t>& skipped,
+  void insert_admitted(BatchPlan& plan, std::uint32_t time, const std::vector<std::uint32_t>& skipped,
                        ChangeResult& result);
   std::uint32_t insert_row(SubTable& sub_table, std::uint64_t hash, std::uint32_t time);
-  std::size_t erase_rows(std::span<const std::int64_t> ids);
   bool make_room(SubTable& sub_table);
   void change_rows(BatchPlan& plan, const ChangeRequest& request, const std::vector<std::uint32_t>& skipped,
                    ChangeResult& result);
@@ -167,6 +174,7 @@ class RowTable {
   std::shared_ptr<AdmissionFilter> filter_;
   SlotThresholds thresholds_;
   std::atomic<std::uint32_t> max_time_{0};
+  mutable std::atomic<std::uint64_t> erase_count_{0};  // calls that erased rows, so that plans know when to search again
   // Held shared by every change of a batch, so that a snapshot begins between batches, never inside one.
   std::shared_mutex batch_mutex_;
   std::uint64_t snapshot_epoch_ = 0;

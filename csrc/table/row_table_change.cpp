@@ -28,9 +28,10 @@ ChangeResult RowTable::change(BatchPlan& plan, const ChangeRequest& request) {
 void RowTable::find_or_insert(BatchPlan& plan, const ChangeRequest& request, std::vector<std::uint32_t>& skipped,
                               ChangeResult& result) {
   std::vector<BatchPlan::FoundRow>& found = plan.found();
-  const bool search = !plan.rows_are_known();
+  const bool search = !plan.rows_are_known() || plan.erase_count() != erase_count_.load();
+  plan.set_erase_count(erase_count_.load());
   for_each_block(sub_tables_.get(), plan.hashes(), [&](std::size_t first, std::size_t count, const auto& prefetch_next) {
-    for (std::size_t from = 0; from < kBlockGroups; from += kStep) prefetch_next(from);
+    prefetch_whole_next(prefetch_next);
     const auto known = std::span(found).subspan(first, count);
     // Rows that a lookup found are good until change_rows looks at them again; only the absent are searched again.
     if (!search && std::ranges::none_of(known, [](const auto& f) { return f.row == kNoRow; })) return;
@@ -47,7 +48,7 @@ void RowTable::find_or_insert(BatchPlan& plan, const ChangeRequest& request, std
   plan.set_rows_known(true);
   if (std::ranges::none_of(found, [](const auto& f) { return f.row == kNoRow; })) return;
   if (filter_ != nullptr) admit(plan, request, skipped, result);
-  insert_admitted(plan, request, skipped, result);
+  insert_admitted(plan, request.time, skipped, result);
 }
 
 void RowTable::admit(BatchPlan& plan, const ChangeRequest& request, std::vector<std::uint32_t>& skipped,
@@ -68,14 +69,14 @@ void RowTable::admit(BatchPlan& plan, const ChangeRequest& request, std::vector<
   }
 }
 
-void RowTable::insert_admitted(BatchPlan& plan, const ChangeRequest& request, const std::vector<std::uint32_t>& skipped,
+void RowTable::insert_admitted(BatchPlan& plan, std::uint32_t time, const std::vector<std::uint32_t>& skipped,
                                ChangeResult& result) {
   std::vector<BatchPlan::FoundRow>& found = plan.found();
   std::vector<std::int64_t> inserted;
   std::mutex inserted_mutex;
   std::atomic<std::size_t> refused{0};
   const auto insert_block = [&](std::size_t first, std::size_t count, const auto& prefetch_next) {
-    for (std::size_t from = 0; from < kBlockGroups; from += kStep) prefetch_next(from);
+    prefetch_whole_next(prefetch_next);
     const auto hashes = plan.hashes().subspan(first, count);
     const auto is_wanted = [&](std::size_t g) {
       return found[g].row == kNoRow && (skipped.empty() || skipped[g] < plan.positions(g).size());
@@ -95,7 +96,7 @@ void RowTable::insert_admitted(BatchPlan& plan, const ChangeRequest& request, co
             // Another batch, or an earlier group of this one, may have made the row meanwhile.
             std::uint32_t row = run.sub_table->index.find_row(hashes[i]);
             if (row == kNoRow) {
-              row = insert_row(*run.sub_table, hashes[i], request.time);
+              row = insert_row(*run.sub_table, hashes[i], time);
               if (row == kNoRow) {
                 refused.fetch_add(1, std::memory_order_relaxed);
                 continue;
@@ -116,13 +117,7 @@ void RowTable::insert_admitted(BatchPlan& plan, const ChangeRequest& request, co
     if (error) std::rethrow_exception(error);
   };
   try {
-    if (options_.max_memory_bytes == 0) {
-      for_each_block(sub_tables_.get(), plan.hashes(), insert_block);
-    } else {  // in the plan's order: who is refused must not depend on threads
-      for (std::size_t first = 0; first < plan.num_groups(); first += kBlockGroups) {
-        insert_block(first, std::min(kBlockGroups, plan.num_groups() - first), [](std::size_t) {});
-      }
-    }
+    for_each_block(sub_tables_.get(), plan.hashes(), insert_block);
   } catch (...) {
     erase_rows(inserted);
     plan.set_rows_known(false);
@@ -145,11 +140,10 @@ std::uint32_t RowTable::insert_row(SubTable& sub_table, std::uint64_t hash, std:
 // Each sub-table has its share of the memory limit, so that who is refused or evicted does not depend on threads.
 bool RowTable::make_room(SubTable& sub_table) {
   const std::size_t share = options_.max_memory_bytes / kNumSubTables;
-  const std::size_t used = sub_table.index.bytes() + sub_table.chunks.size() * chunk_layout_.bytes;
-  const std::size_t needed = sub_table.bytes_for_one_more(chunk_layout_);
+  const std::size_t more = sub_table.bytes_for_one_more(chunk_layout_);
   // An index now and then grows before it is full (id_index.h) and takes a sub-table over its share. Free rows are used
   // all the same: otherwise every new id would push out a sixteenth of the rows.
-  if (needed == 0 || used + needed <= share) return true;
+  if (more == 0 || sub_table.bytes(chunk_layout_) + more <= share) return true;
   if (options_.memory_policy == MemoryPolicy::kRefuseNewIds || sub_table.index.size() == 0) return false;
   // The oldest sixteenth goes at once: a scan for every new id would be far too slow.
   std::vector<std::pair<std::uint32_t, std::uint64_t>> by_age;
@@ -160,6 +154,7 @@ bool RowTable::make_room(SubTable& sub_table) {
   const std::size_t num_victims = std::max<std::size_t>(1, by_age.size() / 16);
   std::nth_element(by_age.begin(), by_age.begin() + static_cast<std::ptrdiff_t>(num_victims - 1), by_age.end());
   for (std::size_t i = 0; i < num_victims; ++i) sub_table.erase(chunk_layout_, by_age[i].second);
+  ++erase_count_;
   return true;
 }
 
@@ -183,7 +178,7 @@ void RowTable::change_rows(BatchPlan& plan, const ChangeRequest& request, const 
           if (row == kNoRow) continue;
           at = {row, run.sub_table->erase_version};
         }
-        __builtin_prefetch(request.values + plan.first_position(first + i) * dim);
+        __builtin_prefetch(request.values + (request.per_group ? first + i : plan.first_position(first + i)) * dim);
         if (at.row == kNoRow) continue;
         prefetch_lines(run.sub_table->weights(chunk_layout_, at.row), chunk_layout_.weight_bytes);
         prefetch_lines(run.sub_table->state(chunk_layout_, at.row), chunk_layout_.state_bytes);
@@ -205,7 +200,9 @@ void RowTable::change_rows(BatchPlan& plan, const ChangeRequest& request, const 
           found[g] = {row, run.sub_table->erase_version};
         }
         if (found[g].row == kNoRow) continue;
-        const auto positions = plan.positions(g).subspan(skipped.empty() ? 0 : skipped[g]);
+        auto positions = plan.positions(g).subspan(skipped.empty() ? 0 : skipped[g]);
+        const auto group = static_cast<std::uint32_t>(g);
+        if (request.per_group && !positions.empty()) positions = {&group, 1};
         change_row(*run.sub_table, hashes[i], found[g].row, request, positions, scratch.data());
       }
     }
@@ -228,6 +225,7 @@ void RowTable::change_row(SubTable& sub_table, std::uint64_t hash, std::uint32_t
       const float* last = value(positions.back());
       if (options_.skip_zero_embedding && std::all_of(last, last + dim, [](float x) { return x == 0; })) {
         sub_table.erase(chunk_layout_, hash);
+        ++erase_count_;
       } else {
         layout_.write(weights, last);
       }

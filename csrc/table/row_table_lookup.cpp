@@ -19,6 +19,7 @@ template <typename Copy>
 std::size_t RowTable::for_found_rows(BatchPlan& plan, const Copy& copy) const {
   std::vector<BatchPlan::FoundRow>& found = plan.found();
   std::atomic<std::size_t> hits{0};
+  plan.set_erase_count(erase_count_.load());
   for_each_block(sub_tables_.get(), plan.hashes(), [&](std::size_t first, std::size_t count, const auto& prefetch_next) {
     const auto hashes = plan.hashes().subspan(first, count);
     std::array<std::uint32_t, kBlockGroups> rows;
@@ -26,8 +27,8 @@ std::size_t RowTable::for_found_rows(BatchPlan& plan, const Copy& copy) const {
     std::size_t block_hits = 0;
     const Block block(sub_tables_.get(), hashes, Access::kShared);
     for (const Block::Run& run : block.runs()) {
-      for (std::size_t from = run.first; from < run.first + run.count; from += kStep) {
-        const std::size_t until = std::min(from + kStep, run.first + run.count);
+      for (std::size_t from = run.first; from < run.first + run.count; from += kFetchAtOnce) {
+        const std::size_t until = std::min(from + kFetchAtOnce, run.first + run.count);
         run.sub_table->index.find_rows(hashes.data() + from, until - from, rows.data() + from);
         for (std::size_t i = from; i < until; ++i) {
           found[first + i] = {rows[i], run.sub_table->erase_version};
@@ -36,9 +37,9 @@ std::size_t RowTable::for_found_rows(BatchPlan& plan, const Copy& copy) const {
         }
       }
     }
-    for (std::size_t from = 0; from < count; from += kStep) {
+    for (std::size_t from = 0; from < count; from += kFetchAtOnce) {
       prefetch_next(from);
-      for (std::size_t i = from; i < std::min(count, from + kStep); ++i) {
+      for (std::size_t i = from; i < std::min(count, from + kFetchAtOnce); ++i) {
         copy(first + i, weights[i]);
         if (weights[i] != nullptr) block_hits += plan.positions(first + i).size();
       }

@@ -25,7 +25,7 @@ struct Located {
 
 }  // namespace
 
-void RowTable::begin_snapshot() {
+std::uint32_t RowTable::begin_snapshot() {
   const std::unique_lock batch(batch_mutex_);
   if (snapshot_running_) {
     throw std::logic_error("a snapshot of table '" + options_.name + "' is being taken already; wait for its end");
@@ -36,6 +36,7 @@ void RowTable::begin_snapshot() {
     const std::unique_lock lock(sub_tables_[i].lock);
     sub_tables_[i].snapshot_epoch = snapshot_epoch_;
   }
+  return max_time();
 }
 
 void RowTable::end_snapshot() {
@@ -103,6 +104,14 @@ RowBatch RowTable::read_snapshot(std::uint32_t number) {
   return sorted;
 }
 
+bool RowTable::has_room_for(std::uint32_t number, std::size_t num_rows, bool after_clear) const {
+  if (options_.max_memory_bytes == 0 || options_.memory_policy != MemoryPolicy::kRefuseNewIds) return true;
+  const SubTable& sub_table = sub_tables_[number];
+  const std::shared_lock lock(sub_tables_[number].lock);
+  if (!after_clear) num_rows += sub_table.index.size();
+  return SubTable::bytes_for(chunk_layout_, num_rows) <= options_.max_memory_bytes / kNumSubTables;
+}
+
 RowBatch RowTable::read_rows(std::uint32_t number) const {
   const SubTable& sub_table = sub_tables_[number];
   const std::shared_lock lock(sub_tables_[number].lock);
@@ -133,7 +142,7 @@ void RowTable::restore(std::span<const std::int64_t> ids, std::span<const std::u
   BatchPlan& plan = *pooled;
   plan.build(ids, true);
   for_each_block(sub_tables_.get(), plan.hashes(), [&](std::size_t first, std::size_t count, const auto& prefetch_next) {
-    for (std::size_t from = 0; from < kBlockGroups; from += kStep) prefetch_next(from);
+    prefetch_whole_next(prefetch_next);
     const auto hashes = plan.hashes().subspan(first, count);
     std::array<std::uint32_t, kBlockGroups> found;
     const Block block(sub_tables_.get(), hashes, Access::kExclusive);

@@ -1,5 +1,7 @@
 #include "table/sub_table.h"
 
+#include <algorithm>
+#include <bit>
 #include <cstring>
 #include <utility>
 
@@ -8,6 +10,9 @@ namespace monolith {
 namespace {
 
 std::size_t whole_lines(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+// Room for how many chunks is made when there is none left.
+std::size_t more_chunks(const std::vector<std::byte*>& chunks) { return std::max<std::size_t>(4, chunks.size() * 2); }
 
 void overflow(ConsumerChanges& changes) {
   changes = {};
@@ -22,21 +27,35 @@ ChunkLayout::ChunkLayout(const RowLayout& rows) : weight_bytes(rows.weight_bytes
   bytes = first_state + whole_lines(kChunkRows * state_bytes);
 }
 
+std::size_t SubTable::bytes(const ChunkLayout& layout) const {
+  return sizeof(SubTable) + index.bytes() + chunks.capacity() * sizeof(std::byte*) + chunks.size() * layout.bytes;
+}
+
+std::size_t SubTable::bytes_for(const ChunkLayout& layout, std::size_t num_rows) {
+  const std::size_t num_chunks = (num_rows + kChunkRows - 1) / kChunkRows;
+  const std::size_t capacity = num_chunks == 0 ? 0 : std::max<std::size_t>(4, std::bit_ceil(num_chunks));
+  return sizeof(SubTable) + IdIndex::bytes_for(num_rows) + capacity * sizeof(std::byte*) + num_chunks * layout.bytes;
+}
+
 std::size_t SubTable::bytes_for_one_more(const ChunkLayout& layout) const {
-  const bool needs_chunk = free_rows.empty() && num_rows == chunks.size() * kChunkRows;
-  return (needs_chunk ? layout.bytes : 0) + index.bytes_to_grow_for_one();
+  std::size_t bytes = index.bytes_to_grow_for_one();
+  if (first_free_row == kNoRow && num_rows == chunks.size() * kChunkRows) {
+    bytes += layout.bytes;
+    if (chunks.size() == chunks.capacity()) bytes += (more_chunks(chunks) - chunks.capacity()) * sizeof(std::byte*);
+  }
+  return bytes;
 }
 
 std::uint32_t SubTable::insert(const ChunkLayout& layout, ChunkArena& arena, std::uint64_t hash) {
-  const bool reuse = !free_rows.empty();
+  const bool reuse = first_free_row != kNoRow;
   if (!reuse && num_rows == chunks.size() * kChunkRows) {
-    if (chunks.size() == chunks.capacity()) chunks.reserve(2 * chunks.size() + 1);
+    if (chunks.size() == chunks.capacity()) chunks.reserve(more_chunks(chunks));
     chunks.push_back(arena.allocate(layout.bytes));
   }
-  const std::uint32_t row = reuse ? free_rows.back() : num_rows;
+  const std::uint32_t row = reuse ? first_free_row : num_rows;
   index.insert(hash, row);
   if (reuse) {
-    free_rows.pop_back();
+    first_free_row = last_seen(row);
   } else {
     ++num_rows;
   }
@@ -80,7 +99,8 @@ bool SubTable::erase(const ChunkLayout& layout, std::uint64_t hash) {
   const std::uint32_t row = index.find_row(hash);
   if (row == kNoRow) return false;
   if (snapshot_epoch != 0) preserve(layout, hash, row, true);
-  free_rows.push_back(row);
+  last_seen(row) = first_free_row;
+  first_free_row = row;
   index.erase(hash);
   ++erase_version;
   const std::uint64_t bit = std::uint64_t{1} << place_of(row);
@@ -116,8 +136,8 @@ bool SubTable::preserve(const ChunkLayout& layout, std::uint64_t hash, std::uint
 
 void SubTable::clear() {
   index.clear();
-  chunks.clear();
-  free_rows.clear();
+  chunks = {};
+  first_free_row = kNoRow;
   num_rows = 0;
   ++erase_version;
   for (ConsumerChanges& changes : consumers) overflow(changes);

@@ -56,7 +56,7 @@ struct alignas(64) SubTable {
   RwSpinLock lock;
   IdIndex index;
   std::vector<std::byte*> chunks;
-  std::vector<std::uint32_t> free_rows;
+  std::uint32_t first_free_row = kNoRow;  // each names the next where its last seen was: no memory to erase a row
   std::uint32_t num_rows = 0;        // row numbers ever given out
   std::uint32_t erase_version = 0;   // changes when a row number may have come to mean another id
   std::uint64_t snapshot_epoch = 0;  // not 0 while a snapshot is being taken of this sub-table
@@ -79,6 +79,12 @@ struct alignas(64) SubTable {
 
   // Someone wants to know of changes: a consumer or a snapshot.
   bool watches_changes() const { return snapshot_epoch != 0 || !consumers.empty(); }
+
+  // What all of this takes, but for changes that consumers have not taken and what a snapshot has set aside.
+  std::size_t bytes(const ChunkLayout& layout) const;
+
+  // What a sub-table of `num_rows` rows takes.
+  static std::size_t bytes_for(const ChunkLayout& layout, std::size_t num_rows);
 
   // Bytes that one more row would add.
   std::size_t bytes_for_one_more(const ChunkLayout& layout) const;

@@ -12,7 +12,9 @@ from monolith.embedding.admission import Filter
 from monolith.embedding.config.instance import HashTableConfigInstance
 from monolith.embedding.config.table import TableConfig
 from monolith.embedding.merging import merge_tables
-from monolith.embedding.table import NO_TIME, Table, concatenate_ids, detached_floats, flat_ids
+from monolith.embedding.shard_files import check_shard_files, find_shard_files
+from monolith.embedding.table import NO_TIME, Table
+from monolith.embedding.tensor_checks import check_out, check_seconds, concatenate_ids, detached_floats, flat_ids
 
 
 class MultiBatchPlan:
@@ -37,7 +39,7 @@ class MultiBatchPlan:
     def lookup(self, out: Tensor | None = None) -> Tensor:
         """Return the rows of all ids as one flat tensor, table after table; `split` cuts it."""
         out = torch.empty(self._plan.num_floats) if out is None else out
-        self._plan.lookup(out)
+        self._plan.lookup(check_out(out, num_dims=1))
         return out
 
     def split(self, flat: Tensor) -> list[Tensor]:
@@ -48,18 +50,29 @@ class MultiBatchPlan:
 
     def assign(self, values: Tensor, *, time: int = NO_TIME) -> native.ChangeResult:
         """Overwrite rows with values laid out like `lookup`'s."""
-        return self._plan.change(native.ChangeKind.ASSIGN, detached_floats(values), time)
+        return self._plan.change(native.ChangeKind.ASSIGN, self._flat(values, "values"), check_seconds("time", time))
 
     def assign_add(self, values: Tensor, *, time: int = NO_TIME) -> native.ChangeResult:
         """Add values laid out like `lookup`'s to rows."""
-        return self._plan.change(native.ChangeKind.ADD, detached_floats(values), time)
+        return self._plan.change(native.ChangeKind.ADD, self._flat(values, "values"), check_seconds("time", time))
 
     def apply_gradients(
         self, gradients: Tensor, *, global_step: int = 0, time: int = NO_TIME, sum_repeated: bool = True
     ) -> native.ChangeResult:
         """Step every table's optimizer with gradients laid out like `lookup`'s; see `Table.apply_gradients`."""
-        rates = [rate for table in self._tables.tables.values() for rate in table.config.learning_rate_values(global_step)]
-        return self._plan.step(detached_floats(gradients), rates, global_step, time, sum_repeated)
+        rates = [
+            rate for table in self._tables.tables.values() for rate in table.config.learning_rate_values(global_step)
+        ]
+        gradients = self._flat(gradients, "gradients")
+        return self._plan.step(gradients, rates, global_step, check_seconds("time", time), sum_repeated)
+
+    def _flat(self, values: Tensor, what: str) -> Tensor:
+        if values.shape != (self._plan.num_floats,):
+            raise ValueError(
+                f"{what} must be one flat tensor of {self._plan.num_floats} floats, laid out like lookup's, got shape "
+                f"{tuple(values.shape)}"
+            )
+        return detached_floats(values, what)
 
 
 class MultiTable:
@@ -128,7 +141,7 @@ class MultiTable:
         return plan.apply_gradients(self._flat_values(rows), global_step=global_step, time=time)
 
     def reinitialize(self, name: str, ids: Tensor, *, time: int) -> Tensor:
-        """Give ids of one table a fresh row: 1 where there was one, 0 where not, -1 for all if the table is unknown."""
+        """Give ids of one table a fresh row, see `Table.reinitialize`; an unknown table gives -1 for all."""
         if name not in self.tables:
             return torch.full((ids.numel(),), -1, dtype=torch.int32)
         return self.tables[name].reinitialize(ids, time=time)
@@ -141,17 +154,20 @@ class MultiTable:
     def restore(self, basename: str | PathLike[str]) -> list[str]:
         """Add what was saved under `basename` to the tables; returns the names of tables that had no files.
 
-        Tables of the files that are not among these are left alone, and nothing is cleared first.
+        Tables of the files that are not among these are left alone, and nothing is cleared first. All files are checked
+        before the first row is read: on any error the tables stay as they were.
         """
-        missing = []
-        for name, table in self.tables.items():
-            try:
-                table.restore(f"{fspath(basename)}.{name}", clear=False)
-            except FileNotFoundError:
-                missing.append(name)
-        if len(missing) == len(self.tables):
-            raise FileNotFoundError(f"there are no files of any table for {fspath(basename)}")
-        return missing
+        found = {name: paths for name in self.tables if (paths := _shard_files(f"{fspath(basename)}.{name}"))}
+        if not found:
+            raise FileNotFoundError(
+                f"there are no files of any table for {fspath(basename)}; looked for {fspath(basename)}."
+                f"{next(iter(self.tables))}-00000-of-* and so on"
+            )
+        for name, paths in found.items():
+            check_shard_files(self.tables[name].native, self.tables[name].schema(), paths, cleared=False)
+        for name, paths in found.items():
+            native.load_table(self.tables[name].native, paths)
+        return [name for name in self.tables if name not in found]
 
     def _plan(self, ids: Mapping[str, Tensor]) -> MultiBatchPlan:
         for name in ids:
@@ -167,4 +183,12 @@ class MultiTable:
                     f"table {name!r}: values must be {ids.numel()} x {self[name].dim} (ids x dim), got "
                     f"{' x '.join(map(str, values.shape))}"
                 )
-        return torch.cat([detached_floats(rows[name][1]).reshape(-1) for name in self.tables if name in rows])
+        flat = [detached_floats(rows[name][1]).reshape(-1) for name in self.tables if name in rows]
+        return torch.cat(flat) if flat else torch.empty(0)
+
+
+def _shard_files(basename: str) -> list[str]:
+    try:
+        return find_shard_files(basename)
+    except FileNotFoundError:
+        return []

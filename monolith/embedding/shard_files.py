@@ -1,7 +1,13 @@
 """The files of one table: which belong together, and whether all are there."""
 
+import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
+
+from monolith._core import native
+from monolith.errors import CorruptFileError, TableFullError
 
 _SHARD = re.compile(r"-(\d{5})-of-(\d{5})$")
 
@@ -40,6 +46,62 @@ def find_shard_files(basename: str) -> list[str]:
     if missing:
         raise ValueError(f"shard {missing[0]} doesn't show up for {basename}: {len(found)} of {counts.pop()} are there")
     return [found[shard] for shard in sorted(found)]
+
+
+def check_shard_files(table: native.RowTable, schema: str, paths: Sequence[str], *, cleared: bool) -> None:
+    """Raise unless the files are whole, of one save, and hold rows such as the table's, for which it has room.
+
+    `schema` is what the table says of itself in files; `cleared` tells that its own rows will make room first.
+    """
+    try:
+        infos = [native.read_table_file_info(path) for path in paths]
+        _check_one_save(paths, infos)
+        _check_same_rows(paths[0], _schema_of(paths[0], infos[0]), schema)
+        native.check_table_files(table, list(paths), cleared)
+    except native.CorruptFile as error:
+        raise CorruptFileError(str(error)) from error
+    except native.TableFull as error:
+        raise TableFullError(str(error)) from error
+
+
+def _check_one_save(paths: Sequence[str], infos: Sequence[native.TableFileInfo]) -> None:
+    def save_of(path: str, info: native.TableFileInfo) -> tuple[object, ...]:
+        return info.plan_hash, info.generation, info.epoch, info.max_time, _schema_of(path, info)
+
+    for shard, (path, info) in enumerate(zip(paths, infos, strict=True)):
+        if (info.shard, info.num_shards) != (shard, len(paths)):
+            raise CorruptFileError(
+                f"{path} says it is shard {info.shard} of {info.num_shards}, not {shard} of {len(paths)}: it was "
+                "renamed; give it back its name"
+            )
+        if save_of(path, info) != save_of(paths[0], infos[0]):
+            raise CorruptFileError(f"{path} and {paths[0]} are not of one save; restore both from the same checkpoint")
+
+
+def _schema_of(path: str, info: native.TableFileInfo) -> str:
+    try:
+        return str(info.schema)
+    except UnicodeDecodeError as error:
+        raise CorruptFileError(f"{path}: its schema at byte 80 is not text: {error}") from error
+
+
+def _check_same_rows(path: str, saved: str, wanted: str) -> None:
+    """Rows of another make may have the same number of bytes; read as the table's they would be noise."""
+    saved_rows, wanted_rows = _row_parts(path, saved), _row_parts("the table", wanted)
+    if saved_rows != wanted_rows:
+        raise ValueError(
+            f"{path} has rows of {saved_rows}, the table has {wanted_rows}; restore it with the configuration it was "
+            "saved with"
+        )
+
+
+def _row_parts(owner: str, schema: str) -> list[str]:
+    try:
+        parts: dict[str, Any] = json.loads(schema)
+        how = "compressor" if parts["serving"] else "optimizer"
+        return [f"{segment['dim']} x {segment[how]}" for segment in parts["segments"]]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise CorruptFileError(f"{owner}: its schema at byte 80 cannot be read: {error!r}") from error
 
 
 def glob_escape(name: str) -> str:

@@ -1,7 +1,7 @@
 """A table: rows of floats, addressed by 64-bit id, each with its optimizer's state."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from os import PathLike, fspath
 from typing import Self
@@ -15,11 +15,15 @@ from monolith.embedding.admission import Filter
 from monolith.embedding.config.entry_dump import entry_bytes
 from monolith.embedding.config.native_options import make_native_table
 from monolith.embedding.config.table import TableConfig
-from monolith.embedding.shard_files import default_num_shards, find_shard_files
-from monolith.errors import CorruptFileError
+from monolith.embedding.shard_files import check_shard_files, default_num_shards, find_shard_files
+from monolith.embedding.tensor_checks import check_out, check_seconds, float_rows
+from monolith.embedding.tensor_checks import flat_ids as flat_ids
 
 NO_TIME = 0
 """The last-seen time of rows whose updates name none."""
+
+MAX_TRACKED_CHANGES = 1 << 26
+"""Changes a tracker lists unless told otherwise; they take 12 bytes each."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -92,7 +96,7 @@ class BatchPlan:
     def lookup(self, out: Tensor | None = None) -> Tensor:
         """Return one row per id of the batch; unknown ids read as zero."""
         out = torch.empty(self.num_ids, self._table.dim) if out is None else out
-        self._plan.lookup(out)
+        self._plan.lookup(check_out(out))
         return out
 
     def lookup_unique(self) -> Tensor:
@@ -106,7 +110,9 @@ class BatchPlan:
     ) -> native.ChangeResult:
         """Step the optimizer with one gradient row per id of the batch; see `Table.apply_gradients`."""
         rates = self._table.config.learning_rate_values(global_step)
-        return self._plan.step(detached_floats(gradients), rates, global_step, time, sum_repeated)
+        return self._plan.step(
+            float_rows("gradients", gradients), rates, global_step, check_seconds("time", time), sum_repeated
+        )
 
 
 class Table:
@@ -124,11 +130,13 @@ class Table:
             [0., 0.]])
     """
 
-    def __init__(self, config: TableConfig, *, admission: Filter | None = None) -> None:
-        """Make an empty table."""
+    def __init__(
+        self, config: TableConfig, *, admission: Filter | None = None, max_tracked_changes: int = MAX_TRACKED_CHANGES
+    ) -> None:
+        """Make an empty table; `max_tracked_changes` is about how many one change tracker lists before it overflows."""
         self.config = config
         self.admission = admission
-        self.native = make_native_table(config)
+        self.native = make_native_table(config, max_tracked_changes)
         if admission is not None:
             self.native.set_filter(admission.native_filter, admission.native_thresholds)
 
@@ -157,12 +165,12 @@ class Table:
     def assign(self, ids: Tensor, values: Tensor, *, time: int = NO_TIME) -> native.ChangeResult:
         """Overwrite rows; the last value of a repeated id stays, optimizer state is kept, new ids get a row."""
         plan = native.TablePlan(self.native, flat_ids(ids), True)
-        return plan.change(native.ChangeKind.ASSIGN, detached_floats(values), time)
+        return plan.change(native.ChangeKind.ASSIGN, float_rows("values", values), check_seconds("time", time))
 
     def assign_add(self, ids: Tensor, values: Tensor, *, time: int = NO_TIME) -> native.ChangeResult:
         """Add to rows; values of a repeated id add up, new ids start from their initializer."""
         plan = native.TablePlan(self.native, flat_ids(ids), True)
-        return plan.change(native.ChangeKind.ADD, detached_floats(values), time)
+        return plan.change(native.ChangeKind.ADD, float_rows("values", values), check_seconds("time", time))
 
     def apply_gradients(
         self, ids: Tensor, gradients: Tensor, *, global_step: int = 0, time: int = NO_TIME, sum_repeated: bool = True
@@ -176,8 +184,11 @@ class Table:
         return plan.apply_gradients(gradients, global_step=global_step, time=time, sum_repeated=sum_repeated)
 
     def reinitialize(self, ids: Tensor, *, time: int) -> Tensor:
-        """Give ids a fresh first value and optimizer state; returns 1 where the id had a row, else 0."""
-        return torch.tensor(self.native.reinitialize(flat_ids(ids), time), dtype=torch.int32)
+        """Give ids a fresh first value and optimizer state.
+
+        Returns 1 where the id had a row, 0 where it got one, -1 where the memory limit refused it.
+        """
+        return torch.tensor(self.native.reinitialize(flat_ids(ids), check_seconds("time", time)), dtype=torch.int32)
 
     def contains(self, ids: Tensor) -> Tensor:
         """Return a bool per id: whether it has a row."""
@@ -196,7 +207,7 @@ class Table:
 
     def evict(self, now: int | None = None) -> int:
         """Remove rows not seen for their slot's expiry, counted back from `now` (default: the newest update)."""
-        return self.native.evict(self.native.max_time if now is None else now)
+        return self.native.evict(self.native.max_time if now is None else check_seconds("now", now))
 
     def clear(self) -> None:
         """Remove all rows and give their memory back."""
@@ -247,6 +258,10 @@ class Table:
         """
         name = fspath(basename)
         num_shards = default_num_shards(len(self)) if num_shards is None else num_shards
+        if not 1 <= num_shards <= native.NUM_SUB_TABLES:
+            raise ValueError(
+                f"table {self.config.name!r}: num_shards must be 1 to {native.NUM_SUB_TABLES}, got {num_shards}"
+            )
         native.save_table(
             self.native, name, num_shards, self.schema(), plan_hash, generation, epoch, drop_expired=drop_expired
         )
@@ -255,13 +270,17 @@ class Table:
     def restore(self, basename: str | PathLike[str], *, clear: bool = True) -> int:
         """Become what was saved under `basename` (or add it, with `clear=False`); returns the number of rows read.
 
-        Files are checked completely first: on any error the table stays as it was.
+        Files are checked completely first: on any error the table stays as it was. Hyper-parameters and the name of the
+        table may differ from what was saved; widths and optimizers of its segments may not.
+
+        Raises:
+            FileNotFoundError: there are no files.
+            CorruptFileError: a file is damaged or truncated, or the files are not of one save.
+            ValueError: a shard is missing, or rows of the files are made differently.
+            TableFullError: the table's memory limit has no room for the rows, and its policy is to refuse new ids.
         """
         paths = find_shard_files(fspath(basename))
-        try:
-            native.check_table_files(self.native, paths)
-        except native.CorruptFile as error:
-            raise CorruptFileError(str(error)) from error
+        check_shard_files(self.native, self.schema(), paths, cleared=clear)
         if clear:
             self.native.clear()
         return native.load_table(self.native, paths)
@@ -271,6 +290,7 @@ class Table:
         return json.dumps(
             {
                 "name": self.config.name,
+                "serving": self.config.serving,
                 "segments": [
                     {
                         "dim": segment.dim,
@@ -321,27 +341,3 @@ class ChangeTracker:
         if self._consumer is None:
             raise ValueError(f"table {self._table.config.name!r}: this change tracker is closed; make a new one")
         return self._consumer
-
-
-def concatenate_ids(ids: Sequence[Tensor]) -> tuple[Tensor, list[int]]:
-    """Return the ids of several tables flattened one after the other, and how many each has."""
-    flat = [flat_ids(one) for one in ids]
-    return torch.cat(flat) if flat else torch.empty(0, dtype=torch.int64), [len(one) for one in flat]
-
-
-def flat_ids(ids: Tensor) -> Tensor:
-    """Return the ids as the native core takes them: int64, on the CPU, one dimension, contiguous."""
-    if ids.dtype != torch.int64:
-        raise TypeError(f"ids must be int64, got {ids.dtype}; convert them with .long()")
-    if ids.device.type != "cpu":
-        raise TypeError(f"ids must be on the CPU, got {ids.device}; move them with .cpu()")
-    return ids.detach().reshape(-1).contiguous()
-
-
-def detached_floats(values: Tensor) -> Tensor:
-    """Return values as the native core takes them: float32, on the CPU, contiguous, without a graph."""
-    if values.dtype != torch.float32:
-        raise TypeError(f"values must be float32, got {values.dtype}; convert them with .float()")
-    if values.device.type != "cpu":
-        raise TypeError(f"values must be on the CPU, got {values.device}; move them with .cpu()")
-    return values.detach().contiguous()

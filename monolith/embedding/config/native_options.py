@@ -10,7 +10,7 @@ from monolith.embedding.config.segment import Segment
 from monolith.embedding.config.table import TableConfig
 
 
-def make_native_table(config: TableConfig) -> native.RowTable:
+def make_native_table(config: TableConfig, max_changes_per_consumer: int) -> native.RowTable:
     """Return an empty native table of this configuration."""
     return native.RowTable(
         config.name,
@@ -21,6 +21,7 @@ def make_native_table(config: TableConfig) -> native.RowTable:
         evict_oldest=config.memory_policy == "evict_oldest",
         expire_days=config.expire_days,
         slot_expire_days=dict(config.slot_expire_days),
+        max_changes_per_consumer=max_changes_per_consumer,
     )
 
 

@@ -1,0 +1,71 @@
+// The parts of a table file as they lie in it; docs/formats.md says what they mean.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <system_error>
+
+#include "io/crc32c.h"
+
+static_assert(std::endian::native == std::endian::little, "table files are written as the machine's own little-endian");
+
+namespace monolith::table_file {
+
+inline constexpr std::array<char, 8> kMagic{'M', 'O', 'N', 'O', 'T', 'B', 'L', '\n'};
+inline constexpr std::array<char, 8> kEndMagic{'M', 'O', 'N', 'O', 'E', 'N', 'D', '\n'};
+inline constexpr std::uint16_t kMajor = 1;
+inline constexpr std::uint16_t kMinor = 0;
+inline constexpr std::uint32_t kEndianMark = 0x01020304;
+inline constexpr std::size_t kBlockRows = 4096;
+inline constexpr std::uint32_t kMaxSchemaBytes = 1U << 20;
+
+struct Header {
+  std::array<char, 8> magic;
+  std::uint16_t major, minor;
+  std::uint32_t endian_mark;
+  std::uint64_t plan_hash, generation, epoch;
+  std::uint32_t max_time, shard, num_shards, first_bucket, last_bucket;
+  std::uint32_t weight_bytes, state_bytes, serving, schema_bytes;
+  std::uint32_t crc;  // of the header before it and the schema after it
+};
+static_assert(sizeof(Header) == 80);
+
+struct BlockHeader {
+  std::uint32_t bucket, num_rows;
+};
+
+struct BucketEntry {
+  std::uint64_t offset, num_rows;
+};
+
+struct Footer {
+  std::uint64_t index_offset, num_rows;
+  std::uint32_t index_crc, footer_crc;
+  std::array<char, 8> magic;
+};
+static_assert(sizeof(Footer) == 32);
+
+[[noreturn]] inline void fail(const std::string& path, const char* what) {
+  throw std::system_error(errno, std::generic_category(), std::string(what) + " " + path);
+}
+
+template <typename T>
+std::span<const std::byte> bytes_of(const T& value) {
+  return std::as_bytes(std::span(&value, 1));
+}
+
+inline std::uint32_t header_crc(const Header& header, std::span<const std::byte> schema) {
+  return crc32c(schema, crc32c(bytes_of(header).first(offsetof(Header, crc))));
+}
+
+inline std::size_t block_bytes(std::size_t num_rows, std::size_t row_bytes) {
+  return sizeof(BlockHeader) + num_rows * (sizeof(std::int64_t) + sizeof(std::uint32_t) + row_bytes) +
+         sizeof(std::uint32_t);
+}
+
+}  // namespace monolith::table_file

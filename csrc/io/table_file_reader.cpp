@@ -1,0 +1,216 @@
+// The reading half of table files.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <span>
+
+#include "io/table_file.h"
+#include "io/table_file_format.h"
+#include "ops/parallel_for.h"
+
+namespace monolith {
+
+namespace table_file {
+namespace {
+
+// A file mapped for reading, with its header, index and footer checked.
+class ShardReader {
+ public:
+  explicit ShardReader(const std::string& path) : path_(path) {
+    const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (file < 0) fail(path, "cannot open");
+    struct stat status{};
+    if (fstat(file, &status) != 0) {
+      close(file);
+      fail(path, "cannot stat");
+    }
+    size_ = static_cast<std::uint64_t>(status.st_size);
+    if (size_ > 0) {
+      void* mapped = mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file, 0);
+      close(file);
+      if (mapped == MAP_FAILED) fail(path, "cannot map");
+      data_ = static_cast<const std::byte*>(mapped);
+    } else {
+      close(file);
+    }
+    try {
+      check();
+    } catch (...) {
+      unmap();
+      throw;
+    }
+  }
+  ~ShardReader() { unmap(); }
+  ShardReader(const ShardReader&) = delete;
+  ShardReader& operator=(const ShardReader&) = delete;
+
+  const Header& header() const { return header_; }
+  const Footer& footer() const { return footer_; }
+  std::string schema() const {
+    return {reinterpret_cast<const char*>(data_) + sizeof(Header), header_.schema_bytes};
+  }
+  std::size_t row_bytes() const { return std::size_t{header_.weight_bytes} + header_.state_bytes; }
+
+  // Calls visit(ids, last_seen, rows) for every block of the buckets in range, after checking its sum and its order.
+  template <typename Visit>
+  void visit_blocks(std::uint32_t first_bucket, std::uint32_t last_bucket, const Visit& visit) const {
+    std::uint64_t total = 0;
+    for (std::uint32_t bucket = header_.first_bucket; bucket < header_.last_bucket; ++bucket) {
+      const BucketEntry entry = bucket_entry(bucket);
+      total += entry.num_rows;
+      if (bucket < first_bucket || bucket >= last_bucket) continue;
+      std::uint64_t offset = entry.offset;
+      for (std::uint64_t left = entry.num_rows; left > 0;) {
+        const std::uint64_t count = visit_block(offset, bucket, left, visit);
+        offset += block_bytes(count, row_bytes());
+        left -= count;
+      }
+    }
+    if (total != footer_.num_rows) corrupt(footer_.index_offset, "the index and the footer disagree on the number of rows");
+  }
+
+  [[noreturn]] void corrupt(std::uint64_t offset, const std::string& what) const {
+    throw CorruptFile(path_ + " is damaged at byte " + std::to_string(offset) + ": " + what +
+                      "; restore it from a copy or use an older checkpoint");
+  }
+
+ private:
+  template <typename T>
+  T read_at(std::uint64_t offset) const {
+    T value;
+    std::memcpy(&value, data_ + offset, sizeof value);
+    return value;
+  }
+
+  BucketEntry bucket_entry(std::uint32_t bucket) const {
+    return read_at<BucketEntry>(footer_.index_offset + (bucket - header_.first_bucket) * sizeof(BucketEntry));
+  }
+
+  void check() {
+    if (size_ < sizeof(Header) + sizeof(Footer)) corrupt(size_, "too short for a table file");
+    header_ = read_at<Header>(0);
+    if (header_.magic != kMagic) corrupt(0, "not a table file");
+    if (header_.major != kMajor) {
+      throw CorruptFile(path_ + " has format version " + std::to_string(header_.major) + "." +
+                        std::to_string(header_.minor) + ", this build reads version 1; read it with a newer release");
+    }
+    if (header_.endian_mark != kEndianMark) corrupt(12, "wrong byte order");
+    if (header_.schema_bytes > kMaxSchemaBytes || sizeof(Header) + header_.schema_bytes + sizeof(Footer) > size_) {
+      corrupt(72, "the schema is longer than the file");
+    }
+    if (header_.crc != header_crc(header_, {data_ + sizeof(Header), header_.schema_bytes})) {
+      corrupt(76, "the header's checksum is wrong");
+    }
+    if (header_.first_bucket > header_.last_bucket || header_.last_bucket > kNumBuckets) {
+      corrupt(52, "the range of buckets makes no sense");
+    }
+    footer_ = read_at<Footer>(size_ - sizeof(Footer));
+    const std::uint64_t index_bytes = (header_.last_bucket - header_.first_bucket) * sizeof(BucketEntry);
+    if (footer_.magic != kEndMagic) corrupt(size_ - 8, "the end is missing (a truncated file?)");
+    if (footer_.footer_crc != crc32c(bytes_of(footer_).first(offsetof(Footer, footer_crc)))) {
+      corrupt(size_ - sizeof(Footer), "the footer's checksum is wrong");
+    }
+    if (footer_.index_offset > size_ || footer_.index_offset + index_bytes + sizeof(Footer) != size_) {
+      corrupt(size_ - sizeof(Footer), "the index is not where the footer says");
+    }
+    if (footer_.index_crc != crc32c({data_ + footer_.index_offset, index_bytes})) {
+      corrupt(footer_.index_offset, "the index's checksum is wrong");
+    }
+  }
+
+  template <typename Visit>
+  std::uint64_t visit_block(std::uint64_t offset, std::uint32_t bucket, std::uint64_t left, const Visit& visit) const {
+    if (offset > footer_.index_offset || footer_.index_offset - offset < sizeof(BlockHeader)) {
+      corrupt(offset, "a block lies outside the file");
+    }
+    const auto block = read_at<BlockHeader>(offset);
+    if (block.bucket != bucket || block.num_rows == 0 || block.num_rows > left || block.num_rows > kBlockRows) {
+      corrupt(offset, "a block does not fit the index");
+    }
+    const std::size_t bytes = block_bytes(block.num_rows, row_bytes());
+    if (bytes > footer_.index_offset - offset) corrupt(offset, "a block lies outside the file");
+    const std::size_t checked = bytes - sizeof(std::uint32_t);
+    if (read_at<std::uint32_t>(offset + checked) != crc32c({data_ + offset, checked})) {
+      corrupt(offset, "a block's checksum is wrong");
+    }
+    std::vector<std::int64_t> ids(block.num_rows);
+    std::vector<std::uint32_t> last_seen(block.num_rows);
+    const std::byte* from = data_ + offset + sizeof(BlockHeader);
+    std::memcpy(ids.data(), from, ids.size() * sizeof(std::int64_t));
+    from += ids.size() * sizeof(std::int64_t);
+    std::memcpy(last_seen.data(), from, last_seen.size() * sizeof(std::uint32_t));
+    from += last_seen.size() * sizeof(std::uint32_t);
+    for (const std::int64_t id : ids) {
+      if (bucket_of_id(id) != bucket) corrupt(offset, "a row stands in the wrong bucket");
+    }
+    visit(ids, last_seen, std::span(from, ids.size() * row_bytes()));
+    return block.num_rows;
+  }
+
+  void unmap() {
+    if (data_ != nullptr) munmap(const_cast<std::byte*>(data_), size_);
+    data_ = nullptr;
+  }
+
+  std::string path_;
+  const std::byte* data_ = nullptr;
+  std::uint64_t size_ = 0;
+  Header header_{};
+  Footer footer_{};
+};
+
+}  // namespace
+}  // namespace table_file
+
+TableFileInfo read_table_file_info(const std::string& path) {
+  const table_file::ShardReader file(path);
+  const table_file::Header& header = file.header();
+  return {file.schema(),      header.plan_hash,  header.generation,   header.epoch,
+          header.max_time,    header.shard,      header.num_shards,   header.weight_bytes,
+          header.state_bytes, header.serving != 0, file.footer().num_rows};
+}
+
+void check_table_files(const RowTable& table, const std::vector<std::string>& paths, bool cleared) {
+  const RowLayout& layout = table.layout();
+  std::array<std::atomic<std::uint64_t>, kNumSubTables> num_rows{};
+  parallel_for(paths.size(), [&](std::size_t i) {
+    const table_file::ShardReader file(paths[i]);
+    if (file.header().weight_bytes != layout.weight_bytes() || file.header().state_bytes != layout.state_bytes()) {
+      throw std::invalid_argument(
+          paths[i] + " has rows of " + std::to_string(file.header().weight_bytes) + " + " +
+          std::to_string(file.header().state_bytes) + " bytes (weights + optimizer state), table '" +
+          table.options().name + "' has " + std::to_string(layout.weight_bytes()) + " + " +
+          std::to_string(layout.state_bytes()) + "; restore it with the configuration it was saved with");
+    }
+    file.visit_blocks(0, kNumBuckets, [&](const auto& ids, const auto&, const auto&) {
+      num_rows[sub_table_of_hash(hash_id(ids[0]))] += ids.size();
+    });
+  });
+  for (std::uint32_t i = 0; i < kNumSubTables; ++i) {
+    if (table.has_room_for(i, num_rows[i], cleared)) continue;
+    throw TableFull("table '" + table.options().name + "' has no room for the rows of " + paths[0] +
+                    " under its max_memory_bytes of " + std::to_string(table.options().max_memory_bytes) +
+                    "; nothing was changed: raise the limit, or let it evict_oldest");
+  }
+}
+
+std::uint64_t load_table(RowTable& table, const std::vector<std::string>& paths, std::uint32_t first_bucket,
+                         std::uint32_t last_bucket) {
+  std::atomic<std::uint64_t> num_rows{0};
+  parallel_for(paths.size(), [&](std::size_t i) {
+    const table_file::ShardReader file(paths[i]);
+    table.raise_max_time(file.header().max_time);
+    file.visit_blocks(first_bucket, last_bucket, [&](const auto& ids, const auto& last_seen, const auto& rows) {
+      table.restore(ids, last_seen, rows);
+      num_rows += ids.size();
+    });
+  });
+  return num_rows;
+}
+
+}  // namespace monolith

@@ -1,0 +1,57 @@
+"""Tensors as the native core takes them, or an error that says what to change."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+
+def flat_ids(ids: Tensor) -> Tensor:
+    """Return the ids as the native core takes them: int64, on the CPU, one dimension, contiguous."""
+    if ids.dtype != torch.int64:
+        raise TypeError(f"ids must be int64, got {ids.dtype}; convert them with .long()")
+    if ids.device.type != "cpu":
+        raise TypeError(f"ids must be on the CPU, got {ids.device}; move them with .cpu()")
+    return ids.detach().reshape(-1).contiguous()
+
+
+def concatenate_ids(ids: Sequence[Tensor]) -> tuple[Tensor, list[int]]:
+    """Return the ids of several tables flattened one after the other, and how many each has."""
+    flat = [flat_ids(one) for one in ids]
+    return torch.cat(flat) if flat else torch.empty(0, dtype=torch.int64), [len(one) for one in flat]
+
+
+def detached_floats(values: Tensor, what: str = "values") -> Tensor:
+    """Return values as the native core takes them: float32, on the CPU, contiguous, without a graph."""
+    if values.dtype != torch.float32:
+        raise TypeError(f"{what} must be float32, got {values.dtype}; convert them with .float()")
+    if values.device.type != "cpu":
+        raise TypeError(f"{what} must be on the CPU, got {values.device}; move them with .cpu()")
+    return values.detach().contiguous()
+
+
+def float_rows(what: str, values: Tensor) -> Tensor:
+    """Return `values` like `detached_floats`, once they are known to be rows: two dimensions, ids x dim."""
+    if values.dim() != 2:
+        raise TypeError(
+            f"{what} must have 2 dimensions (ids x dim), got shape {tuple(values.shape)}; use .view(-1, dim)"
+        )
+    return detached_floats(values, what)
+
+
+def check_out(out: Tensor, num_dims: int = 2) -> Tensor:
+    """Return `out` if the native core can write to it: float32, on the CPU, contiguous, not part of a graph."""
+    if out.dtype != torch.float32 or out.device.type != "cpu":
+        raise TypeError(f"out must be float32 on the CPU, got {out.dtype} on {out.device}")
+    if out.dim() != num_dims:
+        raise TypeError(f"out must have {num_dims} dimensions, got shape {tuple(out.shape)}")
+    if not out.is_contiguous():
+        raise TypeError(f"out must be contiguous, got strides {out.stride()} for shape {tuple(out.shape)}")
+    return out.detach()
+
+
+def check_seconds(what: str, time: int) -> int:
+    """Return `time` if it is a number of seconds that a row can hold, 0 to 2**32 - 1."""
+    if not 0 <= time < 1 << 32:
+        raise ValueError(f"{what} must be seconds, 0 to {(1 << 32) - 1}, got {time}; divide milliseconds by 1000")
+    return time
