@@ -114,4 +114,4 @@ wheel-check: ## Install the wheel of dist/ into a clean environment and use it
 
 clean: ## Remove what was built; the environments stay (rm -rf .venv* removes those)
 	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
-	find monolith -name '*.so' -delete -o -name '*.pyi' -delete
+	find monolith -name '*.so' -delete

@@ -52,7 +52,7 @@ def require_memory(num_bytes: int) -> None:
 
 
 def busy_notice() -> str | None:
-    """Return a warning if others use the cores: threads that wait for each other then lose far more than their share."""
+    """Return a warning if others use the cores: threads that wait for each other then lose more than their share."""
     load = os.getloadavg()[0]
     if load <= num_cores() / 2:
         return None

@@ -35,8 +35,14 @@ def parameters_of(arguments: ast.arguments) -> Parameters:
 
 
 def signature_in_binary(function: object) -> Parameters:
-    """Return the parameters that nanobind noted for a function with one overload."""
-    ((signature, _, defaults),) = function.__nb_signature__  # type: ignore[attr-defined]
+    """Return the parameters that nanobind noted for a function; its overloads differ in types alone."""
+    overloads = {parameters_in(signature, defaults) for signature, _, defaults in function.__nb_signature__}  # type: ignore[attr-defined]
+    (parameters,) = overloads
+    return parameters
+
+
+def parameters_in(signature: str, defaults: tuple[object, ...] | None) -> Parameters:
+    """Return the parameters of one overload."""
     inside, depth, words = signature[signature.index("(") + 1 :], 0, [""]
     for character in inside:  # up to the closing bracket, cut at the commas that are not inside another bracket
         if character == ")" and depth == 0:

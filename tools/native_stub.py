@@ -31,6 +31,7 @@ ALIASES = {
 
 # What C++ gives back as a plain tuple, dict or object, by the qualified name of the function.
 ROWS = "tuple[NDArray[numpy.int64], NDArray[numpy.uint32], NDArray[numpy.uint8]]"
+TENSORS = "tuple[torch.Tensor, ...]"
 RETURNS = {
     "Compressor.decode": "NDArray[numpy.float32]",
     "Compressor.encode": "NDArray[numpy.uint8]",
@@ -38,8 +39,13 @@ RETURNS = {
     "RowTable.read_rows": ROWS,
     "RowTable.read_snapshot": ROWS,
     "RowTable.take_changes": "tuple[NDArray[numpy.int64], NDArray[numpy.int64], bool]",
+    "fused_reorder_by_indices": TENSORS,
+    "group_by_index": TENSORS,
     "init_state": "NDArray[numpy.float32]",
     "initialize": "NDArray[numpy.float32]",
+    "ragged_group_by_index": TENSORS,
+    "reorder_by_indices": TENSORS,
+    "unique_keys_with_offsets": "tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, int]",
     "optimizer_kinds": "dict[str, list[tuple[str, float]]]",
 }
 VAGUE = re.compile(r"-> (tuple|dict|list|object)\b(?!\[)")
@@ -65,11 +71,14 @@ def name_return_types(text: str) -> str:
 
 def name_arrays(text: str) -> str:
     """Replace array arguments by aliases that also take tensors, and define those aliases."""
+    # Returned tensors say their dtype in the C++ headers.
+    text = re.sub(r"Annotated\[torch\.Tensor, dict\([^()]*(?:\([^()]*\)[^()]*)*\)\]", "torch.Tensor", text)
+    text = text.replace("import torch\n", "")
     text = re.sub(rf"-> {ARRAY.pattern}", r"-> NDArray[numpy.\1]", text)
     used = sorted({match[1] for match in ARRAY.finditer(text)})
     text = ARRAY.sub(lambda match: ALIASES[match[1]], text)
     aliases = "".join(f"{ALIASES[dtype]}: TypeAlias = torch.Tensor | NDArray[numpy.{dtype}]\n" for dtype in used)
-    text = text.replace("from typing import Annotated\n", "from typing import TypeAlias\n")
+    text = re.sub(r"from typing import Annotated(, overload)?\n", r"from typing import TypeAlias\1\n", text)
     return text.replace(
         "import numpy\nfrom numpy.typing import NDArray\n",
         f"import numpy\nimport torch\nfrom numpy.typing import NDArray\n\n{aliases}",

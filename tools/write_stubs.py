@@ -1,29 +1,14 @@
-"""Writes the `.pyi` files that editors and mypy read: of the compiled core, and of every original import path.
+"""Writes the `.pyi` files of the original import paths, for editors and mypy.
 
-They follow from the binary and from monolith/native_training/homes.py, so they are written by `make setup` and not
-kept in git.
+They follow from monolith/native_training/homes.py, so they are written by `make setup` and not kept in git.
 """
 
-import re
 from pathlib import Path
 
-from nanobind.stubgen import StubGen
-
-from monolith._core import native
 from monolith.native_training.finder import reason_of_absence
 from monolith.native_training.homes import EVERYTHING, HOMES
 
 ROOT = Path(__file__).resolve().parent.parent
-
-# An argument that nanobind calls an array takes a torch tensor as well, and mypy should let it pass.
-ARRAY_ARGUMENT = re.compile(r"(?<!-> )Annotated\[NDArray(\[[\w.]+\])?,")
-
-
-def native_stub() -> str:
-    """Return the stub of the compiled core."""
-    generator = StubGen(native, quiet=True)
-    generator.put(native)
-    return "from typing import Any\n" + ARRAY_ARGUMENT.sub("Annotated[Any,", generator.get())
 
 
 def original_stub(path: str) -> str:
@@ -47,7 +32,6 @@ def write(path: Path, text: str) -> None:
 
 def main() -> None:
     """Write all stubs into the source tree."""
-    write(ROOT / "monolith/_core/native.pyi", native_stub())
     for path in HOMES:
         file = ROOT.joinpath(*path.split(".")).with_suffix(".pyi")
         write(file, original_stub(path))

@@ -8,6 +8,7 @@ NB_MODULE(native, m) {
   bind_build(m);
   bind_filters(m);
   bind_tables(m);
+  bind_table_files(m);
   bind_optim(m);
   bind_bounds(m);
   bind_ops(m);

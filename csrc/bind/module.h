@@ -9,6 +9,7 @@ namespace nb = nanobind;
 
 void bind_build(nb::module_& m);
 void bind_tables(nb::module_& m);
+void bind_table_files(nb::module_& m);
 void bind_filters(nb::module_& m);
 void bind_optim(nb::module_& m);
 void bind_bounds(nb::module_& m);

@@ -1,7 +1,5 @@
 // Row optimizers, initializers and compressors on arrays of rows. Tables use the core directly; this is the way in for
 // tests, tools and tables kept elsewhere.
-#include "optim/optimizer.h"
-
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -17,6 +15,7 @@
 #include "bind/module.h"
 #include "optim/compressor.h"
 #include "optim/initializer.h"
+#include "optim/optimizer.h"
 #include "optim/random_bits.h"
 
 namespace monolith::bind {
@@ -179,12 +178,10 @@ void bind_compressor(nb::module_& m) {
       .def(
           "__init__",
           [](Compressor* self, const std::string& kind, std::size_t dim, float r, std::int64_t step_size,
-             float init_scale, float max_scale, float amplitude) {
-            new (self) Compressor({kind, r, step_size, init_scale, max_scale, amplitude}, dim);
-          },
+             float init_scale, float max_scale,
+             float amplitude) { new (self) Compressor({kind, r, step_size, init_scale, max_scale, amplitude}, dim); },
           "kind"_a, "dim"_a, nb::kw_only(), "r"_a = defaults.r, "step_size"_a = defaults.step_size,
-          "init_scale"_a = defaults.init_scale, "max_scale"_a = defaults.max_scale,
-          "amplitude"_a = defaults.amplitude)
+          "init_scale"_a = defaults.init_scale, "max_scale"_a = defaults.max_scale, "amplitude"_a = defaults.amplitude)
       .def_prop_ro("dim", &Compressor::dim)
       .def_prop_ro("encoded_bytes", &Compressor::encoded_bytes, "Bytes of one encoded row.")
       .def_prop_ro("is_identity", &Compressor::is_identity, "Whether training reads the stored weights as they are.")

@@ -10,7 +10,6 @@
 
 #include "bind/arrays.h"
 #include "bind/module.h"
-#include "io/table_file.h"
 #include "ops/finite.h"
 #include "table/multi_table.h"
 
@@ -55,8 +54,9 @@ void check_trains(const RowTable& table) {
 
 void check_rates(const RowTable& table, const std::vector<float>& rates) {
   if (rates.size() != table.layout().num_segments()) {
-    throw std::invalid_argument("table '" + table.options().name + "': learning_rates must have one value per segment: " +
-                                std::to_string(table.layout().num_segments()) + ", got " + std::to_string(rates.size()));
+    throw std::invalid_argument(
+        "table '" + table.options().name + "': learning_rates must have one value per segment: " +
+        std::to_string(table.layout().num_segments()) + ", got " + std::to_string(rates.size()));
   }
 }
 
@@ -173,7 +173,8 @@ void restore_rows(RowTable& table, IdsIn ids, UInt32sIn last_seen, BytesIn2d row
     throw std::invalid_argument("table '" + table.options().name + "': rows must be " + std::to_string(ids.shape(0)) +
                                 " x " + std::to_string(table.layout().row_bytes()) + " bytes with one last_seen each");
   }
-  table.restore(as_span(ids), {last_seen.data(), last_seen.shape(0)}, std::as_bytes(std::span(rows.data(), rows.size())));
+  table.restore(as_span(ids), {last_seen.data(), last_seen.shape(0)},
+                std::as_bytes(std::span(rows.data(), rows.size())));
 }
 
 std::vector<std::int32_t> reinitialize(RowTable& table, IdsIn ids, std::uint32_t time) {
@@ -230,18 +231,6 @@ void bind_results(nb::module_& m) {
       .def_ro("last_seen", &EntryDump::last_seen)
       .def_ro("weights", &EntryDump::weights)
       .def_ro("state", &EntryDump::state);
-  nb::class_<TableFileInfo>(m, "TableFileInfo")
-      .def_ro("schema", &TableFileInfo::schema)
-      .def_ro("plan_hash", &TableFileInfo::plan_hash)
-      .def_ro("generation", &TableFileInfo::generation)
-      .def_ro("epoch", &TableFileInfo::epoch)
-      .def_ro("max_time", &TableFileInfo::max_time)
-      .def_ro("shard", &TableFileInfo::shard)
-      .def_ro("num_shards", &TableFileInfo::num_shards)
-      .def_ro("weight_bytes", &TableFileInfo::weight_bytes)
-      .def_ro("state_bytes", &TableFileInfo::state_bytes)
-      .def_ro("serving", &TableFileInfo::serving)
-      .def_ro("num_rows", &TableFileInfo::num_rows);
   nb::enum_<ChangeRequest::Kind>(m, "ChangeKind")
       .value("ASSIGN", ChangeRequest::Kind::kAssign)
       .value("ADD", ChangeRequest::Kind::kAdd);
@@ -278,13 +267,15 @@ void bind_row_table(nb::module_& m) {
       .def("size", &RowTable::size, release)
       .def("memory", &RowTable::memory, release)
       .def("set_filter", &RowTable::set_filter, "filter"_a.none(), "thresholds"_a)
-      .def("lookup_entries", [](const RowTable& t, IdsIn ids) { return t.lookup_entries(as_span(ids)); },
-           "ids"_a.noconvert(), release)
+      .def(
+          "lookup_entries", [](const RowTable& t, IdsIn ids) { return t.lookup_entries(as_span(ids)); },
+          "ids"_a.noconvert(), release)
       .def(
           "contains",
           [](const RowTable& t, IdsIn ids, BoolsOut out) { t.contains(as_span(ids), sized(out, ids.shape(0)).data()); },
           "ids"_a.noconvert(), "out"_a.noconvert(), release)
-      .def("erase", [](RowTable& t, IdsIn ids) { return t.erase(as_span(ids)); }, "ids"_a.noconvert(), release)
+      .def(
+          "erase", [](RowTable& t, IdsIn ids) { return t.erase(as_span(ids)); }, "ids"_a.noconvert(), release)
       .def("reinitialize", &reinitialize, "ids"_a.noconvert(), "time"_a, release)
       .def("evict", &RowTable::evict, "now"_a, release)
       .def("clear", &RowTable::clear, release)
@@ -353,43 +344,6 @@ void bind_plans(nb::module_& m) {
            "sum_repeated"_a = true, release);
 }
 
-void bind_files(nb::module_& m) {
-  nb::exception<CorruptFile>(m, "CorruptFile", PyExc_ValueError);
-  nb::exception<TableFull>(m, "TableFull", PyExc_MemoryError);
-  m.def("shard_file_name", &shard_file_name, "basename"_a, "shard"_a, "num_shards"_a);
-  m.def(
-      "save_table",
-      [](RowTable& table, const std::string& basename, std::uint32_t num_shards, const std::string& schema,
-         std::uint64_t plan_hash, std::uint64_t generation, std::uint64_t epoch, bool drop_expired) {
-        TableFileInfo info;
-        info.schema = schema;
-        info.plan_hash = plan_hash;
-        info.generation = generation;
-        info.epoch = epoch;
-        return with_os_errors([&] { return save_table(table, basename, num_shards, info, drop_expired); });
-      },
-      "table"_a, "basename"_a, "num_shards"_a, "schema"_a, "plan_hash"_a = 0, "generation"_a = 0, "epoch"_a = 0,
-      "drop_expired"_a = true);
-  m.def(
-      "read_table_file_info",
-      [](const std::string& path) { return with_os_errors([&] { return read_table_file_info(path); }); }, "path"_a);
-  m.def(
-      "check_table_files",
-      [](const RowTable& table, const std::vector<std::string>& paths, bool cleared) {
-        with_os_errors([&] { check_table_files(table, paths, cleared); });
-      },
-      "table"_a, "paths"_a, "cleared"_a = true);
-  m.def(
-      "load_table",
-      [](RowTable& table, const std::vector<std::string>& paths, std::uint32_t first_bucket, std::uint32_t last_bucket) {
-        return with_os_errors([&] { return load_table(table, paths, first_bucket, last_bucket); });
-      },
-      "table"_a, "paths"_a, "first_bucket"_a = 0, "last_bucket"_a = kNumBuckets);
-  m.def("bucket_of_id", &bucket_of_id, "id"_a);
-  m.attr("NUM_BUCKETS") = kNumBuckets;
-  m.attr("NUM_SUB_TABLES") = kNumSubTables;
-}
-
 }  // namespace
 
 void bind_tables(nb::module_& m) {
@@ -397,7 +351,6 @@ void bind_tables(nb::module_& m) {
   bind_results(m);
   bind_row_table(m);
   bind_plans(m);
-  bind_files(m);
 }
 
 }  // namespace monolith::bind

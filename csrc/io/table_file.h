@@ -1,7 +1,7 @@
 // Table files: the rows of one shard of a table. docs/formats.md specifies them byte by byte.
 //
-// Files are written under temporary names, synced, and renamed once all shards are written, so a file under its own name
-// is complete. Rows are sorted by (bucket, id): the same rows are the same bytes.
+// Files are written under temporary names, synced, and renamed once all shards are written, so a file under its own
+// name is complete. Rows are sorted by (bucket, id): the same rows are the same bytes.
 #pragma once
 
 #include <cstddef>

@@ -51,9 +51,7 @@ class ShardReader {
 
   const Header& header() const { return header_; }
   const Footer& footer() const { return footer_; }
-  std::string schema() const {
-    return {reinterpret_cast<const char*>(data_) + sizeof(Header), header_.schema_bytes};
-  }
+  std::string schema() const { return {reinterpret_cast<const char*>(data_) + sizeof(Header), header_.schema_bytes}; }
   std::size_t row_bytes() const { return std::size_t{header_.weight_bytes} + header_.state_bytes; }
 
   // Calls visit(ids, last_seen, rows) for every block of the buckets in range, after checking its sum and its order.
@@ -71,7 +69,8 @@ class ShardReader {
         left -= count;
       }
     }
-    if (total != footer_.num_rows) corrupt(footer_.index_offset, "the index and the footer disagree on the number of rows");
+    if (total != footer_.num_rows)
+      corrupt(footer_.index_offset, "the index and the footer disagree on the number of rows");
   }
 
   [[noreturn]] void corrupt(std::uint64_t offset, const std::string& what) const {
@@ -170,8 +169,8 @@ class ShardReader {
 TableFileInfo read_table_file_info(const std::string& path) {
   const table_file::ShardReader file(path);
   const table_file::Header& header = file.header();
-  return {file.schema(),      header.plan_hash,  header.generation,   header.epoch,
-          header.max_time,    header.shard,      header.num_shards,   header.weight_bytes,
+  return {file.schema(),      header.plan_hash,    header.generation,     header.epoch,
+          header.max_time,    header.shard,        header.num_shards,     header.weight_bytes,
           header.state_bytes, header.serving != 0, file.footer().num_rows};
 }
 
@@ -181,11 +180,11 @@ void check_table_files(const RowTable& table, const std::vector<std::string>& pa
   parallel_for(paths.size(), [&](std::size_t i) {
     const table_file::ShardReader file(paths[i]);
     if (file.header().weight_bytes != layout.weight_bytes() || file.header().state_bytes != layout.state_bytes()) {
-      throw std::invalid_argument(
-          paths[i] + " has rows of " + std::to_string(file.header().weight_bytes) + " + " +
-          std::to_string(file.header().state_bytes) + " bytes (weights + optimizer state), table '" +
-          table.options().name + "' has " + std::to_string(layout.weight_bytes()) + " + " +
-          std::to_string(layout.state_bytes()) + "; restore it with the configuration it was saved with");
+      throw std::invalid_argument(paths[i] + " has rows of " + std::to_string(file.header().weight_bytes) + " + " +
+                                  std::to_string(file.header().state_bytes) +
+                                  " bytes (weights + optimizer state), table '" + table.options().name + "' has " +
+                                  std::to_string(layout.weight_bytes()) + " + " + std::to_string(layout.state_bytes()) +
+                                  "; restore it with the configuration it was saved with");
     }
     file.visit_blocks(0, kNumBuckets, [&](const auto& ids, const auto&, const auto&) {
       num_rows[sub_table_of_hash(hash_id(ids[0]))] += ids.size();

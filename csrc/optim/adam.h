@@ -11,9 +11,7 @@ namespace monolith::MONOLITH_SIMD {
 
 // beta^t for the next t. It ends at 0 instead of lingering as a denormal, which would slow every later step and
 // changes nothing: 1 - power is 1 long before.
-[[gnu::always_inline]] inline float next_power(float power, float beta) {
-  return power > 1e-30F ? power * beta : 0.0F;
-}
+[[gnu::always_inline]] inline float next_power(float power, float beta) { return power > 1e-30F ? power * beta : 0.0F; }
 
 struct Adam {
   static constexpr std::string_view kName = "adam";

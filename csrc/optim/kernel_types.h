@@ -20,8 +20,8 @@ struct StepContext {
 
 // Updates `dim` weights in place; `gradient` is not changed. `params` are the hyper-parameters in declared order.
 // `weights`, `state` and `gradient` do not overlap.
-using StepFunction = void (*)(const float* params, std::size_t dim, float* weights, float* state,
-                              const float* gradient, const StepContext& context);
+using StepFunction = void (*)(const float* params, std::size_t dim, float* weights, float* state, const float* gradient,
+                              const StepContext& context);
 
 // The values that make sense for a hyper-parameter.
 enum class Range {

@@ -96,8 +96,11 @@ std::span<const OptimizerKind> optimizer_kinds() {
     const RowKernels& kernels = scalar::kRowKernels;
     for (std::size_t i = 0; i < kernels.num_kinds; ++i) {
       const KindKernels& kind = kernels.kinds[i];
-      list.push_back({kind.name, {kind.hyper_parameters, kind.num_hyper_parameters}, kind.required_dim,
-                      kind.state_floats, kind.init_state});
+      list.push_back({kind.name,
+                      {kind.hyper_parameters, kind.num_hyper_parameters},
+                      kind.required_dim,
+                      kind.state_floats,
+                      kind.init_state});
     }
     return list;
   }();

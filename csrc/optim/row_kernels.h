@@ -77,8 +77,9 @@ consteval KindKernels kernels_of() {
   using Params = typename Optimizer::Params;
   constexpr std::size_t kCount = Optimizer::kParameters.size();
   static_assert(kCount == 0 || sizeof(Params) == kCount * sizeof(float), "Params and kParameters must match");
-  return {Optimizer::kName,          Optimizer::kParameters.data(), kCount, required_dim<Optimizer>(),
-          &Optimizer::state_floats, &init_state<Optimizer>,         &step_for_dim<Optimizer>};
+  return {Optimizer::kName,          Optimizer::kParameters.data(), kCount,
+          required_dim<Optimizer>(), &Optimizer::state_floats,      &init_state<Optimizer>,
+          &step_for_dim<Optimizer>};
 }
 
 // Delay compensation: g += lambda*g^2*(w - latest).
@@ -91,10 +92,10 @@ inline void compensate_delay(float lambda, std::size_t dim, const float* __restr
 }
 
 constexpr KindKernels kKinds[] = {
-    kernels_of<Sgd>(),          kernels_of<Adagrad>(),   kernels_of<RowwiseAdagrad>(), kernels_of<Adadelta>(),
-    kernels_of<Adam>(),         kernels_of<Amsgrad>(),   kernels_of<Adamom>(),         kernels_of<BatchSoftmax>(),
-    kernels_of<Ftrl>(),         kernels_of<GroupFtrl>(), kernels_of<GroupAdagrad>(),   kernels_of<DynamicWdAdagrad>(),
-    kernels_of<Momentum>(),     kernels_of<Rmsprop>(),   kernels_of<RmspropV2>(),      kernels_of<MovingAverage>(),
+    kernels_of<Sgd>(),      kernels_of<Adagrad>(),   kernels_of<RowwiseAdagrad>(), kernels_of<Adadelta>(),
+    kernels_of<Adam>(),     kernels_of<Amsgrad>(),   kernels_of<Adamom>(),         kernels_of<BatchSoftmax>(),
+    kernels_of<Ftrl>(),     kernels_of<GroupFtrl>(), kernels_of<GroupAdagrad>(),   kernels_of<DynamicWdAdagrad>(),
+    kernels_of<Momentum>(), kernels_of<Rmsprop>(),   kernels_of<RmspropV2>(),      kernels_of<MovingAverage>(),
 };
 
 constexpr RowKernels kRowKernels{kKinds, sizeof kKinds / sizeof kKinds[0], &compensate_delay};

@@ -77,7 +77,8 @@ void BatchPlan::build(std::span<const std::int64_t> ids, bool merge_repeated) {
 
 // A stable counting sort, so occurrences of an id stay in order; each thread sorts a stretch of the batch.
 void BatchPlan::sort_by_sub_table(std::span<const std::int64_t> ids) {
-  const std::size_t num_parts = std::clamp<std::size_t>(ids.size() / kPartIds, 1, static_cast<std::size_t>(num_threads()));
+  const std::size_t num_parts =
+      std::clamp<std::size_t>(ids.size() / kPartIds, 1, static_cast<std::size_t>(num_threads()));
   const auto part_begin = [&](std::size_t part) { return ids.size() * part / num_parts; };
   std::vector<std::array<std::uint32_t, kNumSubTables>> next(num_parts);
   parallel_for(num_parts, [&](std::size_t part) {

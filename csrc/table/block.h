@@ -27,7 +27,8 @@ class Block {
       while (i < hashes.size() && sub_table_of_hash(hashes[i]) == number) ++i;
       runs_[num_runs_++] = {sub_tables + number, first, i - first};
     }
-    for (const Run& run : runs()) access == Access::kShared ? run.sub_table->lock.lock_shared() : run.sub_table->lock.lock();
+    for (const Run& run : runs())
+      access == Access::kShared ? run.sub_table->lock.lock_shared() : run.sub_table->lock.lock();
   }
   ~Block() {
     for (const Run& run : runs()) {
@@ -47,7 +48,8 @@ class Block {
 
   // Finds the rows of all hashes of the block; for_each_block has had their index lines fetched.
   void find_rows(std::span<const std::uint64_t> hashes, std::uint32_t* rows) const {
-    for (const Run& run : runs()) run.sub_table->index.find_rows(hashes.data() + run.first, run.count, rows + run.first);
+    for (const Run& run : runs())
+      run.sub_table->index.find_rows(hashes.data() + run.first, run.count, rows + run.first);
   }
 
  private:
@@ -65,9 +67,9 @@ inline void prefetch_index(const SubTable* sub_tables, std::span<const std::uint
 inline constexpr std::size_t kFetchAtOnce = 8;
 
 // Calls work(first, count, prefetch_next) for every block of a plan with these hashes, several threads at a time. All
-// groups of a sub-table are in one task, one after the other: what becomes of a row depends on the plan alone, even where
-// two groups are the same id or compete for the last memory. `work` calls prefetch_next(i) with i = 0, 8, 16, ... between
-// its own memory accesses: that fetches the index lines of groups i to i + 7 of the next block.
+// groups of a sub-table are in one task, one after the other: what becomes of a row depends on the plan alone, even
+// where two groups are the same id or compete for the last memory. `work` calls prefetch_next(i) with i = 0, 8, 16, ...
+// between its own memory accesses: that fetches the index lines of groups i to i + 7 of the next block.
 template <typename Work>
 void for_each_block(const SubTable* sub_tables, std::span<const std::uint64_t> hashes, const Work& work) {
   // Large enough to pay for waking a thread, small enough to balance.

@@ -16,8 +16,8 @@ inline void prefetch_lines(const void* begin, std::size_t bytes) {
   for (std::size_t i = 0; i < bytes; i += 64) __builtin_prefetch(address + i);
 }
 
-// How a row is written: through the caches, or around them. Streaming is for outputs larger than the caches, which would
-// only push the table's index out; `out` must then be aligned to 16 bytes and `floats` a multiple of four.
+// How a row is written: through the caches, or around them. Streaming is for outputs larger than the caches, which
+// would only push the table's index out; `out` must then be aligned to 16 bytes and `floats` a multiple of four.
 enum class Store { kCached, kStreaming };
 
 #if defined(__x86_64__)

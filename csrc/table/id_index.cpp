@@ -75,39 +75,33 @@ struct View {
   std::uint64_t max_displacement;
 };
 
-#define MONOLITH_FIND_ROWS(MATCH)                                                                       \
-  const int row_bits = view.log2_lines + 3;                                                             \
-  const std::uint64_t line_mask = (std::uint64_t{1} << view.log2_lines) - 1;                            \
-  const std::uint64_t rest_mask = (std::uint64_t{1} << (56 - view.log2_lines)) - 1;                     \
-  const std::uint64_t row_mask = (std::uint64_t{1} << row_bits) - 1;                                    \
-  for (std::size_t i = 0; i < count; ++i) {                                                             \
-    const std::uint64_t home = ((hashes[i] << kSubTableBits) >> 1) >> (63 - view.log2_lines);           \
-    const std::uint64_t rest = (hashes[i] & rest_mask) << 4;                                            \
-    std::uint32_t row = kNoRow;                                                                         \
-    for (std::uint64_t displacement = 0;; ++displacement) {                                             \
-      const std::uint64_t* line = view.lines + ((home + displacement) & line_mask) * 8;                 \
-      const unsigned match = MATCH::with_tag(line, row_bits, rest | (displacement + 1));                \
-      if (match != 0) {                                                                                 \
-        row = static_cast<std::uint32_t>(line[std::countr_zero(match)] & row_mask);                     \
-        break;                                                                                          \
-      }                                                                                                 \
-      if (MATCH::has_room(line) || displacement == view.max_displacement) break;                        \
-    }                                                                                                   \
-    rows[i] = row;                                                                                      \
+#define MONOLITH_FIND_ROWS(MATCH)                                                             \
+  const int row_bits = view.log2_lines + 3;                                                   \
+  const std::uint64_t line_mask = (std::uint64_t{1} << view.log2_lines) - 1;                  \
+  const std::uint64_t rest_mask = (std::uint64_t{1} << (56 - view.log2_lines)) - 1;           \
+  const std::uint64_t row_mask = (std::uint64_t{1} << row_bits) - 1;                          \
+  for (std::size_t i = 0; i < count; ++i) {                                                   \
+    const std::uint64_t home = ((hashes[i] << kSubTableBits) >> 1) >> (63 - view.log2_lines); \
+    const std::uint64_t rest = (hashes[i] & rest_mask) << 4;                                  \
+    std::uint32_t row = kNoRow;                                                               \
+    for (std::uint64_t displacement = 0;; ++displacement) {                                   \
+      const std::uint64_t* line = view.lines + ((home + displacement) & line_mask) * 8;       \
+      const unsigned match = MATCH::with_tag(line, row_bits, rest | (displacement + 1));      \
+      if (match != 0) {                                                                       \
+        row = static_cast<std::uint32_t>(line[std::countr_zero(match)] & row_mask);           \
+        break;                                                                                \
+      }                                                                                       \
+      if (MATCH::has_room(line) || displacement == view.max_displacement) break;              \
+    }                                                                                         \
+    rows[i] = row;                                                                            \
   }
 
-void find_scalar(View view, const std::uint64_t* hashes, std::size_t count, std::uint32_t* rows) {
-  MONOLITH_FIND_ROWS(MatchScalar)
-}
-
+void find_scalar(View view, const std::uint64_t* hashes, std::size_t count,
+                 std::uint32_t* rows){MONOLITH_FIND_ROWS(MatchScalar)}
 #if defined(__x86_64__)
 MONOLITH_AVX2 void find_avx2(View view, const std::uint64_t* hashes, std::size_t count,
-                                               std::uint32_t* rows) {
-  MONOLITH_FIND_ROWS(MatchAvx2)
-}
-MONOLITH_AVX512 void find_avx512(View view, const std::uint64_t* hashes,
-                                                                               std::size_t count,
-                                                                               std::uint32_t* rows) {
+                             std::uint32_t* rows){MONOLITH_FIND_ROWS(MatchAvx2)} MONOLITH_AVX512
+    void find_avx512(View view, const std::uint64_t* hashes, std::size_t count, std::uint32_t* rows) {
   MONOLITH_FIND_ROWS(MatchAvx512)
 }
 #endif
@@ -135,9 +129,7 @@ void IdIndex::find_rows(const std::uint64_t* hashes, std::size_t count, std::uin
   find_scalar(view, hashes, count, rows);
 }
 
-std::size_t IdIndex::bytes_for(std::size_t size) {
-  return size == 0 ? 0 : std::bit_ceil((size + 5) / 6) * kLineBytes;
-}
+std::size_t IdIndex::bytes_for(std::size_t size) { return size == 0 ? 0 : std::bit_ceil((size + 5) / 6) * kLineBytes; }
 
 std::size_t IdIndex::bytes_to_grow_for_one() const {
   if (lines_ == nullptr) return kLineBytes;

@@ -31,8 +31,8 @@ class IdIndex {
   std::size_t size() const { return size_; }
   std::size_t bytes() const { return lines_ == nullptr ? 0 : num_lines() * kLineBytes; }
 
-  // Brings the home line of a hash into the cache, for a find_rows that follows. The one call that needs no lock: if the
-  // index grows meanwhile, the wrong line is fetched and nothing else happens.
+  // Brings the home line of a hash into the cache, for a find_rows that follows. The one call that needs no lock: if
+  // the index grows meanwhile, the wrong line is fetched and nothing else happens.
   void prefetch(std::uint64_t hash) const {
     const std::uint64_t* lines = lines_.load(std::memory_order_relaxed);
     const int log2_lines = log2_lines_.load(std::memory_order_relaxed);
@@ -53,8 +53,8 @@ class IdIndex {
   // What insert will need, so that a caller can keep to a memory limit: bytes allocated if one more entry comes.
   std::size_t bytes_to_grow_for_one() const;
 
-  // Adds an absent hash. Grows when three quarters full. Throws std::bad_alloc without memory, and std::length_error when
-  // too many ids share their hash's first bits (ids made on purpose); all entries then stay as they were.
+  // Adds an absent hash. Grows when three quarters full. Throws std::bad_alloc without memory, and std::length_error
+  // when too many ids share their hash's first bits (ids made on purpose); all entries then stay as they were.
   void insert(std::uint64_t hash, std::uint32_t row);
 
   // Removes a hash; false if absent.
@@ -62,7 +62,8 @@ class IdIndex {
 
   void clear() { release(); }
 
-  // Walks entries: calls visit(hash, row) for those in lines [first, last). Lines are in order of hash, up to displacement.
+  // Walks entries: calls visit(hash, row) for those in lines [first, last). Lines are in order of hash, up to
+  // displacement.
   std::size_t num_lines() const { return lines_ == nullptr ? 0 : std::size_t{1} << log2_lines_; }
   template <typename Visit>
   void visit_lines(std::size_t first, std::size_t last, Visit&& visit) const {
@@ -104,9 +105,7 @@ class IdIndex {
     return (std::uint64_t{sub_table_} << (64 - kSubTableBits)) | below;
   }
 
-  std::uint64_t max_displacement() const {
-    return line_mask() < kMaxDisplacement ? line_mask() : kMaxDisplacement;
-  }
+  std::uint64_t max_displacement() const { return line_mask() < kMaxDisplacement ? line_mask() : kMaxDisplacement; }
   std::uint64_t* find(std::uint64_t hash, std::uint64_t* line) const;
   bool place(std::uint64_t hash, std::uint32_t row);
   void grow();

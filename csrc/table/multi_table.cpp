@@ -19,11 +19,13 @@ MultiPlan::MultiPlan(std::vector<std::shared_ptr<RowTable>> tables, std::span<co
   std::vector<std::size_t> first_id;
   for (std::size_t t = 0; t < tables_.size(); ++t) {
     if (sizes[t] < 0) {
-      throw std::invalid_argument("the size of table " + std::to_string(t) + " is negative: " + std::to_string(sizes[t]));
+      throw std::invalid_argument("the size of table " + std::to_string(t) +
+                                  " is negative: " + std::to_string(sizes[t]));
     }
     if (static_cast<std::size_t>(sizes[t]) > ids.size() - num_ids_) {
       throw std::invalid_argument("the sizes add up to more than the " + std::to_string(ids.size()) +
-                                  " ids there are; table " + std::to_string(t) + " has size " + std::to_string(sizes[t]));
+                                  " ids there are; table " + std::to_string(t) + " has size " +
+                                  std::to_string(sizes[t]));
     }
     first_id.push_back(num_ids_);
     first_float_.push_back(num_floats_);

@@ -33,8 +33,8 @@ class MultiPlan {
   // One row per id, table after table: num_floats() floats. Returns how many ids were found.
   std::size_t lookup(float* out);
 
-  // Changes rows; `request.values` is laid out like lookup's output, `request.learning_rates` has the values of table 0's
-  // segments, then table 1's, and so on.
+  // Changes rows; `request.values` is laid out like lookup's output, `request.learning_rates` has the values of table
+  // 0's segments, then table 1's, and so on.
   ChangeResult change(const ChangeRequest& request);
 
  private:

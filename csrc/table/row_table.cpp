@@ -13,7 +13,8 @@ RowTable::RowTable(TableOptions options)
       layout_(options_.segments, options_.serving),
       chunk_layout_(layout_),
       sub_tables_(std::make_unique<SubTable[]>(kNumSubTables)) {
-  const std::size_t least = kNumSubTables * (SubTable().bytes(chunk_layout_) + SubTable().bytes_for_one_more(chunk_layout_));
+  const std::size_t least =
+      kNumSubTables * (SubTable().bytes(chunk_layout_) + SubTable().bytes_for_one_more(chunk_layout_));
   if (options_.max_memory_bytes != 0 && options_.max_memory_bytes < least) {
     throw std::invalid_argument("table '" + options_.name + "': max_memory_bytes is " +
                                 std::to_string(options_.max_memory_bytes) + ", but rows of this width need at least " +

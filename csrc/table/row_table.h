@@ -1,7 +1,7 @@
 // A collisionless, expirable hash table: rows of floats with optimizer state, addressed by 64-bit id.
 //
-// Safe for concurrent readers and writers. The unit of work is a batch (a BatchPlan); a reader/writer lock per sub-table
-// is held for at most 64 rows. Results do not depend on the number of threads.
+// Safe for concurrent readers and writers. The unit of work is a batch (a BatchPlan); a reader/writer lock per
+// sub-table is held for at most 64 rows. Results do not depend on the number of threads.
 #pragma once
 
 #include <array>
@@ -43,8 +43,8 @@ struct TableMemory {
   std::size_t payload_bytes = 0;  // weights and optimizer state of the rows there are
 };
 
-// How one batch changes rows. `values` has `dim` floats for each id of the batch, in batch order; or, with `per_group`, for
-// each group of the plan.
+// How one batch changes rows. `values` has `dim` floats for each id of the batch, in batch order; or, with `per_group`,
+// for each group of the plan.
 struct ChangeRequest {
   enum class Kind { kAssign, kAdd, kStep };
   Kind kind = Kind::kStep;
@@ -112,8 +112,8 @@ class RowTable {
   void contains(std::span<const std::int64_t> ids, bool* out) const;
   std::size_t erase(std::span<const std::int64_t> ids);
 
-  // Gives ids a fresh first value and fresh optimizer state; status 1 where the id had a row, 0 where it has one now, -1
-  // where the memory limit refused it.
+  // Gives ids a fresh first value and fresh optimizer state; status 1 where the id had a row, 0 where it has one now,
+  // -1 where the memory limit refused it.
   void reinitialize(std::span<const std::int64_t> ids, std::uint32_t time, std::int32_t* status);
 
   // Removes rows not seen for as long as their slot's expiry, counted back from `now`. Returns how many.
@@ -174,7 +174,8 @@ class RowTable {
   std::shared_ptr<AdmissionFilter> filter_;
   SlotThresholds thresholds_;
   std::atomic<std::uint32_t> max_time_{0};
-  mutable std::atomic<std::uint64_t> erase_count_{0};  // calls that erased rows, so that plans know when to search again
+  mutable std::atomic<std::uint64_t> erase_count_{
+      0};  // calls that erased rows, so that plans know when to search again
   // Held shared by every change of a batch, so that a snapshot begins between batches, never inside one.
   std::shared_mutex batch_mutex_;
   std::uint64_t snapshot_epoch_ = 0;

@@ -1,8 +1,8 @@
 // The writing half of RowTable.
 //
 // A batch is changed in three passes: find the rows or make them (all memory is taken here, so that running out of it
-// leaves the table as it was), ask the admission filter about new ids (one after the other, in the plan's order, so that
-// its answers do not depend on threads), and change the rows.
+// leaves the table as it was), ask the admission filter about new ids (one after the other, in the plan's order, so
+// that its answers do not depend on threads), and change the rows.
 #include <algorithm>
 #include <cstring>
 #include <exception>
@@ -30,21 +30,23 @@ void RowTable::find_or_insert(BatchPlan& plan, const ChangeRequest& request, std
   std::vector<BatchPlan::FoundRow>& found = plan.found();
   const bool search = !plan.rows_are_known() || plan.erase_count() != erase_count_.load();
   plan.set_erase_count(erase_count_.load());
-  for_each_block(sub_tables_.get(), plan.hashes(), [&](std::size_t first, std::size_t count, const auto& prefetch_next) {
-    prefetch_whole_next(prefetch_next);
-    const auto known = std::span(found).subspan(first, count);
-    // Rows that a lookup found are good until change_rows looks at them again; only the absent are searched again.
-    if (!search && std::ranges::none_of(known, [](const auto& f) { return f.row == kNoRow; })) return;
-    const auto hashes = plan.hashes().subspan(first, count);
-    std::array<std::uint32_t, kBlockGroups> rows;
-    const Block block(sub_tables_.get(), hashes, Access::kShared);
-    block.find_rows(hashes, rows.data());
-    for (const Block::Run& run : block.runs()) {
-      for (std::size_t i = run.first; i < run.first + run.count; ++i) {
-        known[i] = {rows[i], run.sub_table->erase_version};
-      }
-    }
-  });
+  for_each_block(sub_tables_.get(), plan.hashes(),
+                 [&](std::size_t first, std::size_t count, const auto& prefetch_next) {
+                   prefetch_whole_next(prefetch_next);
+                   const auto known = std::span(found).subspan(first, count);
+                   // Rows that a lookup found are good until change_rows looks at them again; only the absent are
+                   // searched again.
+                   if (!search && std::ranges::none_of(known, [](const auto& f) { return f.row == kNoRow; })) return;
+                   const auto hashes = plan.hashes().subspan(first, count);
+                   std::array<std::uint32_t, kBlockGroups> rows;
+                   const Block block(sub_tables_.get(), hashes, Access::kShared);
+                   block.find_rows(hashes, rows.data());
+                   for (const Block::Run& run : block.runs()) {
+                     for (std::size_t i = run.first; i < run.first + run.count; ++i) {
+                       known[i] = {rows[i], run.sub_table->erase_version};
+                     }
+                   }
+                 });
   plan.set_rows_known(true);
   if (std::ranges::none_of(found, [](const auto& f) { return f.row == kNoRow; })) return;
   if (filter_ != nullptr) admit(plan, request, skipped, result);

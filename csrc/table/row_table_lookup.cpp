@@ -20,32 +20,33 @@ std::size_t RowTable::for_found_rows(BatchPlan& plan, const Copy& copy) const {
   std::vector<BatchPlan::FoundRow>& found = plan.found();
   std::atomic<std::size_t> hits{0};
   plan.set_erase_count(erase_count_.load());
-  for_each_block(sub_tables_.get(), plan.hashes(), [&](std::size_t first, std::size_t count, const auto& prefetch_next) {
-    const auto hashes = plan.hashes().subspan(first, count);
-    std::array<std::uint32_t, kBlockGroups> rows;
-    std::array<const std::byte*, kBlockGroups> weights;
-    std::size_t block_hits = 0;
-    const Block block(sub_tables_.get(), hashes, Access::kShared);
-    for (const Block::Run& run : block.runs()) {
-      for (std::size_t from = run.first; from < run.first + run.count; from += kFetchAtOnce) {
-        const std::size_t until = std::min(from + kFetchAtOnce, run.first + run.count);
-        run.sub_table->index.find_rows(hashes.data() + from, until - from, rows.data() + from);
-        for (std::size_t i = from; i < until; ++i) {
-          found[first + i] = {rows[i], run.sub_table->erase_version};
-          weights[i] = rows[i] == kNoRow ? nullptr : run.sub_table->weights(chunk_layout_, rows[i]);
-          if (weights[i] != nullptr) prefetch_lines(weights[i], chunk_layout_.weight_bytes);
-        }
-      }
-    }
-    for (std::size_t from = 0; from < count; from += kFetchAtOnce) {
-      prefetch_next(from);
-      for (std::size_t i = from; i < std::min(count, from + kFetchAtOnce); ++i) {
-        copy(first + i, weights[i]);
-        if (weights[i] != nullptr) block_hits += plan.positions(first + i).size();
-      }
-    }
-    hits.fetch_add(block_hits, std::memory_order_relaxed);
-  });
+  for_each_block(sub_tables_.get(), plan.hashes(),
+                 [&](std::size_t first, std::size_t count, const auto& prefetch_next) {
+                   const auto hashes = plan.hashes().subspan(first, count);
+                   std::array<std::uint32_t, kBlockGroups> rows;
+                   std::array<const std::byte*, kBlockGroups> weights;
+                   std::size_t block_hits = 0;
+                   const Block block(sub_tables_.get(), hashes, Access::kShared);
+                   for (const Block::Run& run : block.runs()) {
+                     for (std::size_t from = run.first; from < run.first + run.count; from += kFetchAtOnce) {
+                       const std::size_t until = std::min(from + kFetchAtOnce, run.first + run.count);
+                       run.sub_table->index.find_rows(hashes.data() + from, until - from, rows.data() + from);
+                       for (std::size_t i = from; i < until; ++i) {
+                         found[first + i] = {rows[i], run.sub_table->erase_version};
+                         weights[i] = rows[i] == kNoRow ? nullptr : run.sub_table->weights(chunk_layout_, rows[i]);
+                         if (weights[i] != nullptr) prefetch_lines(weights[i], chunk_layout_.weight_bytes);
+                       }
+                     }
+                   }
+                   for (std::size_t from = 0; from < count; from += kFetchAtOnce) {
+                     prefetch_next(from);
+                     for (std::size_t i = from; i < std::min(count, from + kFetchAtOnce); ++i) {
+                       copy(first + i, weights[i]);
+                       if (weights[i] != nullptr) block_hits += plan.positions(first + i).size();
+                     }
+                   }
+                   hits.fetch_add(block_hits, std::memory_order_relaxed);
+                 });
   plan.set_rows_known(true);
   return hits.load();
 }

@@ -141,30 +141,33 @@ void RowTable::restore(std::span<const std::int64_t> ids, std::span<const std::u
   const PooledPlan pooled = acquire_plan();
   BatchPlan& plan = *pooled;
   plan.build(ids, true);
-  for_each_block(sub_tables_.get(), plan.hashes(), [&](std::size_t first, std::size_t count, const auto& prefetch_next) {
-    prefetch_whole_next(prefetch_next);
-    const auto hashes = plan.hashes().subspan(first, count);
-    std::array<std::uint32_t, kBlockGroups> found;
-    const Block block(sub_tables_.get(), hashes, Access::kExclusive);
-    block.find_rows(hashes, found.data());
-    for (const Block::Run& run : block.runs()) {
-      SubTable& sub_table = *run.sub_table;
-      const std::uint32_t found_version = sub_table.erase_version;
-      for (std::size_t i = run.first; i < run.first + run.count; ++i) {
-        const std::uint32_t position = plan.positions(first + i).back();
-        const std::byte* from = rows.data() + position * row_bytes;
-        // Making room for an earlier row may have evicted this one.
-        std::uint32_t row = sub_table.erase_version == found_version ? found[i] : sub_table.index.find_row(hashes[i]);
-        if (row == kNoRow) row = insert_row(sub_table, hashes[i], last_seen[position]);
-        if (row == kNoRow) throw std::bad_alloc();
-        sub_table.before_change(chunk_layout_, hashes[i], row);
-        std::memcpy(sub_table.weights(chunk_layout_, row), from, chunk_layout_.weight_bytes);
-        std::memcpy(sub_table.state(chunk_layout_, row), from + chunk_layout_.weight_bytes, chunk_layout_.state_bytes);
-        sub_table.last_seen(row) = last_seen[position];
-        raise_max_time(last_seen[position]);
-      }
-    }
-  });
+  for_each_block(sub_tables_.get(), plan.hashes(),
+                 [&](std::size_t first, std::size_t count, const auto& prefetch_next) {
+                   prefetch_whole_next(prefetch_next);
+                   const auto hashes = plan.hashes().subspan(first, count);
+                   std::array<std::uint32_t, kBlockGroups> found;
+                   const Block block(sub_tables_.get(), hashes, Access::kExclusive);
+                   block.find_rows(hashes, found.data());
+                   for (const Block::Run& run : block.runs()) {
+                     SubTable& sub_table = *run.sub_table;
+                     const std::uint32_t found_version = sub_table.erase_version;
+                     for (std::size_t i = run.first; i < run.first + run.count; ++i) {
+                       const std::uint32_t position = plan.positions(first + i).back();
+                       const std::byte* from = rows.data() + position * row_bytes;
+                       // Making room for an earlier row may have evicted this one.
+                       std::uint32_t row =
+                           sub_table.erase_version == found_version ? found[i] : sub_table.index.find_row(hashes[i]);
+                       if (row == kNoRow) row = insert_row(sub_table, hashes[i], last_seen[position]);
+                       if (row == kNoRow) throw std::bad_alloc();
+                       sub_table.before_change(chunk_layout_, hashes[i], row);
+                       std::memcpy(sub_table.weights(chunk_layout_, row), from, chunk_layout_.weight_bytes);
+                       std::memcpy(sub_table.state(chunk_layout_, row), from + chunk_layout_.weight_bytes,
+                                   chunk_layout_.state_bytes);
+                       sub_table.last_seen(row) = last_seen[position];
+                       raise_max_time(last_seen[position]);
+                     }
+                   }
+                 });
 }
 
 }  // namespace monolith

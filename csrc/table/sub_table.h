@@ -1,6 +1,7 @@
 // One of the 256 parts of a table: an index, its rows, and what their consumers have not seen yet, behind one lock.
 //
-// Rows live in chunks of 64 that never move. A chunk keeps its rows' parts apart, so that a lookup touches weights only:
+// Rows live in chunks of 64 that never move. A chunk keeps its rows' parts apart, so that a lookup touches weights
+// only:
 //
 //   [ header: 64 B | last seen: 64 x 4 B | weights: 64 rows | optimizer state: 64 rows ]
 //
@@ -33,7 +34,7 @@ static_assert(sizeof(ChunkHeader) == 64);
 // Byte offsets inside a chunk, the same for all chunks of a table.
 struct ChunkLayout {
   explicit ChunkLayout(const RowLayout& rows);
-  std::size_t weight_bytes, state_bytes;      // of one row
+  std::size_t weight_bytes, state_bytes;  // of one row
   std::size_t first_weights, first_state, bytes;
 };
 
@@ -57,9 +58,9 @@ struct alignas(64) SubTable {
   IdIndex index;
   std::vector<std::byte*> chunks;
   std::uint32_t first_free_row = kNoRow;  // each names the next where its last seen was: no memory to erase a row
-  std::uint32_t num_rows = 0;        // row numbers ever given out
-  std::uint32_t erase_version = 0;   // changes when a row number may have come to mean another id
-  std::uint64_t snapshot_epoch = 0;  // not 0 while a snapshot is being taken of this sub-table
+  std::uint32_t num_rows = 0;             // row numbers ever given out
+  std::uint32_t erase_version = 0;        // changes when a row number may have come to mean another id
+  std::uint64_t snapshot_epoch = 0;       // not 0 while a snapshot is being taken of this sub-table
   PreservedRows preserved;
   std::vector<ConsumerChanges> consumers;
   std::size_t max_changes = 0;  // that one consumer may have outstanding here, before it overflows

@@ -22,6 +22,7 @@ from monolith.embedding.config.instance import (
     HashTableConfigInstance,
     generate_test_hash_table_config,
 )
+from monolith.embedding.config.learning_rate import LearningRate, LearningRateFunction, PolynomialDecay
 from monolith.embedding.config.optimizers import (
     AdadeltaOptimizer,
     AdagradOptimizer,
@@ -45,7 +46,6 @@ from monolith.embedding.config.optimizers import (
 )
 from monolith.embedding.config.segment import CombineAsSegment, Segment
 from monolith.embedding.config.table import MemoryPolicy, TableConfig
-from monolith.embedding.learning_rate import LearningRate, LearningRateFunction, PolynomialDecay
 
 __all__ = [
     "AdaGradWithGroupLassoOptimizer",

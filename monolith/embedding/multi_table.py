@@ -10,8 +10,8 @@ from torch import Tensor
 from monolith._core import native
 from monolith.embedding.admission import Filter
 from monolith.embedding.config.instance import HashTableConfigInstance
+from monolith.embedding.config.merging import merge_tables
 from monolith.embedding.config.table import TableConfig
-from monolith.embedding.merging import merge_tables
 from monolith.embedding.shard_files import check_shard_files, find_shard_files
 from monolith.embedding.table import NO_TIME, Table
 from monolith.embedding.tensor_checks import check_out, check_seconds, concatenate_ids, detached_floats, flat_ids

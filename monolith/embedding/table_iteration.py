@@ -17,7 +17,8 @@ def iterate_table_and_apply(table: Table, apply_fn: Callable[[list[bytes]], obje
     if limit < 1:
         raise ValueError(f"limit must be at least 1, got {limit}")
     for ids, _ in table.items():
-        for part in ids.split(limit):
+        for first in range(0, len(ids), limit):
+            part = ids[first : first + limit]
             entries = zip(part.tolist(), table.lookup_entry(part), strict=True)
             if dumps := [_with_id(id_, entry) for id_, entry in entries if entry]:
                 apply_fn(dumps)

@@ -3,8 +3,7 @@
 import pytest
 
 from monolith.embedding import Segment, SgdOptimizer, Table, TableConfig
-from monolith.embedding.dict_table import DictTable
-from monolith.embedding.table_protocol import TableProtocol
+from monolith.embedding.table_protocol import DictTable, TableProtocol
 from tests.contract.table_checks import CHECKS, DIM, LEARNING_RATE, Check
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from monolith.embedding.learning_rate import PolynomialDecay
+from monolith.embedding.config.learning_rate import PolynomialDecay
 
 
 def test_golden_figures() -> None:

@@ -4,8 +4,8 @@ from hashlib import md5
 
 import pytest
 
+from monolith.embedding.config.merging import extra_restore_names, merge_tables, merged_table_name
 from monolith.embedding.entry import generate_test_hash_table_config
-from monolith.embedding.merging import extra_restore_names, merge_tables, merged_table_name
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from monolith._core import native
 from monolith.embedding import Segment, SgdOptimizer, Table, TableConfig
-from monolith.embedding.dict_table import DictTable
+from monolith.embedding.table_protocol import DictTable
 
 LEVELS = ("scalar", "avx2", "avx512")
 AVAILABLE_LEVELS = LEVELS[: LEVELS.index(native.best_simd_level()) + 1]

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from monolith.embedding.config.compressors import Fp32Compressor
 from monolith.embedding.config.initializers import ZerosInitializer
+from monolith.embedding.config.learning_rate import LearningRate, check_learning_rate, learning_rate_at
 from monolith.embedding.config.optimizers import Optimizer, SgdOptimizer, StochasticRoundingFloat16OptimizerWrapper
 from monolith.embedding.config.segment import Segment
 from monolith.embedding.config.table import TableConfig
-from monolith.embedding.learning_rate import LearningRate, check_learning_rate, learning_rate_at
 from monolith.protos.embedding_hash_table_pb2 import EmbeddingHashTableConfig
 
 

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass, field
 from typing import ClassVar, Self
 
+from monolith.embedding.config.learning_rate import LearningRate, PolynomialDecay
 from monolith.embedding.config.proto_fields import (
     check_at_least,
     check_numbers,
@@ -12,7 +13,6 @@ from monolith.embedding.config.proto_fields import (
     resolved_values,
     write_choice,
 )
-from monolith.embedding.learning_rate import LearningRate, PolynomialDecay
 from monolith.protos.optimizer_pb2 import OptimizerConfig
 
 # Not for the step of a row: the learning rate comes with each update, a warm-up is part of the learning rate, and the

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Self, get_args
 
+from monolith.embedding.config.learning_rate import LearningRate, check_learning_rate, learning_rate_at
 from monolith.embedding.config.proto_fields import chosen_kind
 from monolith.embedding.config.segment import Segment
-from monolith.embedding.learning_rate import LearningRate, check_learning_rate, learning_rate_at
 from monolith.protos.embedding_hash_table_pb2 import EmbeddingHashTableConfig, EntryConfig, SlotExpireTimeConfig
 
 MemoryPolicy = Literal["refuse", "evict_oldest"]

@@ -36,9 +36,12 @@ class _Gradient:
     number: int
     """Forward passes are summed in this order, whatever the order of the backward pass."""
     ids: Tensor
+    """Of the batch, or each of its ids once if `unique`."""
     values: Tensor
+    """A row per entry of `ids`."""
     plan: native.TablePlan
-    """Of these ids."""
+    """Of the batch."""
+    unique: bool
 
 
 class TableModule(nn.Module):
@@ -146,10 +149,8 @@ class TableModule(nn.Module):
             time: event time in seconds; by default the last one given.
             learning_rate: instead of the configured ones.
         """
-        values, plan = self._collected()
         result = self._step_rows(
-            plan,
-            values,
+            self._collected(),
             global_step=self.global_step if global_step is None else global_step,
             time=self.time if time is None else time,
             learning_rate=learning_rate,
@@ -206,7 +207,7 @@ class TableModule(nn.Module):
 
     def _receive(self, gradient: _Gradient) -> None:
         if self.fused:
-            self._step_rows(gradient.plan, gradient.values, global_step=self.global_step, time=self.time)
+            self._step_rows(gradient, global_step=self.global_step, time=self.time)
             return
         self._gradients.append(gradient)
         if len(self._gradients) == MANY_GRADIENTS:
@@ -216,18 +217,17 @@ class TableModule(nn.Module):
                 stacklevel=2,
             )
 
-    def _collected(self) -> tuple[Tensor, native.TablePlan]:
+    def _collected(self) -> _Gradient:
         if len(self._gradients) == 1:
-            return self._gradients[0].values, self._gradients[0].plan
+            return self._gradients[0]
         ordered = sorted(self._gradients, key=lambda gradient: gradient.number)
         ids = torch.cat([torch.empty(0, dtype=torch.int64), *(gradient.ids for gradient in ordered)])
         values = torch.cat([torch.empty(0, self.dim), *(gradient.values for gradient in ordered)])
-        return values, native.TablePlan(self.table.native, ids, True)
+        return _Gradient(0, ids, values, native.TablePlan(self.table.native, ids, True), unique=False)
 
     def _step_rows(
         self,
-        plan: native.TablePlan,
-        values: Tensor,
+        gradient: _Gradient,
         *,
         global_step: int,
         time: int,
@@ -239,7 +239,8 @@ class TableModule(nn.Module):
             if learning_rate is None
             else [learning_rate] * len(config.segments)
         )
-        result = plan.step(values, rates, global_step, time)
+        step = gradient.plan.step_unique if gradient.unique else gradient.plan.step
+        result = step(gradient.values, rates, global_step, time)
         self.global_step, self.time = global_step + 1, time
         return result
 
@@ -313,9 +314,7 @@ class _Rows(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, values: Tensor) -> tuple[None, ...]:
-        # The plan of the forward pass steps one gradient per occurrence; unique ids need one of their own.
-        plan = native.TablePlan(ctx.module.table.native, ctx.ids, False) if ctx.unique else ctx.plan
-        ctx.module._receive(_Gradient(ctx.number, ctx.ids, values.contiguous(), plan))
+        ctx.module._receive(_Gradient(ctx.number, ctx.ids, values.contiguous(), ctx.plan, ctx.unique))
         return (None,) * 6
 
 

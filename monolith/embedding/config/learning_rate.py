@@ -63,9 +63,10 @@ def check_learning_rate(owner: str, rate: LearningRate) -> None:
     """Raise unless ``rate`` is a finite number or a function of the global step."""
     if callable(rate):
         return
-    if not isinstance(rate, Real):
-        raise TypeError(f"{owner}: a learning rate is a number or a function of the global step, got {rate!r}")
-    if not math.isfinite(rate):
+    value: object = rate  # callers without a type checker may pass anything
+    if not isinstance(value, Real):
+        raise TypeError(f"{owner}: a learning rate is a number or a function of the global step, got {value!r}")
+    if not math.isfinite(value):
         raise ValueError(f"{owner}: the learning rate must be finite, got {rate}")
 
 
