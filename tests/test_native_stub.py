@@ -130,6 +130,8 @@ def test_signatures_are_read_right() -> None:
         ("sum_repeated", True),
     )
     assert signature_in_binary(native.simd_level) == ()
-    stranger = types.SimpleNamespace(__nb_signature__=(("def f(a: int) -> None", None, None),) * 2)
-    with pytest.raises(ValueError, match="unpack"):  # overloads would need a comparison of their own
-        signature_in_binary(stranger)
+    unlike = (("def f(a: int) -> None", None, None), ("def f(b: int) -> None", None, None))
+    with pytest.raises(
+        ValueError, match="unpack"
+    ):  # overloads of other parameters would need a comparison of their own
+        signature_in_binary(types.SimpleNamespace(__nb_signature__=unlike))

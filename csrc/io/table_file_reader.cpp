@@ -54,6 +54,16 @@ class ShardReader {
   std::string schema() const { return {reinterpret_cast<const char*>(data_) + sizeof(Header), header_.schema_bytes}; }
   std::size_t row_bytes() const { return std::size_t{header_.weight_bytes} + header_.state_bytes; }
 
+  void check_rows_fit(const RowTable& table) const {
+    const RowLayout& layout = table.layout();
+    if (header_.weight_bytes == layout.weight_bytes() && header_.state_bytes == layout.state_bytes()) return;
+    throw std::invalid_argument(path_ + " has rows of " + std::to_string(header_.weight_bytes) + " + " +
+                                std::to_string(header_.state_bytes) + " bytes (weights + optimizer state), table '" +
+                                table.options().name + "' has " + std::to_string(layout.weight_bytes()) + " + " +
+                                std::to_string(layout.state_bytes()) +
+                                "; restore it with the configuration it was saved with");
+  }
+
   // Calls visit(ids, last_seen, rows) for every block of the buckets in range, after checking its sum and its order.
   template <typename Visit>
   void visit_blocks(std::uint32_t first_bucket, std::uint32_t last_bucket, const Visit& visit) const {
@@ -175,17 +185,10 @@ TableFileInfo read_table_file_info(const std::string& path) {
 }
 
 void check_table_files(const RowTable& table, const std::vector<std::string>& paths, bool cleared) {
-  const RowLayout& layout = table.layout();
   std::array<std::atomic<std::uint64_t>, kNumSubTables> num_rows{};
   parallel_for(paths.size(), [&](std::size_t i) {
     const table_file::ShardReader file(paths[i]);
-    if (file.header().weight_bytes != layout.weight_bytes() || file.header().state_bytes != layout.state_bytes()) {
-      throw std::invalid_argument(paths[i] + " has rows of " + std::to_string(file.header().weight_bytes) + " + " +
-                                  std::to_string(file.header().state_bytes) +
-                                  " bytes (weights + optimizer state), table '" + table.options().name + "' has " +
-                                  std::to_string(layout.weight_bytes()) + " + " + std::to_string(layout.state_bytes()) +
-                                  "; restore it with the configuration it was saved with");
-    }
+    file.check_rows_fit(table);
     file.visit_blocks(0, kNumBuckets, [&](const auto& ids, const auto&, const auto&) {
       num_rows[sub_table_of_hash(hash_id(ids[0]))] += ids.size();
     });
@@ -203,6 +206,7 @@ std::uint64_t load_table(RowTable& table, const std::vector<std::string>& paths,
   std::atomic<std::uint64_t> num_rows{0};
   parallel_for(paths.size(), [&](std::size_t i) {
     const table_file::ShardReader file(paths[i]);
+    file.check_rows_fit(table);
     table.raise_max_time(file.header().max_time);
     file.visit_blocks(first_bucket, last_bucket, [&](const auto& ids, const auto& last_seen, const auto& rows) {
       table.restore(ids, last_seen, rows);

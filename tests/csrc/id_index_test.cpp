@@ -58,7 +58,7 @@ void check_same(const IdIndex& index, const Model& model) {
   std::vector<std::uint64_t> hashes;
   for (const auto& [hash, row] : model) hashes.push_back(hash);
   std::vector<std::uint32_t> rows(hashes.size());
-  index.prefetch(hashes.data(), hashes.size());
+  for (const std::uint64_t hash : hashes) index.prefetch(hash);
   index.find_rows(hashes.data(), hashes.size(), rows.data());
   std::size_t wrong = 0;
   for (std::size_t i = 0; i < hashes.size(); ++i) wrong += rows[i] != model.at(hashes[i]);
@@ -96,7 +96,7 @@ void test_empty() {
   CHECK_EQ(index.find_row(hash_id(1)), kNoRow);
   CHECK(!index.erase(hash_id(1)));
   const std::uint64_t hash = hash_id(1);
-  index.prefetch(&hash, 1);
+  index.prefetch(hash);
   CHECK(visited(index).empty());
   index.clear();
   index.insert(in_sub_table(0, 0), 0);  // all bits zero: still an entry
