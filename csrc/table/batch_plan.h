@@ -26,6 +26,8 @@ class BatchPlan {
   std::size_t num_ids() const { return positions_.size(); }
   std::size_t num_groups() const { return hashes_.size(); }
 
+  bool is_merged() const { return merged_; }
+
   // One hash a group.
   std::span<const std::uint64_t> hashes() const { return hashes_; }
 

@@ -10,6 +10,7 @@
 #include <span>
 
 #include "ops/parallel_for.h"
+#include "table/batch_plan.h"
 #include "table/sub_table.h"
 
 namespace monolith {
@@ -50,6 +51,14 @@ class Block {
   void find_rows(std::span<const std::uint64_t> hashes, std::uint32_t* rows) const {
     for (const Run& run : runs())
       run.sub_table->index.find_rows(hashes.data() + run.first, run.count, rows + run.first);
+  }
+  void find_rows(std::span<const std::uint64_t> hashes, BatchPlan::FoundRow* found) const {
+    std::array<std::uint32_t, kBlockGroups> rows;
+    find_rows(hashes, rows.data());
+    for (const Run& run : runs()) {
+      for (std::size_t i = run.first; i < run.first + run.count; ++i)
+        found[i] = {rows[i], run.sub_table->erase_version};
+    }
   }
 
  private:

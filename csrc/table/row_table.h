@@ -150,14 +150,15 @@ class RowTable {
   std::uint32_t expire_days(std::int64_t id) const;
   std::size_t erase_rows(std::span<const std::int64_t> ids);
 
-  template <typename Copy>
+  template <std::size_t kWeightBytes, typename Copy>
   std::size_t for_found_rows(BatchPlan& plan, const Copy& copy) const;
-  template <Store kStore>
+  template <Store kStore, std::size_t kDim>
   std::size_t lookup_plain(BatchPlan& plan, float* out, std::size_t stride) const;
-  void find_or_insert(BatchPlan& plan, const ChangeRequest& request, std::vector<std::uint32_t>& skipped,
-                      ChangeResult& result);
+  template <Store kStore>
+  std::size_t lookup_plain_any(BatchPlan& plan, float* out, std::size_t stride) const;
+  void find(BatchPlan& plan) const;
   void admit(BatchPlan& plan, const ChangeRequest& request, std::vector<std::uint32_t>& skipped, ChangeResult& result);
-  void insert_admitted(BatchPlan& plan, std::uint32_t time, const std::vector<std::uint32_t>& skipped,
+  void insert_admitted(BatchPlan& plan, bool search, std::uint32_t time, const std::vector<std::uint32_t>& skipped,
                        ChangeResult& result);
   std::uint32_t insert_row(SubTable& sub_table, std::uint64_t hash, std::uint32_t time);
   bool make_room(SubTable& sub_table);

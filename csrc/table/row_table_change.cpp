@@ -20,37 +20,28 @@ ChangeResult RowTable::change(BatchPlan& plan, const ChangeRequest& request) {
   ChangeResult result;
   // How many first occurrences of a group the filter held back; all of them if the group gets no row.
   std::vector<std::uint32_t> skipped;
-  find_or_insert(plan, request, skipped, result);
+  const bool search = !plan.rows_are_known() || plan.erase_count() != erase_count_.load();
+  plan.set_erase_count(erase_count_.load());
+  if (filter_ != nullptr) {
+    if (search) find(plan);
+    admit(plan, request, skipped, result);
+    insert_admitted(plan, false, request.time, skipped, result);
+  } else {
+    insert_admitted(plan, search, request.time, skipped, result);
+  }
+  plan.set_rows_known(true);
   change_rows(plan, request, skipped, result);
   return result;
 }
 
-void RowTable::find_or_insert(BatchPlan& plan, const ChangeRequest& request, std::vector<std::uint32_t>& skipped,
-                              ChangeResult& result) {
-  std::vector<BatchPlan::FoundRow>& found = plan.found();
-  const bool search = !plan.rows_are_known() || plan.erase_count() != erase_count_.load();
-  plan.set_erase_count(erase_count_.load());
+void RowTable::find(BatchPlan& plan) const {
   for_each_block(sub_tables_.get(), plan.hashes(),
                  [&](std::size_t first, std::size_t count, const auto& prefetch_next) {
                    prefetch_whole_next(prefetch_next);
-                   const auto known = std::span(found).subspan(first, count);
-                   // Rows that a lookup found are good until change_rows looks at them again; only the absent are
-                   // searched again.
-                   if (!search && std::ranges::none_of(known, [](const auto& f) { return f.row == kNoRow; })) return;
                    const auto hashes = plan.hashes().subspan(first, count);
-                   std::array<std::uint32_t, kBlockGroups> rows;
                    const Block block(sub_tables_.get(), hashes, Access::kShared);
-                   block.find_rows(hashes, rows.data());
-                   for (const Block::Run& run : block.runs()) {
-                     for (std::size_t i = run.first; i < run.first + run.count; ++i) {
-                       known[i] = {rows[i], run.sub_table->erase_version};
-                     }
-                   }
+                   block.find_rows(hashes, plan.found().data() + first);
                  });
-  plan.set_rows_known(true);
-  if (std::ranges::none_of(found, [](const auto& f) { return f.row == kNoRow; })) return;
-  if (filter_ != nullptr) admit(plan, request, skipped, result);
-  insert_admitted(plan, request.time, skipped, result);
 }
 
 void RowTable::admit(BatchPlan& plan, const ChangeRequest& request, std::vector<std::uint32_t>& skipped,
@@ -71,32 +62,40 @@ void RowTable::admit(BatchPlan& plan, const ChangeRequest& request, std::vector<
   }
 }
 
-void RowTable::insert_admitted(BatchPlan& plan, std::uint32_t time, const std::vector<std::uint32_t>& skipped,
-                               ChangeResult& result) {
+// Gives every group without a row one, unless the filter held all its occurrences back. With `search`, what the plan
+// knows of rows does not count.
+void RowTable::insert_admitted(BatchPlan& plan, bool search, std::uint32_t time,
+                               const std::vector<std::uint32_t>& skipped, ChangeResult& result) {
   std::vector<BatchPlan::FoundRow>& found = plan.found();
   std::vector<std::int64_t> inserted;
   std::mutex inserted_mutex;
   std::atomic<std::size_t> refused{0};
+  const auto is_wanted = [&](std::size_t g) {
+    return found[g].row == kNoRow && (skipped.empty() || skipped[g] < plan.positions(g).size());
+  };
   const auto insert_block = [&](std::size_t first, std::size_t count, const auto& prefetch_next) {
+    const auto any_wanted = [&] {
+      for (std::size_t g = first; g < first + count; ++g) {
+        if (is_wanted(g)) return true;
+      }
+      return false;
+    };
+    if (!search && !any_wanted()) return;
     prefetch_whole_next(prefetch_next);
     const auto hashes = plan.hashes().subspan(first, count);
-    const auto is_wanted = [&](std::size_t g) {
-      return found[g].row == kNoRow && (skipped.empty() || skipped[g] < plan.positions(g).size());
-    };
-    bool any = false;
-    for (std::size_t g = first; g < first + count; ++g) any = any || is_wanted(g);
-    if (!any) return;
     std::array<std::int64_t, kBlockGroups> new_ids;
     std::size_t num_new = 0;
     std::exception_ptr error;
     {
       const Block block(sub_tables_.get(), hashes, Access::kExclusive);
+      // Also without `search`: another batch may have made the rows meanwhile.
+      block.find_rows(hashes, found.data() + first);
       try {
         for (const Block::Run& run : block.runs()) {
           for (std::size_t i = run.first; i < run.first + run.count; ++i) {
             if (!is_wanted(first + i)) continue;
-            // Another batch, or an earlier group of this one, may have made the row meanwhile.
-            std::uint32_t row = run.sub_table->index.find_row(hashes[i]);
+            // Without merging, an earlier group may be the same id.
+            std::uint32_t row = plan.is_merged() ? kNoRow : run.sub_table->index.find_row(hashes[i]);
             if (row == kNoRow) {
               row = insert_row(*run.sub_table, hashes[i], time);
               if (row == kNoRow) {
@@ -112,7 +111,7 @@ void RowTable::insert_admitted(BatchPlan& plan, std::uint32_t time, const std::v
         error = std::current_exception();
       }
     }
-    {
+    if (num_new != 0) {
       const std::lock_guard lock(inserted_mutex);
       inserted.insert(inserted.end(), new_ids.begin(), new_ids.begin() + static_cast<std::ptrdiff_t>(num_new));
     }
@@ -166,6 +165,8 @@ void RowTable::change_rows(BatchPlan& plan, const ChangeRequest& request, const 
   std::atomic<std::size_t> inserted{0};
   std::atomic<std::size_t> refused{0};
   const std::size_t dim = layout_.dim();
+  // While nobody names a time, all rows have time 0 and none is written.
+  const bool keeps_time = max_time() != 0;
   // The rows are known: no index line need be fetched.
   for_each_block(sub_tables_.get(), plan.hashes(), [&](std::size_t first, std::size_t count, const auto&) {
     thread_local std::vector<float> scratch;
@@ -184,7 +185,7 @@ void RowTable::change_rows(BatchPlan& plan, const ChangeRequest& request, const 
         if (at.row == kNoRow) continue;
         prefetch_lines(run.sub_table->weights(chunk_layout_, at.row), chunk_layout_.weight_bytes);
         prefetch_lines(run.sub_table->state(chunk_layout_, at.row), chunk_layout_.state_bytes);
-        __builtin_prefetch(&run.sub_table->last_seen(at.row), 1);
+        if (keeps_time) __builtin_prefetch(&run.sub_table->last_seen(at.row), 1);
         if (run.sub_table->watches_changes()) __builtin_prefetch(&run.sub_table->header(at.row), 1);
       }
     }
@@ -205,6 +206,9 @@ void RowTable::change_rows(BatchPlan& plan, const ChangeRequest& request, const 
         auto positions = plan.positions(g).subspan(skipped.empty() ? 0 : skipped[g]);
         const auto group = static_cast<std::uint32_t>(g);
         if (request.per_group && !positions.empty()) positions = {&group, 1};
+        if (positions.empty()) continue;
+        run.sub_table->before_change(chunk_layout_, hashes[i], found[g].row);
+        if (keeps_time) run.sub_table->last_seen(found[g].row) = request.time;
         change_row(*run.sub_table, hashes[i], found[g].row, request, positions, scratch.data());
       }
     }
@@ -215,10 +219,7 @@ void RowTable::change_rows(BatchPlan& plan, const ChangeRequest& request, const 
 
 void RowTable::change_row(SubTable& sub_table, std::uint64_t hash, std::uint32_t row, const ChangeRequest& request,
                           std::span<const std::uint32_t> positions, float* scratch) const {
-  if (positions.empty()) return;
   const std::size_t dim = layout_.dim();
-  sub_table.before_change(chunk_layout_, hash, row);
-  sub_table.last_seen(row) = request.time;
   std::byte* weights = sub_table.weights(chunk_layout_, row);
   std::byte* state = sub_table.state(chunk_layout_, row);
   const auto value = [&](std::uint32_t position) { return request.values + position * dim; };

@@ -22,9 +22,18 @@ void overflow(ConsumerChanges& changes) {
 }  // namespace
 
 ChunkLayout::ChunkLayout(const RowLayout& rows) : weight_bytes(rows.weight_bytes()), state_bytes(rows.state_bytes()) {
+  const std::size_t row_bytes = weight_bytes + state_bytes;
   first_weights = sizeof(ChunkHeader) + kChunkRows * sizeof(std::uint32_t);
-  first_state = first_weights + whole_lines(kChunkRows * weight_bytes);
-  bytes = first_state + whole_lines(kChunkRows * state_bytes);
+  if ((weight_bytes % 64 == 0 && state_bytes % 64 == 0) || 64 % row_bytes == 0) {
+    weight_stride = state_stride = row_bytes;
+    first_state = first_weights + weight_bytes;
+    bytes = first_weights + whole_lines(kChunkRows * row_bytes);
+  } else {
+    weight_stride = weight_bytes;
+    state_stride = state_bytes;
+    first_state = first_weights + whole_lines(kChunkRows * weight_bytes);
+    bytes = first_state + whole_lines(kChunkRows * state_bytes);
+  }
 }
 
 std::size_t SubTable::bytes(const ChunkLayout& layout) const {

@@ -1,9 +1,11 @@
 // One of the 256 parts of a table: an index, its rows, and what their consumers have not seen yet, behind one lock.
 //
-// Rows live in chunks of 64 that never move. A chunk keeps its rows' parts apart, so that a lookup touches weights
-// only:
+// Rows live in chunks of 64 that never move:
 //
-//   [ header: 64 B | last seen: 64 x 4 B | weights: 64 rows | optimizer state: 64 rows ]
+//   [ header: 64 B | last seen: 64 x 4 B | 64 rows: weights and optimizer state ]
+//
+// Where both parts fill whole cache lines, or share one, a row's weights and state stand side by side: a step then
+// touches one place in memory. Otherwise the weights of all rows come first, so that a lookup touches whole lines.
 //
 // Callers hold `lock` (shared to read, exclusive to change) for at most a block of 64 ids.
 #pragma once
@@ -35,6 +37,7 @@ static_assert(sizeof(ChunkHeader) == 64);
 struct ChunkLayout {
   explicit ChunkLayout(const RowLayout& rows);
   std::size_t weight_bytes, state_bytes;  // of one row
+  std::size_t weight_stride, state_stride;
   std::size_t first_weights, first_state, bytes;
 };
 
@@ -72,10 +75,10 @@ struct alignas(64) SubTable {
     return reinterpret_cast<std::uint32_t*>(chunk_of(row) + sizeof(ChunkHeader))[place_of(row)];
   }
   std::byte* weights(const ChunkLayout& layout, std::uint32_t row) const {
-    return chunk_of(row) + layout.first_weights + place_of(row) * layout.weight_bytes;
+    return chunk_of(row) + layout.first_weights + place_of(row) * layout.weight_stride;
   }
   std::byte* state(const ChunkLayout& layout, std::uint32_t row) const {
-    return chunk_of(row) + layout.first_state + place_of(row) * layout.state_bytes;
+    return chunk_of(row) + layout.first_state + place_of(row) * layout.state_stride;
   }
 
   // Someone wants to know of changes: a consumer or a snapshot.
