@@ -13,6 +13,7 @@ from monolith.checkpoint.model_dir import (
     keep_newest,
     latest_snapshot,
     list_snapshots,
+    set_aside_newer,
 )
 from monolith.checkpoint.snapshot import Snapshot, load_snapshot, save_snapshot, snapshot_path
 
@@ -30,5 +31,6 @@ __all__ = [
     "restore_dense_tensors",
     "restore_random_tensors",
     "save_snapshot",
+    "set_aside_newer",
     "snapshot_path",
 ]

@@ -18,6 +18,7 @@ from monolith.errors import CorruptFileError, ModelDirInUseError
 
 OWNER_NAME = "owner.lock"
 GENERATION_NAME = "generation"
+DAMAGED_SUFFIX = ".damaged"
 _SNAPSHOT = re.compile(r"model\.ckpt-(\d+)")
 
 
@@ -53,6 +54,27 @@ def clean_leftovers(model_dir: str | os.PathLike[str]) -> list[Path]:
     for path in temporary + headless:
         shutil.rmtree(path)
     return temporary + headless
+
+
+def set_aside_newer(model_dir: str | os.PathLike[str], snapshot: Path | None) -> list[Path]:
+    """Rename snapshots newer than the one in use, which were found damaged, to `<name>.damaged`; returns the new names.
+
+    They would count as newest when old ones are removed. If none is in use at all, that is a CorruptFileError: starting
+    over must be somebody's decision.
+    """
+    paths = list_snapshots(model_dir)
+    if paths and snapshot is None:
+        raise CorruptFileError(
+            f"none of the {len(paths)} snapshots in {model_dir} can be used (the warnings say why); move them away to "
+            "start over"
+        )
+    newer = paths[paths.index(snapshot) + 1 :] if snapshot is not None else []
+    aside = []
+    for path in newer:
+        name = path.with_name(f"{path.name}{DAMAGED_SUFFIX}")
+        shutil.rmtree(name, ignore_errors=True)
+        aside.append(path.rename(name))
+    return aside
 
 
 def keep_newest(model_dir: str | os.PathLike[str], count: int) -> list[Path]:
