@@ -131,9 +131,7 @@ class MonolithModel(nn.Module):
             raise RuntimeError("lookup_embedding_slice works inside model_fn only, while a plan or a batch is at hand")
         tensors = [
             self.slice_reader.read(
-                SliceRequest(
-                    self._column(name), slice_name, dim, optimizer, initializer, compressor, learning_rate_fn
-                )
+                SliceRequest(self._column(name), slice_name, dim, optimizer, initializer, compressor, learning_rate_fn)
             )
             for name, dim in _with_dims(features, slice_dim)
         ]
@@ -151,7 +149,9 @@ def _with_dims(features: Features, slice_dim: int | None) -> list[tuple[str, int
     for item in items:
         name, dim = (item, slice_dim) if isinstance(item, str) else item
         if not isinstance(name, str) or not isinstance(dim, int) or dim <= 0:
-            raise ValueError(f"ValueError for features: {item!r} needs a name and a positive dim, got slice_dim={dim!r}")
+            raise ValueError(
+                f"ValueError for features: {item!r} needs a name and a positive dim, got slice_dim={dim!r}"
+            )
         pairs.append((name, dim))
     return pairs
 

@@ -60,8 +60,8 @@ class _Recorder:
         known = self._slices.setdefault(column.name, {}).setdefault(request.slice_name, planned)
         if known != planned:
             raise _WrongLookupError(
-                f"feature {column.name!r}, slice {request.slice_name!r} is looked up in two ways: {known} and {planned}; "
-                "make them equal or name another slice"
+                f"feature {column.name!r}, slice {request.slice_name!r} is looked up in two ways: {known} and "
+                f"{planned}; make them equal or name another slice"
             )
         return torch.zeros(NUM_FAKE_EVENTS, request.dim, requires_grad=True)
 

@@ -47,7 +47,8 @@ def as_spec(result: object) -> EstimatorSpec:
         label, loss, pred = result
         return EstimatorSpec(label=label, pred=pred, loss=loss)
     raise ValueError(
-        f"EstimatorSpec Error! model_fn must return an EstimatorSpec or (label, loss, pred), got {type(result).__name__}"
+        "EstimatorSpec Error! model_fn must return an EstimatorSpec or (label, loss, pred), got "
+        f"{type(result).__name__}"
     )
 
 

@@ -126,8 +126,8 @@ class Trainer:
         if spec.optimizer is not state.optimizer and not self._warned:
             self._warned = True
             warnings.warn(
-                f"{type(state.model).__name__}: model_fn builds an optimizer in every call; the first one is kept, a new "
-                "one would forget its state. Make it in __init__",
+                f"{type(state.model).__name__}: model_fn builds an optimizer in every call; the first one is kept, a "
+                "new one would forget its state. Make it in __init__",
                 stacklevel=2,
             )
         return loss
