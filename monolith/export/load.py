@@ -46,8 +46,8 @@ def _plan(folder: Path, description: Description) -> LookupPlan:
     plan = LookupPlan.from_json(json.dumps(description.plan))
     if plan.hash != description.plan_hash:
         raise CorruptFileError(
-            f"{folder / MODEL_FILE}: its plan has the hash {plan.hash}, it says {description.plan_hash}; it was written by "
-            "another version of this program: export the model again"
+            f"{folder / MODEL_FILE}: its plan has the hash {plan.hash}, not {description.plan_hash}; another version "
+            "of this program wrote it: export the model again"
         )
     return plan
 
@@ -60,6 +60,6 @@ def _tables(folder: Path, description: Description) -> MultiTable:
         num_rows = tables[name].restore(folder / fields["files"])
         if num_rows != fields["num_rows"]:
             raise CorruptFileError(
-                f"{folder / fields['files']}: table {name!r} has {num_rows} rows, {MODEL_FILE} says {fields['num_rows']}"
+                f"{folder / fields['files']} has {num_rows} rows, {MODEL_FILE} says {fields['num_rows']}"
             )
     return tables

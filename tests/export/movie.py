@@ -1,5 +1,9 @@
 """A small movie model with everything that makes an export hard: two slices, a dense column, a batch norm."""
 
+from functools import cache
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import torch
 from torch import nn
@@ -7,6 +11,8 @@ from torch import nn
 import monolith.model as mono
 from monolith.data import Schema
 from monolith.embedding import MultiTable
+from monolith.export import trace_model, write_export
+from monolith.export.dense_graph import DenseGraph
 from monolith.model import Lookup, LookupPlan, dense, make_plan, make_tables
 
 SCHEMA = Schema.of(uid="int64", mov="int64", hour="float32", label="float32", req_time="int64")
@@ -41,6 +47,20 @@ def trained(seed: int = 0, num_ids: int = 200) -> tuple[MovieRanking, LookupPlan
     for table in tables.tables.values():
         table.assign(ids, torch.randn(num_ids, table.dim, generator=generator))
     return model, plan, tables
+
+
+@cache
+def traced_graph() -> DenseGraph:
+    """The graph, which is the same for all weights; tracing takes seconds."""
+    model, plan, _ = trained()
+    return trace_model(model, plan, SCHEMA)
+
+
+def export(base: Path, version: int = 1, *, seed: int = 0, **options: Any) -> Path:
+    """Write `trained(seed)`, or the model, plan and tables given."""
+    model, plan, tables = trained(seed)
+    parts = {"model": model, "plan": plan, "tables": tables, "graph": traced_graph(), "generation": 1, "sequence": 0}
+    return write_export(base, version, schema=SCHEMA, **{**parts, **options})
 
 
 def randomize(model: nn.Module, generator: torch.Generator) -> None:

@@ -6,23 +6,22 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import torch
 
-from monolith.export import load_export, write_export
-from tests.export.movie import SCHEMA, randomize, request, trained
+from monolith.export import load_export
+from tests.export.movie import export, randomize, request, trained
 
 NUM_READERS = 3
 NUM_PREDICTIONS = 150
 
 
+def random_weights(seed):
+    model, _, _ = trained()
+    randomize(model, torch.Generator().manual_seed(seed))
+    return {name: value.numpy() for name, value in model.state_dict().items()}
+
+
 def test_a_prediction_never_mixes_old_and_new_weights(tmp_path):
-    model, plan, tables = trained()
-    served = load_export(
-        write_export(tmp_path, 1, model=model, plan=plan, tables=tables, schema=SCHEMA, generation=0, sequence=0)
-    )
-    weights = []
-    for seed in (1, 2):
-        randomize(model, torch.Generator().manual_seed(seed))
-        weights.append({name: value.clone().numpy() for name, value in model.state_dict().items()})
-    columns = request(40)
+    served = load_export(export(tmp_path))
+    weights, columns = [random_weights(seed) for seed in (1, 2)], request(40)
     allowed = []
     for one in weights:
         served.swap_dense(one)
@@ -67,10 +66,7 @@ def test_a_prediction_never_mixes_old_and_new_weights(tmp_path):
 
 def test_a_row_is_read_whole_while_it_changes(tmp_path):
     """All floats of movie 5 are equal at any moment, so its prediction is one of two."""
-    model, plan, tables = trained()
-    served = load_export(
-        write_export(tmp_path, 1, model=model, plan=plan, tables=tables, schema=SCHEMA, generation=0, sequence=0)
-    )
+    served = load_export(export(tmp_path))
     columns = {**request(1), "mov": np.array([5])}
     rows = [np.full((1, 7), value, np.float32) for value in (-1.0, 1.0)]
     allowed = []

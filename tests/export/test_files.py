@@ -13,20 +13,18 @@ import torch
 
 from monolith.embedding import FixedR8Compressor, Fp16Compressor, OneBitCompressor
 from monolith.errors import CorruptFileError
-from monolith.export import latest_version, load_export, newest_export, next_version, remove_unfinished, write_export
+from monolith.export import latest_version, load_export, newest_export, next_version, remove_unfinished
 from monolith.export.dense_graph import dense_weights
-from monolith.export.write import trace_model
-from tests.export.movie import SCHEMA, eager, request, trained
+from tests.export.movie import eager, export, request, trained
 
 
 @pytest.fixture(scope="module")
 def parts():
-    model, plan, tables = trained()
-    return {"model": model, "plan": plan, "tables": tables, "graph": trace_model(model, plan, SCHEMA)}
+    return dict(zip(("model", "plan", "tables"), trained(), strict=True))
 
 
 def write(base, version, parts, **options):
-    return write_export(base, version, **parts, schema=SCHEMA, generation=1, sequence=0, **options)
+    return export(base, version, **parts, **options)
 
 
 def test_what_is_in_the_folder(tmp_path, parts):
@@ -207,7 +205,7 @@ def rewrite(path, change):
 def test_training_goes_on_while_an_export_is_written(tmp_path):
     """Every exported row is whole: its floats are all of one assignment."""
     model, plan, tables = trained(num_ids=5000)
-    graph, weights = trace_model(model, plan, SCHEMA), dense_weights(model)
+    weights = dense_weights(model)
     stop, ids = threading.Event(), torch.arange(5000)
     tables["mov"].assign(ids, torch.zeros(5000, 7))
 
@@ -220,10 +218,7 @@ def test_training_goes_on_while_an_export_is_written(tmp_path):
     trainer = threading.Thread(target=train)
     trainer.start()
     try:
-        path = write_export(
-            tmp_path, 1, model=model, plan=plan, tables=tables, schema=SCHEMA, generation=0, sequence=0, graph=graph,
-            weights=weights,
-        )  # fmt: skip
+        path = export(tmp_path, model=model, plan=plan, tables=tables, weights=weights)
     finally:
         stop.set()
         trainer.join()

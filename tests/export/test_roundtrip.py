@@ -5,22 +5,13 @@ import pytest
 import torch
 
 from monolith.export import load_export, trace_model, write_export
-from tests.export.movie import SCHEMA, eager, randomize, request, trained
+from tests.export.movie import SCHEMA, eager, export, randomize, request, trained
 
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory):
     model, plan, tables = trained()
-    path = write_export(
-        tmp_path_factory.mktemp("export"),
-        3,
-        model=model,
-        plan=plan,
-        tables=tables,
-        schema=SCHEMA,
-        generation=2,
-        sequence=7,
-    )
+    path = export(tmp_path_factory.mktemp("export"), 3, model=model, plan=plan, tables=tables, generation=2, sequence=7)
     return model, plan, tables, path
 
 
@@ -184,17 +175,7 @@ def test_a_graph_is_traced_once_and_written_often(tmp_path):
     graph = trace_model(model, plan, SCHEMA)
     for version, seed in ((1, 11), (2, 12)):
         randomize(model, torch.Generator().manual_seed(seed))
-        path = write_export(
-            tmp_path,
-            version,
-            model=model,
-            plan=plan,
-            tables=tables,
-            schema=SCHEMA,
-            generation=0,
-            sequence=0,
-            graph=graph,
-        )
+        path = export(tmp_path, version, model=model, plan=plan, tables=tables, graph=graph)
         columns = request(20)
         (served,) = load_export(path).predict(columns).values()
         np.testing.assert_allclose(served, eager(model, plan, tables, columns), rtol=0, atol=1e-6)
