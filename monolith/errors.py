@@ -17,3 +17,19 @@ class CorruptFileError(MonolithError, ValueError):
 
 class TableFullError(MonolithError, MemoryError):
     """A table reached its memory limit and its policy is to refuse new ids; the table stays as it was."""
+
+
+class CorruptFrameError(MonolithError, ValueError):
+    """Bytes from a connection are not a frame, or one beyond the limits; the connection is closed."""
+
+
+class RemoteError(MonolithError):
+    """The other process answered a request with an error; its words are the message."""
+
+
+class FencedError(MonolithError):
+    """A newer generation of the job is at work: this process must stop, what it sends is refused."""
+
+
+class PlanMismatchError(MonolithError, ValueError):
+    """Two processes, or a process and a file, do not agree on the lookup plan; nothing was exchanged."""
