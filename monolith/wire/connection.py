@@ -31,8 +31,14 @@ class Connection:
     def send(
         self, message: Message, *, kind: Kind, request_id: int, deadline: Deadline = NO_DEADLINE, deadline_ms: int = 0
     ) -> None:
-        """Write one frame; TimeoutError or OSError leave the connection unusable."""
+        """Write one frame; TimeoutError or OSError leave the connection unusable, TypeError or ValueError untouched."""
         parts = encode_frame(message, kind=kind, request_id=request_id, deadline_ms=deadline_ms)
+        num_bytes = sum(map(len, parts))
+        if num_bytes > self._limits.max_frame_bytes:
+            raise ValueError(
+                f"a message of {num_bytes} bytes is beyond max_frame_bytes ({self._limits.max_frame_bytes}); send less "
+                "at a time, or raise the limit on both sides"
+            )
         if isinstance(self._socket, ssl.SSLSocket):
             for part in parts:
                 self._socket.settimeout(deadline.remaining_seconds())

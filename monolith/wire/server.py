@@ -157,7 +157,12 @@ class Server:
         message.deadline = deadline
         kind, reply = self._answer(message)
         answer_by = Deadline.after(self._frame_timeout_seconds)
-        connection.send(reply, kind=kind, request_id=header.request_id, deadline=answer_by)
+        try:
+            connection.send(reply, kind=kind, request_id=header.request_id, deadline=answer_by)
+        except (TypeError, ValueError) as error:
+            _log.error("%s: a reply of type %d cannot be sent: %s", self.address, message.type, error)
+            reply = error_reply(message.type, "handler", f"{type(error).__name__}: {error}")
+            connection.send(reply, kind=Kind.ERROR, request_id=header.request_id, deadline=answer_by)
         return True
 
     def _answer(self, message: Message) -> tuple[Kind, Message]:
