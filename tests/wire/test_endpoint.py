@@ -297,7 +297,7 @@ def test_a_frame_beyond_the_servers_limit_ends_that_connection_only():
             with pytest.raises(ConnectionError):
                 client.request(Message(type=1, arrays={"x": np.zeros(20_000, np.uint8)}), 30)
             with pytest.raises(ValueError, match="beyond max_frame_bytes"):
-                Client(server.address, limits=FrameLimits(max_frame_bytes=100)).request(Message(type=1, meta={"x": 99}))
+                Client(server.address, limits=FrameLimits(max_frame_bytes=90)).request(Message(type=1, meta={"x": 99}))
             assert client.request(Message(type=1, arrays={"x": np.zeros(5_000, np.uint8)}), 30).nbytes == 5_000
 
 
