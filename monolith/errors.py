@@ -29,3 +29,15 @@ class ModelDirInUseError(MonolithError, RuntimeError):
 
 class NotFiniteError(MonolithError, ArithmeticError):
     """A loss or gradient is NaN or infinite; rows and weights are as they were before the batch."""
+
+
+class CorruptFrameError(MonolithError, ValueError):
+    """Bytes from a connection are not a frame, or one beyond the limits; the connection is closed."""
+
+
+class RemoteError(MonolithError):
+    """The other process answered a request with an error; its words are the message."""
+
+
+class FencedError(MonolithError):
+    """A newer generation of the job is at work: this process must stop, what it sends is refused."""
