@@ -67,6 +67,7 @@ def trace_dense(model: MonolithModel, leaves: Mapping[SliceKey, int], columns: M
     weights = _make_overridable(proto, set(model.state_dict()))
     _drop_traces(proto)
     used = _drop_unread_inputs(proto, set(inputs))
+    _require_free_batch(proto, used)
     return DenseGraph(
         proto=proto,
         leaves={name: leaf for name, leaf in inputs.items() if name in used and isinstance(leaf, tuple)},
@@ -205,6 +206,17 @@ def _drop_unread_inputs(proto: onnx.ModelProto, names: set[str]) -> set[str]:
     for value in [value for value in proto.graph.input if value.name in names - read]:
         proto.graph.input.remove(value)
     return names & read
+
+
+def _require_free_batch(proto: onnx.ModelProto, names: set[str]) -> None:
+    """Refuse a graph for one size of batch: where the code fixes the size, the tracer follows it without a word."""
+    values = [value for value in proto.graph.input if value.name in names] + list(proto.graph.output)
+    for value in values:
+        if not value.type.tensor_type.shape.dim[0].dim_param:
+            raise ValueError(
+                f"the dense part of the model cannot be exported to ONNX: its code fixes the size of the batch, as "
+                f"{value.name!r} shows; leave it free, such as with view(-1, dim) in place of view(batch_size, dim)"
+            )
 
 
 def _read_values(graph: onnx.GraphProto) -> set[str]:

@@ -87,6 +87,9 @@ def serve(
     """
     with ExitStack() as cleanup:
         stop = cleanup.enter_context(_stop_signals())
+        if ready_file is not None:
+            # Left by a server that was killed.
+            Path(ready_file).unlink(missing_ok=True)
         sock = cleanup.enter_context(_bind(host, port))
         path = _await_version(export_base, stop) if wait else newest_export(export_base)
         if path is None:

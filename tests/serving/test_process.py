@@ -106,9 +106,11 @@ def test_it_waits_for_the_first_version_if_asked(tmp_path):
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc to see that signals are handled")
 def test_it_can_be_stopped_while_it_waits(tmp_path):
-    process = start(tmp_path, "--port", "0", "--wait")
+    stale = tmp_path / "ready.json"
+    stale.write_text("left by a server that was killed")
+    process = start(tmp_path, "--port", "0", "--wait", "--ready-file", str(stale))
     try:
-        while not handles_sigterm(process.pid):
+        while stale.exists() or not handles_sigterm(process.pid):
             assert process.poll() is None
             time.sleep(0.02)
         assert stop(process) == (0, "", "")
