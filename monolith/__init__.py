@@ -6,21 +6,48 @@ from typing import TYPE_CHECKING
 from monolith.native_training.finder import register
 
 if TYPE_CHECKING:
+    from monolith import data as data
     from monolith.embedding.hash_embedding import HashEmbedding, HashEmbeddingBag, RowOptimizer
+    from monolith.hooks import Hook, RunContext
+    from monolith.model import EVAL, PREDICT, TRAIN, EstimatorSpec, MonolithModel
+    from monolith.train import Estimator, RunConfig
 
 __version__ = "0.1.0"
 
-__all__ = ["HashEmbedding", "HashEmbeddingBag", "RowOptimizer", "__version__"]
+__all__ = [
+    "EVAL",
+    "PREDICT",
+    "TRAIN",
+    "Estimator",
+    "EstimatorSpec",
+    "HashEmbedding",
+    "HashEmbeddingBag",
+    "Hook",
+    "MonolithModel",
+    "RowOptimizer",
+    "RunConfig",
+    "RunContext",
+    "__version__",
+    "data",
+]
 
 # The one effect of `import monolith`: `import monolith.utils` and the other original paths find their home.
 register()
 
 # Loaded when first asked for: the command line must not wait for torch to say its version.
-_HOMES = {name: "monolith.embedding.hash_embedding" for name in ("HashEmbedding", "HashEmbeddingBag", "RowOptimizer")}
+_HOMES = {
+    **dict.fromkeys(("HashEmbedding", "HashEmbeddingBag", "RowOptimizer"), "monolith.embedding.hash_embedding"),
+    **dict.fromkeys(("Hook", "RunContext"), "monolith.hooks"),
+    **dict.fromkeys(("EVAL", "PREDICT", "TRAIN", "EstimatorSpec", "MonolithModel"), "monolith.model"),
+    **dict.fromkeys(("Estimator", "RunConfig"), "monolith.train"),
+}
+_PACKAGES = ("data",)
 
 
 def __getattr__(name: str) -> object:
     """Return a name of the front door from its home."""
+    if name in _PACKAGES:
+        return import_module(f"{__name__}.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)

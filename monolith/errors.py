@@ -17,3 +17,27 @@ class CorruptFileError(MonolithError, ValueError):
 
 class TableFullError(MonolithError, MemoryError):
     """A table reached its memory limit and its policy is to refuse new ids; the table stays as it was."""
+
+
+class PlanMismatchError(MonolithError, ValueError):
+    """A snapshot, an export or a peer was made for another lookup plan; the message names what differs."""
+
+
+class ModelDirInUseError(MonolithError, RuntimeError):
+    """Another process trains in this folder; the message names it."""
+
+
+class NotFiniteError(MonolithError, ArithmeticError):
+    """A loss or gradient is NaN or infinite; rows and weights are as they were before the batch."""
+
+
+class CorruptFrameError(MonolithError, ValueError):
+    """Bytes from a connection are not a frame, or one beyond the limits; the connection is closed."""
+
+
+class RemoteError(MonolithError):
+    """The other process answered a request with an error; its words are the message."""
+
+
+class FencedError(MonolithError):
+    """A newer generation of the job is at work: this process must stop, what it sends is refused."""

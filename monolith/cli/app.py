@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from monolith.cli.info import info, own_version
+from monolith.cli.serve import serve
 
 app = typer.Typer(
     name="monolith",
@@ -14,6 +15,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command()(info)
+app.command()(serve)
 
 
 def _print_version(wanted: bool) -> None:

@@ -1,0 +1,124 @@
+"""EventLogSource: the events of a log as batches, cut at the same offsets in every run."""
+
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from monolith.data.batch import Batch
+from monolith.data.event_log.folder import read_schema
+from monolith.data.event_log.reader import LogReader
+from monolith.data.event_log.segment import Records
+
+PARTITION = "0"
+_WAIT_SECONDS = 0.02
+
+
+class EventLogSource:
+    """Batches of an event log, as a `Source`.
+
+    Batches end at multiples of `batch_size` in the log, wherever reading began: a run that resumes in the middle gets
+    one shorter batch and then the very batches any other run gets. For use by one thread.
+
+    >>> import tempfile
+    >>> from monolith.data import EventLogWriter, Schema
+    >>> path = tempfile.mkdtemp()
+    >>> with EventLogWriter(path, Schema.of(uid="int64")) as writer:
+    ...     _ = writer.append({"uid": np.arange(5)})
+    >>> [batch.columns["uid"].tolist() for batch in EventLogSource(path, batch_size=2, start=1)]
+    [[1], [2, 3], [4]]
+
+    Args:
+        path: Folder of the log, which must exist.
+        batch_size: Events per batch.
+        follow: Wait for more events at the end of the log; every batch is then cut where it should be, a partial last
+            one is never yielded.
+        start: Offset to begin with.
+        stop: When set, iteration ends after the present batch, and waiting ends at once.
+        drop_remainder: Without `follow`, leave out a last batch that does not reach its multiple of `batch_size`.
+
+    Raises:
+        FileNotFoundError: There is no log.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        batch_size: int,
+        follow: bool = False,
+        start: int = 0,
+        stop: threading.Event | None = None,
+        drop_remainder: bool = False,
+    ) -> None:
+        if batch_size <= 0:
+            raise ValueError(f"batch_size must be positive, got {batch_size}")
+        self.path = Path(path)
+        self.schema = read_schema(self.path)
+        self._batch_size = batch_size
+        self._whole_only = follow or drop_remainder
+        self._follow = follow
+        self._stop = stop if stop is not None else threading.Event()
+        self._reader: LogReader | None = None
+        self.restore({PARTITION: start})
+
+    def __iter__(self) -> Iterator[Batch]:
+        """Yield batches from the present position on; errors of the log are raised where they are met.
+
+        Raises:
+            OffsetError: The log no longer has the events at the position, or ends before it.
+            CorruptFileError: Bytes of the log are damaged.
+        """
+        while not self._stop.is_set():
+            batch = self._next_batch()
+            if batch is None:
+                return
+            yield batch
+
+    def state(self) -> dict[str, int]:
+        """Return the offset after the last batch yielded."""
+        return {PARTITION: self._position}
+
+    def restore(self, state: Mapping[str, int]) -> None:
+        """Go to an offset; any one will do, the next batch then ends at the next multiple of `batch_size`."""
+        if set(state) != {PARTITION} or state[PARTITION] < 0:
+            raise ValueError(
+                f"the state of an event log is {{{PARTITION!r}: offset}} with an offset >= 0, got {dict(state)}"
+            )
+        self.close()
+        self._position = state[PARTITION]
+
+    def close(self) -> None:
+        """Close the files; the position stays, and iteration opens them again."""
+        if self._reader is not None:
+            self._reader.close()
+        self._reader = None
+        self._pieces: list[Records] = []
+
+    def _next_batch(self) -> Batch | None:
+        end = (self._position // self._batch_size + 1) * self._batch_size
+        if self._reader is None:
+            self._reader = LogReader(self.path, self.schema, self._position)
+        while self._reader.offset < end:
+            piece = self._reader.read(end - self._reader.offset)
+            if piece is not None:
+                self._pieces.append(piece)
+            elif not self._follow:
+                break
+            elif self._stop.wait(_WAIT_SECONDS):
+                return None
+        if self._reader.offset == self._position or (self._whole_only and self._reader.offset < end):
+            return None
+        return self._cut_batch(self._reader.offset)
+
+    def _cut_batch(self, last: int) -> Batch:
+        records = self._pieces[0] if len(self._pieces) == 1 else np.concatenate(self._pieces)
+        # A copy each: a column of packed records is neither contiguous nor writable.
+        columns = {name: torch.from_numpy(records[name].copy()) for name in self.schema.names}
+        batch = Batch(columns=columns, first=self._position, last=last, partition=PARTITION)
+        self._pieces = []
+        self._position = last
+        return batch

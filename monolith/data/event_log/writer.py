@@ -1,0 +1,219 @@
+"""EventLogWriter: appends events to a log, in order, each append whole or not at all."""
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+from torch import Tensor
+
+from monolith.data.event_log.folder import (
+    SCHEMA_FILE,
+    TEMPORARY_SUFFIX,
+    lock_for_writing,
+    read_schema,
+    write_in_one_piece,
+)
+from monolith.data.event_log.segment import (
+    HEADER_BYTES,
+    MAX_PAYLOAD_BYTES,
+    Records,
+    Segment,
+    encode_frame,
+    encode_header,
+    list_segments,
+    segment_name,
+)
+from monolith.data.schema import Schema
+from monolith.errors import CorruptFileError
+
+DEFAULT_SEGMENT_BYTES = 64 << 20
+_BUFFER_BYTES = 1 << 20
+
+
+class EventLogWriter:
+    """The one writer of an event log; opens the log, or makes it.
+
+    `append` collects, `flush` shows what was collected to readers, `sync` also puts it on the disk: what came before
+    a `sync` outlives any crash. An append that a crash tore apart is cut off by the next writer.
+    For use by one thread.
+
+    >>> import tempfile
+    >>> with EventLogWriter(tempfile.mkdtemp(), Schema.of(uid="int64")) as writer:
+    ...     writer.append({"uid": np.array([7, 8, 9])})
+    3
+
+    Args:
+        path: Folder of the log.
+        schema: Columns of its events; an existing log must have the same.
+        segment_bytes: A new file is begun before one grows beyond this, unless a single append is larger.
+
+    Raises:
+        LogInUseError: Another writer has the log open.
+        ValueError: The log has another schema.
+        CorruptFileError: The end of the log is damaged in a way no torn append explains.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], schema: Schema, *, segment_bytes: int = DEFAULT_SEGMENT_BYTES
+    ) -> None:
+        if segment_bytes <= 0:
+            raise ValueError(f"segment_bytes must be positive, got {segment_bytes}")
+        self.path = Path(path)
+        self.schema = schema
+        self._segment_bytes = segment_bytes
+        self._buffer: list[bytes] = []
+        self._buffered_bytes = 0
+        self._handle = -1
+        self.path.mkdir(parents=True, exist_ok=True)
+        self._lock = lock_for_writing(self.path)
+        try:
+            self._open_log()
+        except BaseException:
+            self._release()
+            raise
+
+    @property
+    def offset(self) -> int:
+        """Offset that the next event will have: the events of the log, buffered ones included."""
+        return self._offset
+
+    def append(self, columns: Mapping[str, np.ndarray[Any, Any] | Tensor]) -> int:
+        """Add events, given as one array per column of the schema, and return the offset after them.
+
+        Up to 16 MiB of records are one frame: readers see all of them or none. If the disk fails, an append of one
+        frame leaves the log as it was and may be tried again.
+        """
+        self._check_open()
+        records = self._pack(columns)
+        step = max(1, MAX_PAYLOAD_BYTES // records.itemsize)
+        for at in range(0, len(records), step):
+            self._append_frame(records[at : at + step])
+        return self._offset
+
+    def flush(self) -> None:
+        """Make every event appended so far visible to readers; they also outlive the death of this process."""
+        self._check_open()
+        data = b"".join(self._buffer)
+        view, written = memoryview(data), 0
+        # Written at a fixed place: if the disk is full, the next try puts the same bytes where these are.
+        while written < len(data):
+            written += os.pwrite(self._handle, view[written:], self._position + written)
+        self._position += len(data)
+        self._buffer.clear()
+        self._buffered_bytes = 0
+
+    def sync(self) -> None:
+        """Flush, and return once every event appended so far is on the disk."""
+        self.flush()
+        try:
+            os.fsync(self._handle)
+        except OSError:
+            # The system may have dropped what it failed to write and would report success next time.
+            self._release()
+            raise
+
+    def close(self) -> None:
+        """Sync and give the log free for another writer; closing twice is fine."""
+        if self._lock < 0:
+            return
+        try:
+            self.sync()
+        finally:
+            self._release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _pack(self, columns: Mapping[str, np.ndarray[Any, Any] | Tensor]) -> Records:
+        if set(columns) != set(self.schema.names):
+            raise ValueError(f"append needs exactly the columns {self.schema.names}, got {tuple(columns)}")
+        arrays = {name: np.asarray(column) for name, column in columns.items()}
+        shapes = {name: array.shape for name, array in arrays.items()}
+        if len(set(shapes.values())) != 1 or any(len(shape) != 1 for shape in shapes.values()):
+            raise ValueError(f"append needs columns of one dimension and equal length, got {shapes}")
+        for name, dtype in self.schema:
+            if not np.can_cast(arrays[name].dtype, dtype, "safe"):
+                raise TypeError(
+                    f"column {name!r} is {dtype} and cannot hold every {arrays[name].dtype}; convert it before append"
+                )
+        records = np.empty(next(iter(shapes.values())), self.schema.numpy_dtype)
+        for name, array in arrays.items():
+            records[name] = array
+        return records
+
+    def _append_frame(self, records: Records) -> None:
+        frame = encode_frame(records, self._offset)
+        end = self._position + self._buffered_bytes
+        if end > HEADER_BYTES and end + len(frame) > self._segment_bytes:
+            self._rotate()
+        elif self._buffered_bytes + len(frame) > _BUFFER_BYTES:
+            self.flush()
+        # Whatever can fail is done; from here on the events are taken.
+        self._buffer.append(frame)
+        self._buffered_bytes += len(frame)
+        self._offset += len(records)
+
+    def _rotate(self) -> None:
+        # On the disk before the next file exists: only the last file of a log can have a torn tail.
+        self.sync()
+        write_in_one_piece(self.path / segment_name(self._offset), encode_header(self.schema, self._offset))
+        os.close(self._handle)
+        self._handle = -1
+        self._open_segment(self._offset, HEADER_BYTES)
+
+    def _open_log(self) -> None:
+        for leftover in self.path.glob(f"*{TEMPORARY_SUFFIX}"):
+            leftover.unlink()
+        if not (self.path / SCHEMA_FILE).exists():
+            self._make_log()
+        existing = read_schema(self.path)
+        if existing != self.schema:
+            raise ValueError(
+                f"event log {self.path} has the columns {existing.columns}, the writer {self.schema.columns}; "
+                "write with the log's schema, or to another folder"
+            )
+        firsts = list_segments(self.path)
+        if not firsts:
+            raise CorruptFileError(f"event log {self.path} has a {SCHEMA_FILE} but no segment: its events are gone")
+        segment = Segment(self.path, firsts[-1], self.schema)
+        try:
+            position, self._offset = segment.skip_to(sys.maxsize, check=True)
+        finally:
+            segment.close()
+        self._open_segment(firsts[-1], position)
+
+    def _make_log(self) -> None:
+        """Write the first segment, then the schema: a log with a schema always has a segment."""
+        first = self.path / segment_name(0)
+        if any(start != 0 or first.stat().st_size > HEADER_BYTES for start in list_segments(self.path)):
+            raise CorruptFileError(
+                f"{self.path / SCHEMA_FILE} is missing, but events are there; restore it from a copy"
+            )
+        write_in_one_piece(first, encode_header(self.schema, 0))
+        write_in_one_piece(self.path / SCHEMA_FILE, self.schema.to_json().encode())
+
+    def _open_segment(self, first: int, position: int) -> None:
+        self._handle = os.open(self.path / segment_name(first), os.O_WRONLY)
+        self._position = position
+        if os.fstat(self._handle).st_size > position:
+            os.ftruncate(self._handle, position)  # the torn tail that the last writer left
+
+    def _check_open(self) -> None:
+        if self._lock < 0:
+            raise ValueError(f"the writer of event log {self.path} is closed; open a new one")
+
+    def _release(self) -> None:
+        if self._handle >= 0:
+            os.close(self._handle)
+        if self._lock >= 0:
+            os.close(self._lock)
+        self._handle = self._lock = -1

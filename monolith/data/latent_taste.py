@@ -1,0 +1,89 @@
+"""LatentTaste: what the users of a made-up world like, how that changes, and what its movies are like."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+Ints = np.ndarray[Any, np.dtype[np.int64]]
+
+NUM_TRAITS = 4
+_MOVIES_PER_BLOCK = 1024
+# One stream of random numbers per purpose: the second half of a Philox key is purpose and number.
+_TRAITS, _COMMON, _OWN = 1, 2, 3
+
+
+def uniforms(seed: int, purpose: int, number: int, shape: tuple[int, ...]) -> Floats:
+    """Return the same numbers in (0, 1) for the same arguments, whatever was drawn before."""
+    bits = np.random.Philox(key=np.array([seed, (purpose << 56) | number], np.uint64))
+    return np.random.Generator(bits).random(shape) * (1 - 2.0**-52) + 2.0**-53
+
+
+def normals(seed: int, purpose: int, number: int, shape: tuple[int, ...]) -> Floats:
+    """Return normal numbers by Box and Muller: unlike NumPy's own, these cannot change between its versions."""
+    u = uniforms(seed, purpose, number, (2, *shape))
+    result: Floats = np.sqrt(-2 * np.log(u[0])) * np.cos(2 * math.pi * u[1])
+    return result
+
+
+class LatentTaste:
+    """Traits of movies and tastes of users, of which the product is the appeal of a movie to a user.
+
+    A taste is what all users share plus what is a user's own. Both move from one random anchor to the next, an
+    unrelated one, every `drift_seconds`, along an arc that keeps their length: tastes change, their strength does not.
+
+    Args:
+        seed: Equal seeds give equal worlds.
+        users: Number of users.
+        drift_seconds: Event time after which a taste has nothing left of what it was; infinite for no drift.
+        common: Standard deviation, over movies, of the appeal of what all share.
+        own: Standard deviation of the appeal of what is a user's own.
+    """
+
+    def __init__(self, seed: int, users: int, *, drift_seconds: float, common: float, own: float) -> None:
+        self._seed = seed
+        self._users = users
+        self._drift_seconds = drift_seconds
+        self._common = common
+        self._own = own
+        self._traits = np.empty((0, NUM_TRAITS))
+        self._anchors: tuple[range, Floats, Floats] = (range(0), np.empty(0), np.empty(0))
+
+    def appeal(self, users: Ints, movies: Ints, seconds: Floats) -> Floats:
+        """Return the appeal of each movie to each user at each event time, all counted from 0."""
+        stretch, angle = self._place(seconds)
+        before, after = np.cos(angle), np.sin(angle)
+        low = int(stretch.min())
+        common, own = self._anchors_between(low, int(stretch.max()) + 1)
+        near = stretch - low
+        taste = common[near] * before[:, None] + common[near + 1] * after[:, None]
+        taste += own[near, users] * before[:, None] + own[near + 1, users] * after[:, None]
+        result: Floats = np.einsum("nd,nd->n", taste, self._traits_up_to(int(movies.max()))[movies])
+        return result
+
+    def _place(self, seconds: Floats) -> tuple[Ints, Floats]:
+        """Return the anchor each time lies behind, and the angle towards the next."""
+        anchors = seconds / self._drift_seconds
+        stretch = anchors.astype(np.int64)
+        return stretch, (anchors - stretch) * (math.pi / 2)
+
+    def _anchors_between(self, low: int, high: int) -> tuple[Floats, Floats]:
+        numbers = range(low, high + 1)
+        if self._anchors[0] != numbers:
+            pairs = [self._anchor(number) for number in numbers]
+            self._anchors = numbers, np.stack([pair[0] for pair in pairs]), np.stack([pair[1] for pair in pairs])
+        return self._anchors[1:]
+
+    def _anchor(self, number: int) -> tuple[Floats, Floats]:
+        shared = normals(self._seed, _COMMON, number, (NUM_TRAITS,))
+        own = normals(self._seed, _OWN, number, (self._users, NUM_TRAITS)) / math.sqrt(NUM_TRAITS)
+        # What all share has the same length at every anchor; what users own differs between them in strength too.
+        return shared / np.linalg.norm(shared) * self._common, own * self._own
+
+    def _traits_up_to(self, movie: int) -> Floats:
+        while len(self._traits) <= movie:
+            number = len(self._traits) // _MOVIES_PER_BLOCK
+            block = normals(self._seed, _TRAITS, number, (_MOVIES_PER_BLOCK, NUM_TRAITS))
+            self._traits = np.concatenate([self._traits, block])
+        return self._traits

@@ -1,0 +1,88 @@
+"""The dense part of a served model: an ONNX graph with weights that can be swapped between two calls."""
+
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
+
+from monolith.errors import CorruptFileError
+from monolith.export.signature import Column
+
+# They have no class of their own in common.
+_LOAD_ERRORS = (
+    ort_errors.Fail,
+    ort_errors.InvalidArgument,
+    ort_errors.InvalidGraph,
+    ort_errors.InvalidProtobuf,
+    ort_errors.NotImplemented,
+    ort_errors.RuntimeException,
+)
+
+
+class DenseSession:
+    """Runs the graph; any number of threads may call `run` while another swaps the weights."""
+
+    def __init__(
+        self, path: Path, weights: Mapping[str, Column], graph_names: Mapping[str, str], *, num_threads: int = 1
+    ) -> None:
+        """Load the graph.
+
+        Args:
+            path: the .onnx file.
+            weights: every weight of the model.
+            graph_names: for the weights that the graph reads, their names there.
+            num_threads: threads that share the work of one call.
+        """
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = num_threads
+        options.inter_op_num_threads = 1
+        # Errors only: for each weight it would warn that it is no constant, which is what we want.
+        options.log_severity_level = 3
+        try:
+            self._session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+        except _LOAD_ERRORS as error:
+            raise CorruptFileError(f"{path} is no graph that ONNX Runtime can load: {error}") from error
+        self._outputs = [output.name for output in self._session.get_outputs()]
+        self._graph_names = dict(graph_names)
+        self._swap_lock = threading.Lock()
+        self._weights = {name: np.array(value, copy=True) for name, value in weights.items()}
+        self._fed = self._as_fed(self._weights)
+
+    @property
+    def weights(self) -> Mapping[str, Column]:
+        """The weights in force, all of one swap; not to be written to."""
+        return self._weights
+
+    def run(self, inputs: Mapping[str, Column]) -> dict[str, Column]:
+        """Return the outputs for graph inputs, computed with the weights of one swap alone."""
+        # Read once: a swap meanwhile replaces the whole dictionary.
+        fed = dict(self._fed)
+        fed.update((name, onnxruntime.OrtValue.ortvalue_from_numpy(value)) for name, value in inputs.items())
+        values = self._session.run_with_ort_values(self._outputs, fed)
+        return {name: value.numpy() for name, value in zip(self._outputs, values, strict=True)}
+
+    def swap(self, weights: Mapping[str, Column]) -> None:
+        """Take these weights from the next `run` on; those not named stay. All or none: an error changes nothing."""
+        taken = {name: self._checked(name, value) for name, value in weights.items()}
+        with self._swap_lock:
+            self._weights = {**self._weights, **taken}
+            self._fed = self._as_fed(self._weights)
+
+    def _checked(self, name: str, value: Column) -> Column:
+        if name not in self._weights:
+            raise ValueError(f"there is no dense weight {name!r}; the weights are {', '.join(self._weights)}")
+        old = self._weights[name]
+        if value.shape != old.shape or value.dtype != old.dtype:
+            raise ValueError(
+                f"dense weight {name!r} must be {old.dtype} of shape {list(old.shape)}, got {value.dtype} of shape "
+                f"{list(value.shape)}; a model of another shape is a new export"
+            )
+        return np.array(value, copy=True, order="C")
+
+    def _as_fed(self, weights: Mapping[str, Column]) -> dict[str, onnxruntime.OrtValue]:
+        return {
+            inner: onnxruntime.OrtValue.ortvalue_from_numpy(weights[name]) for name, inner in self._graph_names.items()
+        }

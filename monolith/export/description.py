@@ -1,0 +1,186 @@
+"""What ``model.json`` says: a model's name, signature, plan and tables, and the checksums of all other files."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any, Self
+
+from monolith._core import native
+from monolith.errors import CorruptFileError
+from monolith.export.signature import Signature
+from monolith.export.versions import MODEL_FILE
+
+FORMAT = "monolith-export"
+MAJOR = 1
+"""A reader refuses another major number."""
+
+_CHUNK_BYTES = 1 << 22
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RowInput:
+    """A graph input that is looked up: a stretch of a table's rows."""
+
+    feature: str
+    """Input of the model that holds the ids."""
+
+    slice_name: str
+
+    table: str
+
+    offset: int
+    """Where in the row it begins, in floats."""
+
+    dim: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FileCheck:
+    """What a file must be."""
+
+    num_bytes: int
+
+    crc32c: int
+
+    @classmethod
+    def of(cls, path: Path) -> Self:
+        """Return size and checksum of a file."""
+        crc, size = 0, 0
+        with path.open("rb") as file:
+            while chunk := file.read(_CHUNK_BYTES):
+                crc = native.crc32c(chunk, crc)
+                size += len(chunk)
+        return cls(num_bytes=size, crc32c=crc)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Description:
+    """The content of ``model.json``."""
+
+    name: str
+
+    version: int
+
+    generation: int
+
+    sequence: int
+    """Deltas up to this one are in the tables."""
+
+    created: float
+    """When it was written, in seconds since 1970."""
+
+    plan: dict[str, Any]
+
+    plan_hash: int
+
+    signature: Signature
+
+    rows: dict[str, RowInput]
+    """By graph input."""
+
+    columns: dict[str, str]
+    """Graph input -> input of the model."""
+
+    weights: dict[str, str]
+    """Weight -> its name in the graph."""
+
+    tables: dict[str, dict[str, Any]]
+    """By name: dim, segments with compressors, number of rows, files."""
+
+    files: dict[str, FileCheck] = field(default_factory=dict)
+    """By path below the folder."""
+
+    def to_bytes(self) -> bytes:
+        """Return the file: JSON for people and machines, with a checksum of itself."""
+        fields: dict[str, Any] = {
+            "format": FORMAT,
+            "major": MAJOR,
+            "minor": 0,
+            "name": self.name,
+            "version": self.version,
+            "generation": self.generation,
+            "sequence": self.sequence,
+            "created": self.created,
+            "plan_hash": self.plan_hash,
+            "signature": self.signature.to_json(),
+            "rows": {name: _row_to_json(row) for name, row in self.rows.items()},
+            "columns": self.columns,
+            "weights": self.weights,
+            "tables": self.tables,
+            "plan": self.plan,
+            "files": {
+                name: {"bytes": check.num_bytes, "crc32c": check.crc32c} for name, check in sorted(self.files.items())
+            },
+        }
+        fields["crc32c"] = _own_checksum(fields)
+        return json.dumps(fields, indent=1).encode()
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """Return what ``model.json`` of a version says; a CorruptFileError if it is damaged or of another format."""
+        path = folder / MODEL_FILE
+        if not path.is_file():
+            raise CorruptFileError(f"{folder} is no complete export: it has no {MODEL_FILE}, which is written last")
+        try:
+            fields = json.loads(path.read_bytes())
+            found = (fields["format"], fields["major"])
+            if found != (FORMAT, MAJOR):
+                raise CorruptFileError(f"{path} is of format {found}; this program reads {(FORMAT, MAJOR)}")
+            if fields.pop("crc32c") != _own_checksum(fields):
+                raise CorruptFileError(f"{path} is damaged: its checksum does not fit its content")
+            return cls(
+                **{key: fields[key] for key in ("name", "version", "generation", "sequence", "created", "plan_hash")},
+                **{key: fields[key] for key in ("plan", "columns", "weights", "tables")},
+                signature=Signature.from_json(fields["signature"]),
+                rows={name: _row_from_json(row) for name, row in fields["rows"].items()},
+                files={
+                    name: FileCheck(num_bytes=check["bytes"], crc32c=check["crc32c"])
+                    for name, check in fields["files"].items()
+                },
+            )
+        except CorruptFileError:
+            raise
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise CorruptFileError(f"{path} is damaged or no export: {type(error).__name__}: {error}") from error
+
+    def check_files(self, folder: Path) -> None:
+        """Compare size and checksum of every file; a CorruptFileError names the first that is not as it was written."""
+        for name, wanted in self.files.items():
+            parts = PurePosixPath(name).parts
+            if not parts or PurePosixPath(name).is_absolute() or ".." in parts:
+                raise CorruptFileError(f"{folder / MODEL_FILE} names the file {name!r}, which is not below its folder")
+            path = folder / name
+            if not path.is_file():
+                raise CorruptFileError(f"{path} is missing, but {MODEL_FILE} lists it; export the model again")
+            found = FileCheck.of(path)
+            if found != wanted:
+                raise CorruptFileError(
+                    f"{path} is damaged: it has {found.num_bytes} bytes with CRC-32C {found.crc32c:08x}, written were "
+                    f"{wanted.num_bytes} with {wanted.crc32c:08x}; copy or export the model again"
+                )
+
+
+def _own_checksum(fields: Mapping[str, Any]) -> int:
+    crc: int = native.crc32c(json.dumps(fields, sort_keys=True).encode())
+    return crc
+
+
+def _row_to_json(row: RowInput) -> dict[str, Any]:
+    return {
+        "feature": row.feature,
+        "slice": row.slice_name,
+        "table": row.table,
+        "offset": row.offset,
+        "dim": row.dim,
+    }
+
+
+def _row_from_json(fields: Mapping[str, Any]) -> RowInput:
+    return RowInput(
+        feature=fields["feature"],
+        slice_name=fields["slice"],
+        table=fields["table"],
+        offset=fields["offset"],
+        dim=fields["dim"],
+    )

@@ -1,0 +1,97 @@
+"""A model that answers: serving tables and dense weights, both of which may change while it does."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from monolith.embedding import MultiTable
+from monolith.export.dense_session import DenseSession
+from monolith.export.description import Description
+from monolith.export.signature import Column
+from monolith.model import LookupPlan
+
+
+class ServingModel:
+    """Predicts from ids and feature columns; made by `load_export`.
+
+    Any number of threads may predict while others bring rows and weights. A prediction reads each row whole, and
+    dense weights of one swap alone.
+    """
+
+    def __init__(
+        self, description: Description, *, plan: LookupPlan, tables: MultiTable, session: DenseSession
+    ) -> None:
+        """Join the parts; generation, sequence and time of creation are those of the files and stay."""
+        self.name = description.name
+        self.version = description.version
+        self.signature = description.signature
+        self.plan = plan
+        self.tables = tables
+        self._rows = description.rows
+        self._columns = description.columns
+        self._session = session
+        self.generation = description.generation
+        self.sequence = description.sequence
+        self.created = description.created
+
+    @property
+    def plan_hash(self) -> int:
+        """The plan's 64-bit number; deltas of another plan do not fit."""
+        return self.plan.hash
+
+    @property
+    def dense_weights(self) -> Mapping[str, Column]:
+        """The dense weights in force; not to be written to."""
+        return self._session.weights
+
+    def predict(self, columns: Mapping[str, Column]) -> dict[str, Column]:
+        """Return the outputs by name, one row per example; ids that have no row read as zeros.
+
+        Raises:
+            ValueError: an input is unknown, missing, or of another type or shape; the message names it.
+        """
+        checked = self.signature.check(columns)
+        rows = self._look_up(checked)
+        inputs = {
+            name: np.ascontiguousarray(rows[place.feature][:, place.offset : place.offset + place.dim])
+            for name, place in self._rows.items()
+        }
+        inputs.update((name, checked[column]) for name, column in self._columns.items())
+        return self._session.run(inputs)
+
+    def swap_dense(self, weights: Mapping[str, Column]) -> None:
+        """Take these dense weights from the next prediction on; those not named stay.
+
+        Raises:
+            ValueError: a name is unknown, or a shape or type another; then nothing changes.
+        """
+        self._session.swap(weights)
+
+    def apply_rows(self, table: str, ids: Column | Tensor, rows: Column | Tensor) -> None:
+        """Overwrite rows, or add them; each row changes at once."""
+        self._require_table(table)
+        self.tables.assign({table: (_as_tensor(ids), _as_tensor(rows))})
+
+    def erase_rows(self, table: str, ids: Column | Tensor) -> int:
+        """Remove rows: their ids read as zeros again; returns how many there were."""
+        self._require_table(table)
+        return self.tables[table].erase(_as_tensor(ids))
+
+    def _look_up(self, columns: Mapping[str, Column]) -> dict[str, Column]:
+        """Return whole rows by feature, with one call for all tables."""
+        table_of = {place.feature: place.table for place in self._rows.values()}
+        if not table_of:
+            return {}
+        found = self.tables.lookup({table: torch.from_numpy(columns[feature]) for feature, table in table_of.items()})
+        return {feature: found[table].numpy() for feature, table in table_of.items()}
+
+    def _require_table(self, name: str) -> None:
+        if name not in self.tables.tables:
+            raise ValueError(f"there is no table {name!r}; the tables are {', '.join(self.tables.names)}")
+
+
+def _as_tensor(values: Column | Tensor) -> Tensor:
+    # Copied if read-only, as arrays out of a message are: torch knows no such thing and would warn.
+    return values if isinstance(values, Tensor) else torch.from_numpy(np.require(values, requirements=["C", "W"]))

@@ -1,0 +1,203 @@
+"""Writing a model as files to serve: a numbered folder that appears complete or not at all."""
+
+import json
+import os
+import re
+import shutil
+import struct
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.numpy import save_file
+
+from monolith.data import Schema
+from monolith.embedding import Compressor, MultiTable
+from monolith.export.dense_graph import DenseGraph, dense_weights, graph_bytes, trace_dense
+from monolith.export.description import Description, FileCheck, RowInput
+from monolith.export.serving_tables import Progress, config_to_json, to_serving
+from monolith.export.signature import Column, Signature, TensorSpec
+from monolith.export.versions import (
+    GRAPH_FILE,
+    MODEL_FILE,
+    TABLES_FOLDER,
+    WEIGHTS_FILE,
+    unfinished_path,
+    version_path,
+)
+from monolith.model import LookupPlan, MonolithModel
+
+_TORCH_TYPES = {"int64": torch.int64, "float32": torch.float32}
+_DATATYPES = {"int64": "INT64", "float32": "FP32"}
+
+
+def trace_model(model: MonolithModel, plan: LookupPlan, schema: Schema) -> DenseGraph:
+    """Return the ONNX graph of a model; give it to `write_export` to export again without running the model."""
+    leaves = {(feature, slice_name): dim for feature, slice_name, dim in plan.entries}
+    return trace_dense(model, leaves, {name: _TORCH_TYPES[dtype] for name, dtype in schema.columns})
+
+
+def write_export(
+    base: str | Path,
+    version: int,
+    *,
+    model: MonolithModel,
+    plan: LookupPlan,
+    tables: MultiTable,
+    schema: Schema,
+    generation: int,
+    sequence: int,
+    name: str | None = None,
+    graph: DenseGraph | None = None,
+    weights: Mapping[str, Column] | None = None,
+    compressors: Mapping[str, Compressor] | None = None,
+    progress: Progress | None = None,
+) -> Path:
+    """Write ``<base>/<version>/`` and return it; on any error, or Ctrl-C, nothing is left behind.
+
+    Tables may be trained meanwhile: rows newer than `sequence` get in, and the deltas after it bring them again. Given
+    `graph` and `weights`, the model itself is not touched, so that training may go on in another thread.
+
+    Args:
+        base: folder of all versions; made if it is not there.
+        version: a number that is not taken yet.
+        model: what to export.
+        plan: what it looks up.
+        tables: one table per feature of the plan.
+        schema: columns of the source; those that predictions need become inputs.
+        generation: of the trainer.
+        sequence: the last delta whose rows are surely in the tables.
+        name: what requests call the model; its class name in snake case if not given.
+        graph: from `trace_model`; traced now if not given.
+        weights: a copy of the dense weights; the model's present ones if not given.
+        compressors: by table, how all of its rows are stored; by default as the plan says.
+        progress: is told how far each table is.
+    """
+    root = Path(base)
+    final, unfinished = version_path(root, version), unfinished_path(root, version)
+    if final.exists():
+        raise FileExistsError(f"export version {version} is already in {root}; versions are never written twice")
+    weights = dense_weights(model) if weights is None else weights
+    graph = trace_model(model, plan, schema) if graph is None else graph
+    root.mkdir(parents=True, exist_ok=True)
+    # Left by a writer that was killed.
+    shutil.rmtree(unfinished, ignore_errors=True)
+    try:
+        (unfinished / TABLES_FOLDER).mkdir(parents=True)
+        _write_dense(unfinished, graph, weights)
+        description = Description(
+            name=name or snake_case(type(model).__name__),
+            version=version,
+            generation=generation,
+            sequence=sequence,
+            created=time.time(),
+            plan=json.loads(plan.to_json()),
+            plan_hash=plan.hash,
+            signature=_signature(graph, schema),
+            rows=_row_inputs(graph, plan),
+            columns=graph.columns,
+            weights=graph.weights,
+            tables=_write_tables(unfinished, plan, tables, generation, compressors or {}, progress),
+            files=_sync_files(unfinished),
+        )
+        _write_synced(unfinished / MODEL_FILE, description.to_bytes())
+        _sync_path(unfinished / TABLES_FOLDER)
+        _sync_path(unfinished)
+        unfinished.rename(final)
+    except BaseException:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        raise
+    _sync_path(root)
+    return final
+
+
+def snake_case(name: str) -> str:
+    """Return a class name as models are called in requests.
+
+    >>> snake_case("MovieRanking"), snake_case("FFMModel")
+    ('movie_ranking', 'ffm_model')
+    """
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
+
+
+def _write_dense(folder: Path, graph: DenseGraph, weights: Mapping[str, Column]) -> None:
+    """Write the weights, and the graph that finds them there by their place in the file."""
+    missing = sorted(set(graph.weights) - set(weights))
+    if missing:
+        raise ValueError(f"the graph reads the dense weight {missing[0]!r}, which the weights do not have")
+    path = folder / WEIGHTS_FILE
+    save_file(dict(weights), path)
+    with path.open("rb") as file:
+        (header_bytes,) = struct.unpack("<Q", file.read(8))
+        header = json.loads(file.read(header_bytes))
+    start = 8 + header_bytes
+    places = {name: header[name]["data_offsets"] for name in weights}
+    offsets = {name: (start + begin, end - begin) for name, (begin, end) in places.items()}
+    (folder / GRAPH_FILE).write_bytes(graph_bytes(graph, WEIGHTS_FILE, offsets))
+
+
+def _write_tables(
+    folder: Path,
+    plan: LookupPlan,
+    tables: MultiTable,
+    generation: int,
+    compressors: Mapping[str, Compressor],
+    progress: Progress | None,
+) -> dict[str, dict[str, Any]]:
+    """Write one table after the other: only one is in memory twice."""
+    written = {}
+    for name in plan.tables():
+        served = to_serving(tables[name], compressors.get(name), progress)
+        basename = f"{TABLES_FOLDER}/{name}"
+        served.save(folder / basename, plan_hash=plan.hash, generation=generation)
+        written[name] = {**config_to_json(served.config), "num_rows": len(served), "files": basename}
+    return written
+
+
+def _signature(graph: DenseGraph, schema: Schema) -> Signature:
+    """Inputs are the columns that predictions need, in the order of the schema."""
+    needed = {feature for feature, _ in graph.leaves.values()} | set(graph.columns.values())
+    inputs = [TensorSpec(name, _DATATYPES[dtype]) for name, dtype in schema.columns if name in needed]
+    absent = needed - {spec.name for spec in inputs}
+    if absent:
+        raise ValueError(f"the plan looks up {sorted(absent)[0]!r}, but the schema has only {', '.join(schema.names)}")
+    return Signature(tuple(inputs), graph.outputs)
+
+
+def _row_inputs(graph: DenseGraph, plan: LookupPlan) -> dict[str, RowInput]:
+    """A table has a segment per slice, in the order of the plan."""
+    places: dict[tuple[str, str], RowInput] = {}
+    widths: dict[str, int] = {}
+    for feature, slice_name, dim in plan.entries:
+        offset = widths.get(feature, 0)
+        places[feature, slice_name] = RowInput(
+            feature=feature, slice_name=slice_name, table=feature, offset=offset, dim=dim
+        )
+        widths[feature] = offset + dim
+    return {name: places[leaf] for name, leaf in graph.leaves.items()}
+
+
+def _sync_files(folder: Path) -> dict[str, FileCheck]:
+    """Bring every file to the disk and return what each must be."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    for path in files:
+        _sync_path(path)
+    return {path.relative_to(folder).as_posix(): FileCheck.of(path) for path in files}
+
+
+def _write_synced(path: Path, content: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync_path(path: Path) -> None:
+    """Bring a file or the entries of a folder to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,87 @@
+"""Hooks: what a user wants to see of a run, at five moments of it.
+
+Hooks observe and may ask for a stop. What a run does (push, sync, snapshot) are lines of its loop, not hooks.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import nn
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StepValues:
+    """What one step did."""
+
+    step: int
+    """Number of the step, from 0."""
+
+    loss: float
+    """Of the batch, before it was trained on."""
+
+    num_events: int
+    """Events in the batch."""
+
+    partition: str
+    """The stream partition the batch is from."""
+
+    first: int
+    """Offset of the batch's first event in its partition."""
+
+    last: int
+    """Offset after the batch's last event."""
+
+
+@dataclass(kw_only=True, slots=True)
+class RunContext:
+    """What a hook sees of a run."""
+
+    model: nn.Module
+    """The model as it is trained."""
+
+    tables: Any
+    """The rows: a `monolith.embedding.MultiTable`."""
+
+    global_step: int = 0
+    """Steps taken so far, in all runs together."""
+
+    read_metrics: Callable[[], Mapping[str, float]] = dict
+    """Computes the metrics of the recent past, such as "auc" and "logloss"; takes milliseconds, so not every step."""
+
+    error: BaseException | None = None
+    """Why the run ends, when `end` is called because of an exception."""
+
+    stop_requested: bool = field(default=False, init=False)
+    """Somebody asked for a stop."""
+
+    def request_stop(self) -> None:
+        """Let the run end after the present step, with a snapshot."""
+        self.stop_requested = True
+
+
+class Hook:
+    """Five moments of a run; override those of interest.
+
+    >>> class StopAfter(Hook):
+    ...     def __init__(self, num_steps):
+    ...         self.num_steps = num_steps
+    ...     def after_run(self, context, values):
+    ...         if values.step + 1 >= self.num_steps:
+    ...             context.request_stop()
+    """
+
+    def begin(self) -> None:
+        """Be told that a run begins; nothing was made or restored yet."""
+
+    def after_create_session(self, context: RunContext) -> None:
+        """Be told that model and tables are there, restored if there was a snapshot."""
+
+    def before_run(self, context: RunContext) -> None:
+        """Be told that the next batch is at hand and about to be trained on."""
+
+    def after_run(self, context: RunContext, values: StepValues) -> None:
+        """Be told what the step did; `context.global_step` already counts it."""
+
+    def end(self, context: RunContext) -> None:
+        """Be told that the run is over: the last snapshot is written, or `context.error` says why there is none."""

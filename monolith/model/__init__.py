@@ -1,0 +1,35 @@
+"""Rows to predictions: the model a user writes, its lookup plan, and one pull and push per batch."""
+
+from monolith.model.base import MonolithModel
+from monolith.model.dense import dense, run_dense
+from monolith.model.dry_run import DryRun, dry_run, make_plan
+from monolith.model.feature_column import FeatureColumn
+from monolith.model.lookup import Lookup, Pulled
+from monolith.model.modes import EVAL, PREDICT, TRAIN, Mode
+from monolith.model.plan import LookupPlan, plan_differences
+from monolith.model.planned_feature import PlannedFeature, PlannedSlice
+from monolith.model.spec import EstimatorSpec
+from monolith.model.tables import admission_filters, make_tables
+
+__all__ = [
+    "EVAL",
+    "PREDICT",
+    "TRAIN",
+    "DryRun",
+    "EstimatorSpec",
+    "FeatureColumn",
+    "Lookup",
+    "LookupPlan",
+    "Mode",
+    "MonolithModel",
+    "PlannedFeature",
+    "PlannedSlice",
+    "Pulled",
+    "admission_filters",
+    "dense",
+    "dry_run",
+    "make_plan",
+    "make_tables",
+    "plan_differences",
+    "run_dense",
+]

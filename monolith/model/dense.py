@@ -1,0 +1,39 @@
+"""The dense part: rows and columns in, predictions out; the one way in which a model is run."""
+
+from collections.abc import Mapping
+
+from torch import Tensor
+
+from monolith.model.base import MonolithModel
+from monolith.model.modes import Mode
+from monolith.model.slices import LeafReader, SliceKey, SliceReader
+from monolith.model.spec import EstimatorSpec, as_spec, predictions
+
+
+def run_model_fn(
+    model: MonolithModel, reader: SliceReader, features: Mapping[str, Tensor], mode: Mode
+) -> EstimatorSpec:
+    """Return what `model_fn` says about a batch whose lookups `reader` answers."""
+    model.slice_reader = reader
+    try:
+        # A copy: model_fn may add columns to it, and the batch must stay as it came.
+        return as_spec(model.model_fn(dict(features), mode))
+    finally:
+        model.slice_reader = None
+
+
+def run_dense(
+    model: MonolithModel, leaves: Mapping[SliceKey, Tensor], features: Mapping[str, Tensor], mode: Mode
+) -> EstimatorSpec:
+    """Return what the model says about a batch with these rows."""
+    return run_model_fn(model, LeafReader(leaves), features, mode)
+
+
+def dense(
+    model: MonolithModel,
+    leaves: Mapping[SliceKey, Tensor],
+    features: Mapping[str, Tensor],
+    mode: Mode = Mode.PREDICT,
+) -> dict[str, Tensor]:
+    """Return the predictions of a batch by head; the same for eager runs and for export."""
+    return predictions(run_dense(model, leaves, features, mode))

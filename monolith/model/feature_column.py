@@ -1,0 +1,69 @@
+"""An id feature of a model, and what its rows live by."""
+
+import re
+from dataclasses import dataclass
+
+from monolith.embedding import (
+    AdagradOptimizer,
+    Compressor,
+    Fp32Compressor,
+    Initializer,
+    Optimizer,
+    RandomUniformInitializer,
+)
+
+DEFAULT_OPTIMIZER = AdagradOptimizer(learning_rate=0.05)
+DEFAULT_INITIALIZER = RandomUniformInitializer(-0.05, 0.05)
+DEFAULT_COMPRESSOR = Fp32Compressor()
+
+DEFAULT_FILTER_CAPACITY = 10_000_000
+"""Ids whose sightings are remembered: about 24 MB when full."""
+
+MAX_OCCURRENCE_THRESHOLD = 15
+"""The sliding filter's counters end there."""
+
+# The name is part of file names, on any file system and object store.
+_NAME = re.compile(r"\w[\w.+:-]*")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FeatureColumn:
+    """One id feature: its table, and the defaults of the slices that are looked up in it."""
+
+    name: str
+    """Name of the column of ids, and of the table."""
+
+    occurrence_threshold: int = 0
+    """An id gets a row after it was seen this often; until then it reads as zeros."""
+
+    expire_time: int = 36500
+    """Days without an update after which a row is forgotten."""
+
+    filter_capacity: int = DEFAULT_FILTER_CAPACITY
+    """Different ids whose sightings are counted at a time, where there is a threshold."""
+
+    optimizer: Optimizer = DEFAULT_OPTIMIZER
+    """How a gradient changes a slice that names no optimizer."""
+
+    initializer: Initializer = DEFAULT_INITIALIZER
+    """First values of a slice that names no initializer."""
+
+    compressor: Compressor = DEFAULT_COMPRESSOR
+    """How a slice that names no compressor is stored for serving."""
+
+    def __post_init__(self) -> None:
+        """Reject values that could only fail later, far from here."""
+        if not _NAME.fullmatch(self.name):
+            raise ValueError(
+                f"feature {self.name!r}: a name is letters, digits and . + : - _, beginning with a letter or digit; it "
+                "becomes part of file names"
+            )
+        if not 0 <= self.occurrence_threshold <= MAX_OCCURRENCE_THRESHOLD:
+            raise ValueError(
+                f"feature {self.name!r}: occurrence_threshold must be 0 to {MAX_OCCURRENCE_THRESHOLD}, got "
+                f"{self.occurrence_threshold}"
+            )
+        if self.expire_time < 0:
+            raise ValueError(f"feature {self.name!r}: expire_time (days) must not be negative, got {self.expire_time}")
+        if self.filter_capacity < 1:
+            raise ValueError(f"feature {self.name!r}: filter_capacity must be positive, got {self.filter_capacity}")

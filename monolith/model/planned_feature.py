@@ -1,0 +1,111 @@
+"""One feature of a lookup plan: the slices of its rows, and what the rows live by."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+from google.protobuf.json_format import MessageToDict, ParseDict
+
+from monolith.embedding import LearningRate, PolynomialDecay, Segment, TableConfig
+from monolith.protos.embedding_hash_table_pb2 import EntryConfig
+
+_DECAY_FIELDS = ("initial_learning_rate", "decay_steps", "end_learning_rate", "power", "cycle")
+_NUMBERS = ("occurrence_threshold", "expire_days", "filter_capacity")
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedSlice:
+    """One slice of a feature's rows."""
+
+    name: str
+    """Name of the slice."""
+
+    segment: Segment
+    """Its width, and the rules it lives by."""
+
+    learning_rate: LearningRate | None = None
+    """Instead of the optimizer's own."""
+
+    def __post_init__(self) -> None:
+        """Reject a learning rate that cannot be written down: the plan is part of every snapshot."""
+        if not isinstance(self.learning_rate, int | float | PolynomialDecay | None):
+            raise TypeError(
+                f"slice {self.name!r}: a learning rate in a plan is a number or a PolynomialDecay, got "
+                f"{self.learning_rate!r}"
+            )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the slice as JSON values."""
+        rate: Any = self.learning_rate
+        if isinstance(rate, PolynomialDecay):
+            rate = {"polynomial_decay": {name: getattr(rate, name) for name in _DECAY_FIELDS}}
+        return {"name": self.name, "segment": MessageToDict(self.segment.as_proto()), "learning_rate": rate}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Return the slice that `to_dict` described."""
+        rate = values["learning_rate"]
+        if isinstance(rate, Mapping):
+            rate = PolynomialDecay(**{name: rate["polynomial_decay"][name] for name in _DECAY_FIELDS})
+        segment = Segment.from_proto(ParseDict(values["segment"], EntryConfig.Segment()))
+        return cls(str(values["name"]), segment, rate)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedFeature:
+    """One feature: a table whose rows are its slices side by side."""
+
+    name: str
+    """Name of the column of ids, and of the table."""
+
+    slices: tuple[PlannedSlice, ...]
+    """In the order in which the model first asked for them."""
+
+    occurrence_threshold: int = 0
+    """An id gets a row after it was seen this often."""
+
+    expire_days: int = 36500
+    """A row is forgotten this many days after its last update."""
+
+    filter_capacity: int = 0
+    """Different ids whose sightings are counted; 0 where there is no threshold."""
+
+    def table_config(self) -> TableConfig:
+        """Return the table of this feature.
+
+        Its seed comes from the name: equal ids of two features must not start from equal rows.
+        """
+        rates: tuple[LearningRate, ...] = ()
+        if any(one.learning_rate is not None for one in self.slices):
+            rates = tuple(
+                one.segment.optimizer.learning_rate_fn() if one.learning_rate is None else one.learning_rate
+                for one in self.slices
+            )
+        return TableConfig(
+            name=self.name,
+            segments=tuple(one.segment for one in self.slices),
+            expire_days=self.expire_days,
+            seed=hash64(self.name),
+            learning_rates=rates,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the feature as JSON values."""
+        numbers = {name: getattr(self, name) for name in _NUMBERS}
+        return {"name": self.name, **numbers, "slices": [one.to_dict() for one in self.slices]}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Return the feature that `to_dict` described."""
+        slices = tuple(PlannedSlice.from_dict(one) for one in values["slices"])
+        return cls(str(values["name"]), slices, **{name: int(values[name]) for name in _NUMBERS})
+
+
+def hash64(text: str) -> int:
+    """Return the first 8 bytes of the text's BLAKE2b digest as a little-endian number.
+
+    >>> hex(hash64("uid"))
+    '0xce7ee8c717452b7a'
+    """
+    return int.from_bytes(hashlib.blake2b(text.encode()).digest()[:8], "little")

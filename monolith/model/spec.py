@@ -1,0 +1,72 @@
+"""What `model_fn` returns."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+Heads = Tensor | Mapping[str, Tensor]
+"""One tensor, or one per head."""
+
+DEFAULT_HEAD = "pred"
+"""Name of the only head when the model names none."""
+
+
+class EstimatorSpec(NamedTuple):
+    """What a model says about one batch.
+
+    >>> EstimatorSpec(label=None, pred=torch.zeros(2)).classification
+    True
+    """
+
+    label: Heads | None
+    """What was observed; None when predicting."""
+
+    pred: Heads
+    """What the model expects: a probability where `classification`."""
+
+    head_name: str | None = None
+    """Names the output of a model with one head."""
+
+    loss: Tensor | None = None
+    """A scalar to minimise; None when predicting."""
+
+    optimizer: torch.optim.Optimizer | None = None
+    """Steps the dense weights; rows have their own."""
+
+    classification: bool = True
+    """Whether AUC means anything for it."""
+
+
+def as_spec(result: object) -> EstimatorSpec:
+    """Return what `model_fn` returned as a spec: itself, or made from (label, loss, pred)."""
+    if isinstance(result, EstimatorSpec):
+        return result
+    if isinstance(result, tuple) and len(result) == 3:
+        label, loss, pred = result
+        return EstimatorSpec(label=label, pred=pred, loss=loss)
+    raise ValueError(
+        "EstimatorSpec Error! model_fn must return an EstimatorSpec or (label, loss, pred), got "
+        f"{type(result).__name__}"
+    )
+
+
+def predictions(spec: EstimatorSpec) -> dict[str, Tensor]:
+    """Return the predictions by name of their head."""
+    if isinstance(spec.pred, Mapping):
+        return dict(spec.pred)
+    return {spec.head_name or DEFAULT_HEAD: spec.pred}
+
+
+def labels(spec: EstimatorSpec) -> dict[str, Tensor]:
+    """Return the labels by name of their head; nothing when the model gave none."""
+    if spec.label is None:
+        return {}
+    if isinstance(spec.label, Mapping):
+        return dict(spec.label)
+    if isinstance(spec.pred, Mapping):
+        raise ValueError(
+            f"EstimatorSpec Error! pred has the heads {', '.join(spec.pred)}, so label must be a dict of the same heads"
+        )
+    return {spec.head_name or DEFAULT_HEAD: spec.label}

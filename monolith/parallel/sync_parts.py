@@ -1,0 +1,73 @@
+"""Changes of tables, cut into messages of bounded size."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from monolith.embedding.multi_table import MultiTable
+from monolith.embedding.table import Changes
+from monolith.parallel.sync_messages import SyncContent
+
+ID_BYTES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Some ids of one table that are to be sent, with their rows or as tombstones."""
+
+    table: str
+    ids: Tensor
+    erased: bool = False
+
+
+def pieces_of_changes(changes: Mapping[str, Changes]) -> Iterator[Piece]:
+    """Yield what changed, tombstones of all tables first."""
+    for table, change in changes.items():
+        yield Piece(table, change.erased, erased=True)
+    for table, change in changes.items():
+        yield Piece(table, change.touched)
+
+
+def pieces_of_tables(tables: MultiTable) -> Iterator[Piece]:
+    """Yield every id that has a row while this is read."""
+    for name, table in tables.tables.items():
+        for ids, _ in table.items():
+            yield Piece(name, ids)
+
+
+def parts_of(pieces: Iterator[Piece], tables: MultiTable, max_bytes: int) -> Iterator[SyncContent]:
+    """Yield contents of at most about `max_bytes` each; rows are read only when their part is asked for."""
+    part: list[Piece] = []
+    room = max_bytes
+    for piece in pieces:
+        bytes_per_id = ID_BYTES + (0 if piece.erased else 4 * tables[piece.table].dim)
+        ids = piece.ids
+        while len(ids):
+            count = room // bytes_per_id
+            if count == 0 and part:
+                yield _content(part, tables)
+                part, room = [], max_bytes
+                continue
+            count = max(1, count)  # a row wider than the limit still has to travel
+            part.append(Piece(piece.table, ids[:count], piece.erased))
+            room -= min(count, len(ids)) * bytes_per_id
+            ids = ids[count:]
+    if part:
+        yield _content(part, tables)
+
+
+def _content(part: list[Piece], tables: MultiTable) -> SyncContent:
+    ids_by_place: dict[tuple[str, bool], list[Tensor]] = {}
+    for piece in part:
+        ids_by_place.setdefault((piece.table, piece.erased), []).append(piece.ids)
+    erased, rows = {}, {}
+    for (name, is_erased), ids_list in ids_by_place.items():
+        ids = torch.cat(ids_list)
+        if is_erased:
+            erased[name] = ids.numpy()
+        else:
+            # A row erased since reads as zero, as it does in serving; its tombstone comes with the next delta.
+            rows[name] = ids.numpy(), tables[name].lookup(ids).numpy()
+    return SyncContent(rows, erased)

@@ -1,0 +1,223 @@
+"""A process that serves: loads the newest export, follows the trainer, answers over HTTP until it is told to stop."""
+
+import errno
+import json
+import os
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import uvicorn
+from fastapi import FastAPI
+
+from monolith.export.load import load_export
+from monolith.export.serving_model import ServingModel
+from monolith.export.versions import latest_version, newest_export
+from monolith.serving.app import MAX_BODY_BYTES, create_app
+from monolith.serving.metrics import Metrics, Progress
+from monolith.serving.sync_receiver import SyncReceiver
+from monolith.wire import TlsConfig
+
+DEFAULT_HOST = "127.0.0.1"
+DEFAULT_PORT = 8500
+
+_POLL_SECONDS = 0.2
+_SHUTDOWN_SECONDS = 5
+_BACKLOG = 128
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ready:
+    """What a server says of itself when it is about to answer; also the content of the ready file."""
+
+    model: str
+
+    version: int
+
+    host: str
+
+    port: int
+
+    sync_address: str | None
+    """Where it takes deltas."""
+
+    pid: int
+
+    @property
+    def url(self) -> str:
+        """Where to ask."""
+        return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
+
+
+def serve(
+    export_base: str | Path,
+    *,
+    host: str = DEFAULT_HOST,
+    port: int = DEFAULT_PORT,
+    sync_address: str | None = None,
+    tls: TlsConfig | None = None,
+    ready_file: str | Path | None = None,
+    wait: bool = False,
+    num_threads: int = 1,
+    max_body_bytes: int = MAX_BODY_BYTES,
+    announce: Callable[[Ready], None] = lambda ready: None,
+) -> None:
+    """Serve the newest complete version until SIGTERM or Ctrl-C, then return.
+
+    Args:
+        export_base: folder of the versions.
+        host: where to listen for HTTP; only this machine can ask unless told otherwise.
+        port: 0 lets the system choose; `ready_file` tells.
+        sync_address: where to take deltas from a trainer ("127.0.0.1:7001", "unix:/path"); None takes none.
+        tls: certificates for that address; without them it must be on this machine.
+        ready_file: is there, with a `Ready` as JSON, while the server answers.
+        wait: wait for the first version rather than fail.
+        num_threads: threads that share the dense work of one request.
+        max_body_bytes: larger requests are refused.
+        announce: is told when the server is about to answer.
+
+    Raises:
+        FileNotFoundError: there is no complete version, and `wait` was not asked for.
+        CorruptFileError: the newest version is damaged.
+        OSError: the port is in use.
+    """
+    with ExitStack() as cleanup:
+        stop = cleanup.enter_context(_stop_signals())
+        if ready_file is not None:
+            # Left by a server that was killed.
+            Path(ready_file).unlink(missing_ok=True)
+        sock = cleanup.enter_context(_bind(host, port))
+        path = _await_version(export_base, stop) if wait else newest_export(export_base)
+        if path is None:
+            return
+        model = load_export(path, num_threads=num_threads)
+        receiver, where = _follow(model, sync_address, tls, cleanup)
+        ready = Ready(
+            model=model.name,
+            version=model.version,
+            host=host,
+            port=sock.getsockname()[1],
+            sync_address=where,
+            pid=os.getpid(),
+        )
+
+        def on_ready() -> None:
+            # A signal that came before uvicorn took the signals over.
+            server.should_exit = stop.is_set()
+            if ready_file is not None:
+                cleanup.callback(Path(ready_file).unlink, missing_ok=True)
+                _write_ready(Path(ready_file), ready)
+            announce(ready)
+
+        metrics = Metrics(model, lambda: progress_of(model, receiver))
+        app = create_app(model, metrics, max_body_bytes=max_body_bytes, on_ready=on_ready)
+        server = uvicorn.Server(_http_config(app))
+        # From now on connections queue up, so whoever sees the ready file can connect.
+        _listen(sock, host, port)
+        server.run(sockets=[sock])
+        if not server.started and not stop.is_set():
+            raise RuntimeError("the HTTP server did not start; what it logged above says why")
+
+
+def progress_of(model: ServingModel, receiver: SyncReceiver | None) -> Progress:
+    """Return how much of training is being served: what the export had, and the deltas since."""
+    if receiver is None:
+        return Progress(model.generation, model.sequence, model.created)
+    now = receiver.freshness
+    as_of = model.created if now.applied_at_seconds is None else now.applied_at_seconds
+    return Progress(now.position.generation, now.position.sequence, as_of)
+
+
+def _follow(
+    model: ServingModel, address: str | None, tls: TlsConfig | None, cleanup: ExitStack
+) -> tuple[SyncReceiver | None, str | None]:
+    """Take deltas at an address until cleanup; return what takes them, and where."""
+    if address is None:
+        return None, None
+    receiver = SyncReceiver(model, plan_hash=model.plan_hash, generation=model.generation, sequence=model.sequence)
+    try:
+        listener = cleanup.enter_context(receiver.listen(address, tls=tls))
+    except OSError as error:
+        raise _better_bind_error(error, f"the sync address {address}", "--sync-address") from error
+    return receiver, str(listener.address)
+
+
+def _await_version(base: str | Path, stop: threading.Event) -> Path | None:
+    """Return the newest version as soon as there is one; None if told to stop before."""
+    while (path := latest_version(base)) is None:
+        if stop.wait(_POLL_SECONDS):
+            return None
+    return path
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    """Return a socket bound but not yet listening: who asks too early is refused, not kept waiting."""
+    try:
+        family, kind, protocol, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except socket.gaierror as error:
+        raise OSError(f"host {host!r} is not known here: {error.strerror}; choose another with --host") from error
+    sock = socket.socket(family, kind, protocol)
+    try:
+        # A server that has just ended leaves connections behind that would keep its port for a minute.
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(where)
+    except OSError as error:
+        sock.close()
+        raise _port_error(error, host, port) from error
+    return sock
+
+
+def _listen(sock: socket.socket, host: str, port: int) -> None:
+    try:
+        sock.listen(_BACKLOG)
+    except OSError as error:
+        # Another server had bound the port too, and was faster.
+        raise _port_error(error, host, port) from error
+
+
+def _port_error(error: OSError, host: str, port: int) -> OSError:
+    return _better_bind_error(error, f"port {port} on {host}", "--port (0 picks a free one)")
+
+
+def _better_bind_error(error: OSError, what: str, option: str) -> OSError:
+    reason = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be used: {error.strerror or error}"
+    return OSError(f"{what} {reason}; choose another with {option}")
+
+
+def _http_config(app: FastAPI) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        lifespan="on",
+        # Answers under way are finished, but nobody waits for a client that never reads its own.
+        timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
+    )
+
+
+def _write_ready(path: Path, ready: Ready) -> None:
+    unfinished = path.with_name(f"{path.name}.tmp")
+    unfinished.write_text(json.dumps({**asdict(ready), "url": ready.url}))
+    unfinished.replace(path)
+
+
+@contextmanager
+def _stop_signals() -> Iterator[threading.Event]:
+    """Yield an event that SIGTERM and Ctrl-C set, instead of ending the process in the middle of its work.
+
+    While uvicorn runs it takes the signals itself, and raises them again when it has shut down: they end here.
+    """
+    stop = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+    before = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

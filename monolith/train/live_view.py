@@ -1,0 +1,112 @@
+"""What a run looks like while it goes: a live table on a terminal, a line now and then elsewhere."""
+
+import time
+from collections import deque
+from collections.abc import Callable
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table as Grid
+
+from monolith.hooks import Hook, RunContext, StepValues
+
+REFRESH_SECONDS = 0.5
+"""Often enough to look alive; metrics take milliseconds to compute."""
+
+RATE_SECONDS = 10.0
+"""The event rate is that of the last so many seconds."""
+
+
+class LiveView(Hook):
+    """Shows step, events per second, loss, AUC of the recent past, and rows and memory per table."""
+
+    def __init__(
+        self,
+        *,
+        every_steps: int = 100,
+        console: Console | None = None,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        """Show on the console; `every_steps` is for consoles that are no terminal, 0 shows nothing there."""
+        self._every_steps = every_steps
+        self._console = console or Console()
+        self._clock = clock
+        self._live: Live | None = None
+        self._next_refresh = 0.0
+        self._events: deque[tuple[float, int]] = deque()
+        self._num_events = 0
+        self._loss = float("nan")
+
+    def after_create_session(self, context: RunContext) -> None:
+        """Begin to show."""
+        self._events.append((self._clock(), 0))
+        if self._console.is_terminal:
+            self._live = Live(self._grid(context), console=self._console, auto_refresh=False)
+            self._live.start()
+        elif self._every_steps:
+            self._print(f"step {context.global_step:,}: {_rows_in_words(context)}")
+
+    def after_run(self, context: RunContext, values: StepValues) -> None:
+        """Show what changed, if it is time to."""
+        self._num_events += values.num_events
+        self._loss = values.loss
+        now = self._clock()
+        if self._live is not None and now >= self._next_refresh:
+            self._next_refresh = now + REFRESH_SECONDS
+            self._live.update(self._grid(context), refresh=True)
+        elif self._live is None and self._every_steps and context.global_step % self._every_steps == 0:
+            self._print(self._line(context))
+
+    def end(self, context: RunContext) -> None:
+        """Show the last state and leave the terminal as it was."""
+        if self._live is not None:
+            self._live.update(self._grid(context), refresh=True)
+            self._live.stop()
+        elif self._every_steps and self._num_events:
+            self._print(self._line(context))
+
+    def _rate(self) -> float:
+        now = self._clock()
+        self._events.append((now, self._num_events))
+        while len(self._events) > 2 and now - self._events[0][0] > RATE_SECONDS:
+            self._events.popleft()
+        began, before = self._events[0]
+        return (self._num_events - before) / max(now - began, 1e-9)
+
+    def _numbers(self, context: RunContext) -> dict[str, str]:
+        metrics = {name: f"{value:.4f}" for name, value in context.read_metrics().items()}
+        return {
+            "step": f"{context.global_step:,}",
+            "events/s": f"{self._rate():,.0f}",
+            "loss": f"{self._loss:.4f}",
+            **metrics,
+        }
+
+    def _line(self, context: RunContext) -> str:
+        numbers = self._numbers(context)
+        words = ", ".join(f"{name} {number}" for name, number in numbers.items() if name != "step")
+        return f"step {numbers['step']}: {words}; {_rows_in_words(context)}"
+
+    def _grid(self, context: RunContext) -> Grid:
+        grid = Grid(title="training", show_header=False)
+        for name, number in self._numbers(context).items():
+            grid.add_row(name, number)
+        grid.add_section()
+        for name, table in context.tables.tables.items():
+            grid.add_row(f"rows of {name}", f"{len(table):,}  ({_megabytes(table.memory().bytes_total)})")
+        return grid
+
+    def _print(self, line: str) -> None:
+        # As it is: rich would fold a long line at 80 columns, and a log is read by programs too.
+        self._console.print(line, soft_wrap=True, highlight=False, markup=False)
+
+
+def _rows_in_words(context: RunContext) -> str:
+    return ", ".join(
+        f"{name} {len(table):,} rows {_megabytes(table.memory().bytes_total)}"
+        for name, table in context.tables.tables.items()
+    )
+
+
+def _megabytes(num_bytes: int) -> str:
+    return f"{num_bytes / 1e6:,.1f} MB"

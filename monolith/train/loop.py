@@ -1,0 +1,194 @@
+"""The training loop of one process: a step is a visible sequence, and hooks only watch."""
+
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from monolith.data import Batch
+from monolith.errors import NotFiniteError
+from monolith.hooks import Hook, RunContext, StepValues
+from monolith.model import Mode, Pulled, run_dense
+from monolith.model.spec import EstimatorSpec
+from monolith.train.config import RunConfig
+from monolith.train.progressive_metrics import ProgressiveMetrics
+from monolith.train.state import TrainState
+from monolith.train.stop_signals import StopSignals
+
+Sync = Callable[[TrainState], None]
+"""Called after every step; sends what changed to serving when it thinks it is time."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunResult:
+    """How a run ended."""
+
+    global_step: int
+    """Steps taken in all runs together."""
+
+    loss: float
+    """Of the last batch; NaN if there was none."""
+
+    metrics: Mapping[str, float]
+    """Of the last predictions, each made before its event was trained on."""
+
+
+class Trainer:
+    """Trains a state on its source until the data ends, `max_steps` is reached, or somebody asks for a stop."""
+
+    def __init__(
+        self, state: TrainState, config: RunConfig, *, hooks: Sequence[Hook] = (), sync: Sync | None = None
+    ) -> None:
+        """Take what `TrainState.open` made ready."""
+        self.state = state
+        self.config = config
+        self.hooks = list(hooks)
+        self.sync = sync
+        self.metrics = ProgressiveMetrics(config.metric_window)
+        self.context = RunContext(
+            model=state.model,
+            tables=state.tables,
+            global_step=state.global_step,
+            read_metrics=self.metrics.read,
+        )
+        self._last_save = time.monotonic()
+        self._warned = False
+
+    def run(self, max_steps: int | None = None) -> RunResult:
+        """Train; a snapshot is there at the start, in between, and at the end."""
+        state, loss = self.state, float("nan")
+        state.model.train()
+        if state.saved_step is None:
+            self._save()  # first weights are random: without them, a crash before the first snapshot starts elsewhere
+        with self._hooks(), StopSignals(self.context.request_stop) as signals:
+            for batch in signals.until_stopped(self._batches(max_steps)):
+                for hook in self.hooks:
+                    hook.before_run(self.context)
+                loss = self._step(batch)
+                if self.sync is not None:
+                    self.sync(state)
+                if self._save_is_due():
+                    self._save()
+                self._tell_hooks(batch, loss)
+            if state.saved_step != state.global_step:
+                self._save()
+        return RunResult(global_step=state.global_step, loss=loss, metrics=self.metrics.read())
+
+    def _step(self, batch: Batch) -> float:
+        """Train on one batch; on an error rows and weights are as they were."""
+        state = self.state
+        pulled = state.lookup.pull(batch.columns)
+        spec = run_dense(state.model, pulled.leaves, batch.columns, Mode.TRAIN)
+        loss = self._checked_loss(spec, batch)
+        loss.backward()  # type: ignore[no-untyped-call]
+        self._check_gradients(batch)
+        event_time = state.clock.time_of(batch.columns)
+        self._push(pulled, batch, event_time)
+        if state.optimizer is not None:
+            state.optimizer.step()
+        state.model.zero_grad()
+        self.metrics.add(spec)  # of predictions that were made before this batch was trained on
+        state.clock.advance(event_time)
+        state.clock.evict_if_due(state.tables)
+        state.stream[batch.partition] = batch.last
+        state.global_step += 1
+        self.context.global_step = state.global_step
+        return float(loss.detach())
+
+    def _batches(self, max_steps: int | None) -> Iterator[Batch]:
+        if self._is_over(max_steps):
+            return
+        for batch in self.state.source:
+            expected = self.state.stream.get(batch.partition, batch.first)
+            if batch.first != expected:
+                raise RuntimeError(
+                    f"partition {batch.partition!r}: the source gave events [{batch.first}, {batch.last}) where "
+                    f"{expected} is next; going on would lose or repeat events"
+                )
+            yield batch
+            if self._is_over(max_steps):
+                return
+
+    def _is_over(self, max_steps: int | None) -> bool:
+        return self.context.stop_requested or (max_steps is not None and self.state.global_step >= max_steps)
+
+    def _checked_loss(self, spec: EstimatorSpec, batch: Batch) -> Tensor:
+        state, loss = self.state, spec.loss
+        if loss is None or loss.dim() != 0:
+            got = "none" if loss is None else f"shape {tuple(loss.shape)}"
+            raise ValueError(f"{type(state.model).__name__}: model_fn must return a scalar loss in TRAIN, got {got}")
+        if not bool(torch.isfinite(loss.detach())):
+            raise NotFiniteError(f"the loss is {float(loss.detach())} {self._where(batch)}")
+        if spec.optimizer is not state.optimizer and not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"{type(state.model).__name__}: model_fn builds an optimizer in every call; the first one is kept, a "
+                "new one would forget its state. Make it in __init__",
+                stacklevel=2,
+            )
+        return loss
+
+    def _check_gradients(self, batch: Batch) -> None:
+        for name, parameter in self.state.model.named_parameters():
+            if parameter.grad is not None and not bool(torch.isfinite(parameter.grad).all()):
+                self.state.model.zero_grad()
+                raise NotFiniteError(f"the gradient of {name} is not finite {self._where(batch)}")
+
+    def _push(self, pulled: Pulled, batch: Batch, event_time: int) -> None:
+        try:
+            self.state.lookup.push(pulled, global_step=self.state.global_step, time=event_time)
+        except ValueError as error:
+            gradients = {key: leaf.grad for key, leaf in pulled.leaves.items() if leaf.grad is not None}
+            bad = ["/".join(key) for key, values in gradients.items() if not bool(torch.isfinite(values).all())]
+            self.state.model.zero_grad()
+            if not bad:
+                raise
+            raise NotFiniteError(f"the gradient of rows {', '.join(bad)} is not finite {self._where(batch)}") from error
+
+    def _where(self, batch: Batch) -> str:
+        return (
+            f"at step {self.state.global_step}, events [{batch.first}, {batch.last}) of partition {batch.partition!r}; "
+            "rows and weights are as they were before: look at these events, or lower the learning rate"
+        )
+
+    def _save_is_due(self) -> bool:
+        steps, seconds = self.config.save_checkpoints_steps, self.config.snapshot_seconds
+        return (steps is not None and self.state.global_step % steps == 0) or (
+            seconds is not None and time.monotonic() - self._last_save >= seconds
+        )
+
+    def _save(self) -> None:
+        self.state.save(self.config.model_dir, keep=self.config.checkpoints_max_to_keep)
+        self._last_save = time.monotonic()
+
+    def _tell_hooks(self, batch: Batch, loss: float) -> None:
+        values = StepValues(
+            step=self.state.global_step - 1,
+            loss=loss,
+            num_events=len(batch),
+            partition=batch.partition,
+            first=batch.first,
+            last=batch.last,
+        )
+        for hook in self.hooks:
+            hook.after_run(self.context, values)
+
+    @contextmanager
+    def _hooks(self) -> Iterator[None]:
+        """Tell hooks that everything is there and, whatever happens in between, of the end."""
+        told: list[Hook] = []
+        try:
+            for hook in self.hooks:
+                told.append(hook)
+                hook.after_create_session(self.context)
+            yield
+        except BaseException as error:
+            self.context.error = error
+            raise
+        finally:
+            for hook in told:
+                hook.end(self.context)

@@ -1,0 +1,70 @@
+"""SIGTERM and Ctrl-C end a run in good order, also while it waits for events."""
+
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from types import FrameType, TracebackType
+from typing import Any, Self, TypeVar
+
+Item = TypeVar("Item")
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class _StopWaitingError(Exception):
+    """Raised by the handler inside a source that waits for events, which nothing else would wake."""
+
+
+class StopSignals:
+    """While entered, the first SIGTERM or Ctrl-C asks for a stop; a second Ctrl-C is a KeyboardInterrupt as usual.
+
+    Only the main thread can have handlers; in any other this does nothing.
+    """
+
+    def __init__(self, request_stop: Callable[[], None]) -> None:
+        """Take what asks the run for a stop."""
+        self._request_stop = request_stop
+        self._requested = False
+        self._waiting = False
+        self._before: dict[signal.Signals, Any] = {}
+
+    def until_stopped(self, items: Iterable[Item]) -> Iterator[Item]:
+        """Yield items; a signal that comes while waiting for the next one ends the iteration."""
+        iterator = iter(items)
+        while (item := self._next(iterator)) is not None:
+            yield item
+
+    def _next(self, iterator: Iterator[Item]) -> Item | None:
+        try:
+            self._waiting = True
+            item = None if self._requested else next(iterator, None)
+            self._waiting = False
+            return item
+        except _StopWaitingError:
+            # An item that came at this very moment is dropped; nobody has seen it.
+            return None
+        except BaseException:
+            self._waiting = False
+            raise
+
+    def __enter__(self) -> Self:
+        """Take over the signals."""
+        if threading.current_thread() is threading.main_thread():
+            self._before = {number: signal.signal(number, self._handle) for number in SIGNALS}
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Give the signals back."""
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self._requested and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        self._requested = True
+        self._request_stop()
+        if self._waiting:
+            self._waiting = False
+            raise _StopWaitingError

@@ -1,0 +1,23 @@
+"""Messages between processes: frames over TCP or Unix sockets, TLS, deadlines."""
+
+from monolith.wire.address import Address
+from monolith.wire.client import Client, connect
+from monolith.wire.deadline import Deadline
+from monolith.wire.frame import FrameLimits
+from monolith.wire.message import Array, Message
+from monolith.wire.server import Handler, Server, listen
+from monolith.wire.tls import TlsConfig
+
+__all__ = [
+    "Address",
+    "Array",
+    "Client",
+    "Deadline",
+    "FrameLimits",
+    "Handler",
+    "Message",
+    "Server",
+    "TlsConfig",
+    "connect",
+    "listen",
+]

@@ -1,0 +1,140 @@
+"""The side that asks."""
+
+import itertools
+import math
+import socket
+import threading
+from typing import Self
+
+from monolith.errors import CorruptFrameError, RemoteError
+from monolith.wire.address import Address
+from monolith.wire.connection import Connection
+from monolith.wire.deadline import NO_DEADLINE, Deadline
+from monolith.wire.frame import DEFAULT_LIMITS, FrameLimits
+from monolith.wire.message import Kind, Message
+from monolith.wire.tls import TlsConfig
+
+
+class Client:
+    """Requests to one server over one connection, one at a time; a lost connection is made anew by the next request.
+
+    Any thread may ask; requests of several threads take turns.
+    """
+
+    def __init__(
+        self,
+        address: str | Address,
+        *,
+        connect_timeout_seconds: float = 5.0,
+        tls: TlsConfig | None = None,
+        limits: FrameLimits = DEFAULT_LIMITS,
+    ) -> None:
+        """Remember where the server is; nothing is connected yet."""
+        self.address = Address.parse(address)
+        self._connect_timeout_seconds = connect_timeout_seconds
+        self._tls_name = None if tls is None else tls.name_of(self.address)
+        self._tls = None if tls is None else tls.client_context()
+        self._limits = limits
+        self._lock = threading.Lock()
+        self._connection: Connection | None = None
+        self._request_ids = itertools.count(1)
+
+    def connect(self) -> None:
+        """Connect if not connected; ConnectionError or TimeoutError if that cannot be done."""
+        with self._lock:
+            if self._connection is None:
+                self._connection = self._connected(Deadline.after(self._connect_timeout_seconds))
+
+    def request(self, message: Message, timeout_seconds: float | None = None) -> Message:
+        """Return the server's reply.
+
+        Raises:
+            RemoteError: the server answered with an error.
+            TimeoutError: there was no reply in time. Whether the request was carried out is not known.
+            ConnectionError: the connection could not be made, or was lost; nor is it known then.
+        """
+        deadline = NO_DEADLINE if timeout_seconds is None else Deadline.after(timeout_seconds)
+        with self._lock:
+            try:
+                if self._connection is None:
+                    patience = Deadline.after(self._connect_timeout_seconds)
+                    self._connection = self._connected(patience.earlier(deadline))
+                kind, reply = self._exchange(self._connection, message, deadline)
+            except BaseException as error:
+                # A reply may still be on its way: it must not be taken for that of the next request.
+                self._drop()
+                if isinstance(error, OSError):
+                    raise self._named(error, timeout_seconds) from error
+                raise
+        if kind == Kind.ERROR:
+            words = f"{self.address}: {reply.meta.get('error', 'an error without words')}"
+            raise TimeoutError(words) if reply.meta.get("code") == "deadline" else RemoteError(words)
+        return reply
+
+    def close(self) -> None:
+        """Close the connection, if there is one."""
+        with self._lock:
+            self._drop()
+
+    def __enter__(self) -> Self:
+        """Return itself; leaving the block closes it."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close."""
+        self.close()
+
+    def _connected(self, deadline: Deadline) -> Connection:
+        try:
+            sock = socket.socket(self.address.socket_family, socket.SOCK_STREAM)
+        except OSError as error:
+            raise self._named(error, None) from error
+        try:
+            sock.settimeout(deadline.remaining_seconds())
+            sock.connect(self.address.socket_address)
+            if self._tls is not None:
+                sock.settimeout(deadline.remaining_seconds())
+                sock = self._tls.wrap_socket(sock, server_hostname=self._tls_name)
+        except OSError as error:
+            sock.close()
+            raise self._named(error, self._connect_timeout_seconds) from error
+        return Connection(sock, self._limits)
+
+    def _exchange(self, connection: Connection, message: Message, deadline: Deadline) -> tuple[Kind, Message]:
+        request_id = next(self._request_ids)
+        left = deadline.remaining_seconds()
+        deadline_ms = 0 if left is None else max(1, math.ceil(left * 1000))
+        connection.send(message, kind=Kind.REQUEST, request_id=request_id, deadline=deadline, deadline_ms=deadline_ms)
+        header = connection.receive_header(deadline)
+        if header is None:
+            raise ConnectionError("the server closed the connection without a reply")
+        if header.kind == Kind.REQUEST or header.request_id != request_id:
+            got = f"{header.kind.name} {header.request_id}"
+            raise CorruptFrameError(f"{self.address}: expected the reply to request {request_id}, got {got}")
+        return header.kind, connection.receive_rest(header, deadline)
+
+    def _named(self, error: OSError, timeout_seconds: float | None) -> OSError:
+        """Return the error with the server's address in its words; all but time-outs are lost connections."""
+        if str(error).startswith(f"{self.address}:"):
+            return error
+        if isinstance(error, TimeoutError):
+            return TimeoutError(f"{self.address}: no answer within {timeout_seconds} seconds")
+        return ConnectionError(f"{self.address}: {error}")
+
+    def _drop(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+def connect(
+    address: str | Address,
+    timeout_seconds: float = 5.0,
+    *,
+    tls: TlsConfig | None = None,
+    limits: FrameLimits = DEFAULT_LIMITS,
+) -> Client:
+    """Return a client that is connected; ConnectionError or TimeoutError if that could not be done in time."""
+    client = Client(address, connect_timeout_seconds=timeout_seconds, tls=tls, limits=limits)
+    client.connect()
+    return client

@@ -1,0 +1,100 @@
+"""Whole frames over one socket, each within its deadline."""
+
+import contextlib
+import socket
+import ssl
+from typing import Final
+
+import numpy as np
+
+from monolith.errors import CorruptFrameError
+from monolith.wire.deadline import NO_DEADLINE, Deadline
+from monolith.wire.frame import HEADER_BYTES, FrameLimits, Header, decode_frame, decode_header, encode_frame
+from monolith.wire.message import Kind, Message
+
+# Linux takes at most 1024 buffers in one call (IOV_MAX); the order of a frame's buffers is kept across calls.
+_MAX_BUFFERS: Final = 1024
+
+
+class Connection:
+    """A connected socket that carries frames; one thread may send while another receives."""
+
+    def __init__(self, sock: socket.socket, limits: FrameLimits) -> None:
+        """Take over a connected socket."""
+        self._socket = sock
+        self._limits = limits
+        if sock.family != socket.AF_UNIX:
+            # A frame is written at once; waiting for more to send only costs time.
+            with contextlib.suppress(OSError):  # lost already: the first read will say so
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def send(
+        self, message: Message, *, kind: Kind, request_id: int, deadline: Deadline = NO_DEADLINE, deadline_ms: int = 0
+    ) -> None:
+        """Write one frame; TimeoutError or OSError leave the connection unusable, TypeError or ValueError untouched."""
+        parts = encode_frame(message, kind=kind, request_id=request_id, deadline_ms=deadline_ms)
+        num_bytes = sum(map(len, parts))
+        if num_bytes > self._limits.max_frame_bytes:
+            raise ValueError(
+                f"a message of {num_bytes} bytes is beyond max_frame_bytes ({self._limits.max_frame_bytes}); send less "
+                "at a time, or raise the limit on both sides"
+            )
+        if isinstance(self._socket, ssl.SSLSocket):
+            for part in parts:
+                self._socket.settimeout(deadline.remaining_seconds())
+                self._socket.sendall(part)
+            return
+        while parts:
+            self._socket.settimeout(deadline.remaining_seconds())
+            sent = self._socket.sendmsg(parts[:_MAX_BUFFERS])
+            parts = _after(parts, sent)
+
+    def receive_header(self, deadline: Deadline = NO_DEADLINE) -> Header | None:
+        """Return the next frame's header; None if the other side closed the connection between frames."""
+        data = np.empty(HEADER_BYTES, dtype=np.uint8)
+        if not self._read_into(data.data, deadline, may_end=True):
+            return None
+        return decode_header(data.tobytes(), self._limits)
+
+    def receive_rest(self, header: Header, deadline: Deadline = NO_DEADLINE) -> Message:
+        """Return the message that the header announced."""
+        try:
+            # Memory is claimed, not touched: a frame that never comes costs address space and no more. The header's
+            # place stays free, so that arrays are aligned in memory as they are in the frame.
+            body = np.empty(header.total_bytes, dtype=np.uint8)[HEADER_BYTES:]
+        except MemoryError as error:
+            raise CorruptFrameError(f"there is no memory for a frame of {header.total_bytes} bytes") from error
+        self._read_into(body.data, deadline)
+        return decode_frame(header, body)
+
+    def close(self) -> None:
+        """Close the socket; harmless when closed already."""
+        self._socket.close()
+
+    def interrupt(self) -> None:
+        """Make a thread that waits on this connection return; it is of no use afterwards."""
+        with contextlib.suppress(OSError):  # the other side was faster
+            # Of the plain socket: an SSLSocket's own shutdown takes the TLS state from under the reading thread.
+            socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+
+    def _read_into(self, view: memoryview, deadline: Deadline, *, may_end: bool = False) -> bool:
+        """Fill the view; False if the connection ended before its first byte and `may_end` allows that."""
+        filled = 0
+        while filled < len(view):
+            self._socket.settimeout(deadline.remaining_seconds())
+            count = self._socket.recv_into(view[filled:])
+            if count == 0:
+                if may_end and filled == 0:
+                    return False
+                raise ConnectionError(f"the connection was lost after {filled} of {len(view)} bytes")
+            filled += count
+        return True
+
+
+def _after(parts: list[memoryview], sent: int) -> list[memoryview]:
+    """Return what is left of the buffers once `sent` bytes are gone."""
+    for number, part in enumerate(parts):
+        if sent < len(part):
+            return [part[sent:], *parts[number + 1 :]]
+        sent -= len(part)
+    return []

@@ -1,0 +1,59 @@
+"""What travels between two processes: numbers that every message has, a little JSON, and named arrays."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+from numpy.typing import NDArray
+
+from monolith.wire.deadline import NO_DEADLINE, Deadline
+
+Array = NDArray[Any]
+
+
+class Kind(IntEnum):
+    """What a frame is to its connection."""
+
+    REQUEST = 0
+    REPLY = 1
+    ERROR = 2
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Message:
+    """One request or reply; what the numbers and names mean is settled between the two sides.
+
+    >>> import numpy as np
+    >>> Message(type=7, sequence=3, arrays={"ids": np.arange(4)}).nbytes
+    32
+    """
+
+    type: int
+    """Which request this is, 0 to 65535; a reply repeats it."""
+
+    generation: int = 0
+    """Which life of the job the sender belongs to; each restore starts the next."""
+
+    epoch: int = 0
+    """The epoch that the content belongs to."""
+
+    sequence: int = 0
+    """Place of the message in its sender's order."""
+
+    plan_hash: int = 0
+    """Hash of the sender's lookup plan."""
+
+    meta: Mapping[str, Any] = field(default_factory=dict)
+    """Anything small, as JSON."""
+
+    arrays: Mapping[str, Array] = field(default_factory=dict)
+    """The content proper; arrays of a received message share one buffer, which belongs to them alone."""
+
+    deadline: Deadline = NO_DEADLINE
+    """When whoever asked stops waiting; set on received requests."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays together."""
+        return sum(array.nbytes for array in self.arrays.values())

@@ -1,0 +1,159 @@
+"""A server's beginning and end: what it waits for, what it refuses, how it goes."""
+
+import re
+import signal
+import socket
+import time
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+import torch
+
+from monolith.cli import serve as serve_command
+from monolith.parallel.sync_sender import SyncSender
+from tests.export.movie import eager, export, randomize, request, trained
+from tests.serving.running_server import running, start, stop, wait_for
+
+
+def end_of(process):
+    out, err = process.communicate(timeout=60)
+    return process.returncode, out, err
+
+
+def test_an_empty_base_is_one_clear_line(tmp_path):
+    code, out, err = end_of(start(tmp_path, "--port", "0"))
+    assert (code, out) == (2, "")
+    assert (
+        err == f"monolith: there is no export in {tmp_path}: it has no numbered version folder; export a model to it\n"
+    )
+
+
+def test_a_missing_package_is_named_with_the_way_to_get_it(monkeypatch, tmp_path):
+    def fail(name):
+        raise ModuleNotFoundError(name, name="fastapi")
+
+    monkeypatch.setattr(serve_command, "import_module", fail)
+    with pytest.raises(ImportError, match=r"needs the package 'fastapi'.* pip install 'monolith-recsys\[serving\]'"):
+        serve_command.serve(tmp_path)
+
+
+def test_a_damaged_export_is_one_clear_line(tmp_path):
+    path = export(tmp_path)
+    (path / "dense.onnx").write_bytes(b"not what it was")
+    code, _, err = end_of(start(tmp_path, "--port", "0"))
+    assert code == 2
+    assert err.startswith(f"monolith: {path}/dense.onnx is damaged")
+    assert err.count("\n") == 1
+
+
+def test_a_port_in_use_is_one_clear_line(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        code, _, err = end_of(start(tmp_path, "--port", str(port)))
+    assert code == 2
+    assert err == f"monolith: port {port} on 127.0.0.1 is in use; choose another with --port (0 picks a free one)\n"
+
+
+def test_a_sync_address_in_use_is_one_clear_line(tmp_path):
+    export(tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        code, _, err = end_of(start(tmp_path, "--port", "0", "--sync-address", address))
+    assert code == 2
+    assert address in err
+    assert "in use" in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_cleanly(tmp_path, number):
+    export(tmp_path / "versions")
+    with (
+        running(tmp_path / "versions", tmp_path / "ready.json") as (process, ready),
+        # An idle connection must not hold it up.
+        httpx.Client(base_url=ready["url"]) as client,
+    ):
+        assert client.get("/v2/health/ready").status_code == 200
+        assert ready["pid"] == process.pid
+        begin = time.monotonic()
+        code, out, err = stop(process, number)
+        assert time.monotonic() - begin < 10
+        assert (code, err) == (0, "")
+        assert out == (
+            f"Serving movie_ranking version 1 at {ready['url']}/v2/models/movie_ranking/infer. Ctrl-C ends it.\n"
+        )
+        assert not (tmp_path / "ready.json").exists()
+        with pytest.raises(httpx.ConnectError):
+            httpx.get(f"{ready['url']}/v2/health/live")
+
+
+def test_it_waits_for_the_first_version_if_asked(tmp_path):
+    base, ready_file = tmp_path / "versions", tmp_path / "ready.json"
+    process = start(base, "--port", "0", "--ready-file", str(ready_file), "--wait")
+    try:
+        # Half-written versions do not count.
+        (base / "1.tmp").mkdir(parents=True)
+        (base / "2").mkdir()
+        export(base, 3)
+        assert wait_for(ready_file, process)["version"] == 3
+        assert stop(process)[0] == 0
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc to see that signals are handled")
+def test_it_can_be_stopped_while_it_waits(tmp_path):
+    stale = tmp_path / "ready.json"
+    stale.write_text("left by a server that was killed")
+    process = start(tmp_path, "--port", "0", "--wait", "--ready-file", str(stale))
+    try:
+        while stale.exists() or not handles_sigterm(process.pid):
+            assert process.poll() is None
+            time.sleep(0.02)
+        assert stop(process) == (0, "", "")
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def handles_sigterm(pid):
+    caught = re.search(r"^SigCgt:\s*([0-9a-f]+)$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+    return bool(int(caught[1], 16) >> (signal.SIGTERM - 1) & 1)
+
+
+def ask(url, columns):
+    body = {"inputs": {name: values.tolist() for name, values in columns.items()}}
+    return httpx.post(f"{url}/v1/models/movie:predict", json=body).json()["outputs"]
+
+
+def test_it_follows_a_trainer(tmp_path):
+    """Changed rows, new ids, erased ids and dense weights of the trainer are in the answers after a push."""
+    model, plan, tables = trained()
+    export(tmp_path / "versions", model=model, plan=plan, tables=tables, name="movie", generation=1)
+    columns = {**request(4), "mov": np.array([5, 6, 7000, 8])}
+    with (
+        running(tmp_path / "versions", tmp_path / "ready.json", "--sync-address", "127.0.0.1:0") as (_, ready),
+        SyncSender(
+            tables,
+            plan_hash=plan.hash,
+            generation=1,
+            targets=[ready["sync_address"]],
+            dense_weights=lambda: (1, {name: value.clone() for name, value in model.state_dict().items()}),
+        ) as sender,
+    ):
+        before = eager(model, plan, tables, columns)
+        np.testing.assert_allclose(ask(ready["url"], columns), before, rtol=0, atol=1e-6)
+        randomize(model, torch.Generator().manual_seed(8))
+        tables["mov"].assign(torch.tensor([5, 7000]), torch.ones(2, 7))
+        tables["mov"].erase(torch.tensor([8]))
+        report = sender.push_once()
+        assert not report.failures
+        after = eager(model, plan, tables, columns)
+        assert np.abs(after - before).min() > 1e-3
+        np.testing.assert_allclose(ask(ready["url"], columns), after, rtol=0, atol=1e-6)
+        figures = httpx.get(f"{ready['url']}/metrics").text
+        sequences = [line.split()[1] for line in figures.splitlines() if line.startswith("monolith_sequence ")]
+        assert [float(one) for one in sequences] == [float(sender.sequence)]

@@ -1,0 +1,184 @@
+"""Which sync messages are applied, acknowledged or refused."""
+
+import numpy as np
+import pytest
+import torch
+
+from monolith.errors import CorruptFrameError, RemoteError
+from monolith.parallel import Position
+from monolith.parallel.sync_messages import Answer, Status, SyncContent, SyncType, bases_to_meta
+from monolith.serving import SyncReceiver
+from monolith.wire import Message, connect
+from tests.serving.table_target import TableTarget, content
+
+PLAN = 0xFEED_0000_0000_0001
+
+
+@pytest.fixture
+def target() -> TableTarget:
+    return TableTarget()
+
+
+@pytest.fixture
+def receiver(target) -> SyncReceiver:
+    return SyncReceiver(target, plan_hash=PLAN, generation=3, sequence=10)
+
+
+def mov_rows(**values: float) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """mov_rows(_7=1.5) is one row of 1.5s for id 7."""
+    ids = np.array([int(name[1:]) for name in values], np.int64)
+    return {"mov": (ids, np.repeat(np.array(list(values.values()), np.float32)[:, None], 3, axis=1))}
+
+
+def ask(receiver, type_, sequence, content=None, *, generation=3, plan=PLAN, bases=(), watermark=None) -> Answer:
+    meta = {"bases": bases_to_meta(bases), "watermark": watermark or {}}
+    arrays = (content or SyncContent()).arrays()
+    message = Message(
+        type=type_, generation=generation, sequence=sequence, plan_hash=plan, meta=meta, arrays=arrays
+    )  # fmt: skip
+    return Answer.of(receiver.handle(message))
+
+
+def delta(receiver, sequence, base, content=None, **options) -> Answer:
+    return ask(receiver, SyncType.DELTA, sequence, content, bases=[base], **options)
+
+
+def test_a_delta_that_builds_on_the_position_is_applied(receiver, target):
+    answer = delta(receiver, 11, Position(3, 10), SyncContent(mov_rows(_7=1.5)), watermark={"event_seq": 99})
+    assert answer == Answer(Status.OK, Position(3, 11))
+    assert target.tables["mov"].lookup(torch.tensor([7])).tolist() == [[1.5, 1.5, 1.5]]
+    assert receiver.freshness.position == Position(3, 11)
+    assert receiver.freshness.watermark == {"event_seq": 99}
+    assert receiver.freshness.applied_at_seconds is not None
+
+
+def test_tombstones_come_first_then_rows_then_weights(receiver, target):
+    erased = {"mov": np.array([8]), "uid": np.array([1])}
+    delta(receiver, 11, Position(3, 10), SyncContent(mov_rows(_7=1), erased, {"w": np.ones(2, np.float32)}))
+    assert target.trail == ["erase mov", "erase uid", "rows mov", "dense"]
+
+
+def test_a_replay_is_acknowledged_and_not_applied(receiver, target):
+    delta(receiver, 11, Position(3, 10), SyncContent(mov_rows(_7=1)))
+    before = receiver.freshness
+    for sequence in (11, 10, 5):
+        answer = delta(receiver, sequence, Position(3, 4), SyncContent(mov_rows(_7=2)))
+        assert (answer.status, answer.position) == (Status.OK, Position(3, 11))
+    assert target.tables["mov"].lookup(torch.tensor([7]))[0, 0] == 1
+    assert receiver.freshness == before
+
+
+def test_a_delta_that_builds_on_less_is_applied(receiver, target):
+    # The answer to delta 11 was lost: what it brought comes again, with what changed since, as delta 12.
+    delta(receiver, 11, Position(3, 10), SyncContent(mov_rows(_7=1)))
+    answer = delta(receiver, 12, Position(3, 10), SyncContent(mov_rows(_7=2, _8=2)))
+    assert (answer.status, answer.position) == (Status.OK, Position(3, 12))
+    assert target.tables["mov"].lookup(torch.tensor([7, 8]))[:, 0].tolist() == [2, 2]
+
+
+def test_after_a_gap_everything_is_asked_for(receiver, target):
+    answer = delta(receiver, 13, Position(3, 12), SyncContent(mov_rows(_7=1)))
+    assert (answer.status, answer.position) == (Status.FULL, Position(3, 10))
+    assert not target.trail
+
+
+def test_an_older_generation_is_refused_whatever_it_sends(receiver, target):
+    for type_ in SyncType:
+        answer = ask(receiver, type_, 99, SyncContent(mov_rows(_7=1)), generation=2, bases=[Position(3, 10)])
+        assert answer.status == Status.FENCED and "generation 3" in answer.detail
+    assert not target.trail
+
+
+def test_another_plan_is_refused_whatever_it_sends(receiver, target):
+    for type_ in SyncType:
+        answer = ask(receiver, type_, 11, SyncContent(mov_rows(_7=1)), plan=PLAN + 1, bases=[Position(3, 10)])
+        assert answer.status == Status.PLAN and f"{PLAN:016x}" in answer.detail
+    assert not target.trail
+
+
+def test_a_newer_generation_must_send_everything(receiver, target):
+    assert delta(receiver, 12, Position(4, 11), generation=4).status == Status.FULL
+    assert delta(receiver, 12, Position(3, 9), generation=4).status == Status.FULL, "9 is not where we are"
+    assert not target.trail
+
+
+def test_a_newer_generation_may_build_on_exactly_the_export_that_was_loaded(receiver, target):
+    answer = delta(receiver, 50, Position(3, 10), SyncContent(mov_rows(_7=1)), generation=4)
+    assert (answer.status, answer.position) == (Status.OK, Position(4, 50))
+    assert delta(receiver, 11, Position(3, 10)).status == Status.FENCED
+
+
+def test_a_full_sync_replaces_everything(receiver, target):
+    delta(receiver, 11, Position(3, 10), SyncContent(mov_rows(_1=1, _2=1)))
+    target.tables["uid"].assign(torch.tensor([5]), torch.ones(1, 5))
+    assert ask(receiver, SyncType.FULL_BEGIN, 60, generation=4).status == Status.OK
+    assert not receiver.freshness.complete
+    assert ask(receiver, SyncType.FULL_ROWS, 60, SyncContent(mov_rows(_2=2)), generation=4).status == Status.OK
+    assert ask(receiver, SyncType.FULL_ROWS, 60, SyncContent(mov_rows(_3=3)), generation=4).status == Status.OK
+    end = SyncContent(dense={"w": np.array([7], np.float32)})
+    answer = ask(receiver, SyncType.FULL_END, 60, end, generation=4, watermark={"event_seq": 5})
+    assert (answer.status, answer.position) == (Status.OK, Position(4, 60))
+    rows = {id_: np.frombuffer(row, np.float32).tolist() for id_, row in content(target.tables)["mov"].items()}
+    assert rows == {2: [2, 2, 2], 3: [3, 3, 3]}
+    assert len(target.tables["uid"]) == 0
+    assert target.dense["w"].tolist() == [7]
+    assert receiver.freshness.complete and receiver.freshness.watermark == {"event_seq": 5}
+
+
+def test_an_unfinished_full_sync_is_no_ground_for_deltas(receiver):
+    ask(receiver, SyncType.FULL_BEGIN, 20)
+    ask(receiver, SyncType.FULL_ROWS, 20, SyncContent(mov_rows(_2=2)))
+    for base in (Position(3, 10), Position(3, 20)):
+        assert delta(receiver, 21, base).status == Status.FULL
+    assert ask(receiver, SyncType.FULL_ROWS, 19).status == Status.FULL, "parts of another full sync"
+    assert ask(receiver, SyncType.FULL_BEGIN, 20).status == Status.FULL, "a straggler must not start it over"
+    assert ask(receiver, SyncType.FULL_BEGIN, 22).status == Status.OK
+    assert ask(receiver, SyncType.FULL_ROWS, 20).status == Status.FULL
+    assert ask(receiver, SyncType.FULL_END, 22).status == Status.OK
+    assert delta(receiver, 23, Position(3, 22)).status == Status.OK
+
+
+def test_another_export_may_be_adopted(receiver):
+    other = TableTarget()
+    receiver.adopt(other, plan_hash=PLAN + 1, generation=5, sequence=7)
+    assert delta(receiver, 11, Position(3, 10)).status == Status.PLAN
+    content = SyncContent(mov_rows(_7=1))
+    assert delta(receiver, 8, Position(5, 7), content, generation=5, plan=PLAN + 1).status == Status.OK
+    assert len(other.tables["mov"]) == 1
+
+
+BAD = {
+    "unknown table": {"ids/x": np.zeros(1, np.int64), "rows/x": np.zeros((1, 3), np.float32)},
+    "unknown tombstones": {"erased/x": np.zeros(1, np.int64)},
+    "another width": {"ids/mov": np.zeros(1, np.int64), "rows/mov": np.zeros((1, 4), np.float32)},
+    "too few rows": {"ids/mov": np.zeros(2, np.int64), "rows/mov": np.zeros((1, 3), np.float32)},
+    "ids of another type": {"ids/mov": np.zeros(1, np.int32), "rows/mov": np.zeros((1, 3), np.float32)},
+    "rows of another type": {"ids/mov": np.zeros(1, np.int64), "rows/mov": np.zeros((1, 3), np.float16)},
+    "no rows": {"ids/mov": np.zeros(1, np.int64)},
+    "no ids": {"rows/mov": np.zeros((1, 3), np.float32)},
+    "something else": {"secret": np.zeros(1, np.int64)},
+}
+
+
+@pytest.mark.parametrize("arrays", BAD.values(), ids=BAD)
+def test_content_that_does_not_fit_changes_nothing(receiver, target, arrays):
+    good = SyncContent(mov_rows(_9=9)).arrays() if "rows/mov" not in arrays and "ids/mov" not in arrays else {}
+    good |= {"erased/uid": np.zeros(1, np.int64)}
+    message = Message(
+        type=SyncType.DELTA, generation=3, sequence=11, plan_hash=PLAN, meta={"bases": [[3, 10]]}, arrays=good | arrays
+    )
+    with pytest.raises(CorruptFrameError):
+        receiver.handle(message)
+    assert not target.trail
+    assert receiver.freshness.position == Position(3, 10)
+
+
+@pytest.mark.parametrize("meta", [{}, {"bases": 3}, {"bases": [[1]]}, {"bases": [[3, 10]], "watermark": [1]}])
+def test_meta_data_that_does_not_fit_is_an_error_for_the_sender_only(receiver, target, meta):
+    message = Message(type=SyncType.DELTA, generation=3, sequence=11, plan_hash=PLAN, meta=meta)
+    with receiver.listen("127.0.0.1:0") as server, connect(server.address) as client:
+        with pytest.raises(RemoteError):
+            client.request(message, 30)
+        with pytest.raises(RemoteError, match="type 1"):
+            client.request(Message(type=1, plan_hash=PLAN), 30)
+    assert not target.trail
