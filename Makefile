@@ -53,7 +53,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt | compiler
 	@$(SYSTEM_PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed, $(SYSTEM_PYTHON) is %d.%d; say make SYSTEM_PYTHON=python3.x" % sys.version_info[:2])'
 	test -x $(PYTHON) || $(SYSTEM_PYTHON) -m venv $(VENV)
 	$(PIP_INSTALL) nanobind scikit-build-core $$(command -v cmake >/dev/null || echo cmake) $$(command -v ninja >/dev/null || echo ninja)
-	$(PIP_INSTALL) --no-build-isolation --config-settings wheel.cmake=false --config-settings editable.mode=inplace -e '.[dev]'
+	$(PIP_INSTALL) --no-build-isolation --config-settings wheel.cmake=false --config-settings editable.mode=inplace -e '.[dev,serving]'
 	@touch $@
 
 build/dev/build.ninja: $(VENV)/.installed
