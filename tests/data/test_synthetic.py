@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from monolith.data import MOVIE_SCHEMA, EventLogSource, MovieEvents, append_forever, log_length
+from monolith.data.latent_taste import LatentTaste, movie_traits
 
 
 def pairwise_auc(labels, scores):
@@ -56,6 +57,22 @@ def test_new_movies_come_out_and_are_watched():
             # 0.3 of the events prefer what is new; a movie of the last second is no rarity.
             assert 0.02 < (movies > released - 5).mean() < 0.3
     assert not (MovieEvents(3, movies=1_000, new_movies_per_second=0).events(10**6, 50_000)["mov"] > 1_000).any()
+
+
+def test_traits_do_not_depend_on_how_large_the_catalogue_has_become():
+    far = 10**9  # a catalogue beyond what is kept: the same movies must have the same traits
+    movies = np.array([0, 7, 4_999, 2**20 - 1])
+    near = LatentTaste(3, 10, drift_seconds=math.inf, common=1.0, own=1.0)
+    users, seconds = np.zeros(5, np.int64), np.zeros(5)
+    kept = near.appeal(users[:4], movies, seconds[:4])
+    np.testing.assert_array_equal(kept, near.appeal(users, np.append(movies, far), seconds)[:4])
+
+
+def test_traits_are_normal_and_unrelated():
+    traits = movie_traits(3, np.arange(100_000))
+    assert np.abs(traits.mean(axis=0)).max() < 0.02
+    assert np.abs(np.cov(traits.T) - np.eye(4)).max() < 0.03
+    assert np.abs(np.corrcoef(traits[1:, 0], traits[:-1, 0])[0, 1]) < 0.02
 
 
 def test_popularity_follows_zipf():
