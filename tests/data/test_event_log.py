@@ -8,6 +8,9 @@ import pytest
 import torch
 
 from monolith.data import EventLogSource, EventLogWriter, LogInUseError, OffsetError, Schema, log_length
+from monolith.data.event_log import reader
+from monolith.data.event_log.reader import LogReader
+from monolith.data.event_log.segment import list_segments
 from tests.data.made_events import (
     FRAME_HEADER_BYTES,
     RECORD_BYTES,
@@ -183,3 +186,23 @@ def test_following_waits_for_whole_batches_and_ends_when_told(tmp_path):
         thread.join(30)
     assert not thread.is_alive()
     assert bounds == [(0, 10), (10, 20), (20, 30)]
+
+
+def test_a_reader_misses_nothing_that_was_appended_just_before_a_new_segment(tmp_path, monkeypatch):
+    with EventLogWriter(tmp_path, SCHEMA, segment_bytes=300) as writer:
+        writer.append(made(0, 3))
+        writer.flush()
+        log = LogReader(tmp_path, SCHEMA, 0)
+        assert len(log.read(100)) == 3
+
+        def list_after_the_writer_went_on(path):
+            writer.append(made(writer.offset, 3))  # still in the segment the reader found at its end
+            writer.append(made(writer.offset, 30))  # in the next
+            writer.flush()
+            return list_segments(path)
+
+        monkeypatch.setattr(reader, "list_segments", list_after_the_writer_went_on)
+        assert log.read(100)["seq"].tolist() == [3, 4, 5]
+        monkeypatch.undo()
+        assert log.read(100)["seq"].tolist() == list(range(6, 36))
+        log.close()
