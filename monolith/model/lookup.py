@@ -72,6 +72,6 @@ class Lookup:
         """Return views of a buffer laid out table by table, row by row: one per (feature, slice)."""
         views: dict[SliceKey, Tensor] = {}
         for (feature, slices), rows in zip(self._slices.items(), batch_plan.split(flat), strict=True):
-            parts = rows.split([dim for _, dim in slices], dim=1)
+            parts = torch.split(rows, [dim for _, dim in slices], dim=1)
             views.update({(feature, name): part for (name, _), part in zip(slices, parts, strict=True)})
         return views
