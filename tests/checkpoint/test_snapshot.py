@@ -141,7 +141,6 @@ def test_a_manifest_that_points_outside_is_refused(tmp_path):
     path = save(tmp_path, 1)
     (tmp_path / "secret").write_text("x")
 
-
     manifest = read_manifest(path)
     files = {"../secret": FileEntry(bytes=1, crc32c=0)}
     write_manifest(path, Manifest(**{**{n: getattr(manifest, n) for n in manifest.__slots__}, "files": files}))
