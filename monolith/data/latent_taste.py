@@ -9,9 +9,9 @@ Floats = np.ndarray[Any, np.dtype[np.float64]]
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 
 NUM_TRAITS = 4
-_MOVIES_PER_BLOCK = 1024
+_MAX_KEPT_MOVIES = 1 << 20
 # One stream of random numbers per purpose: the second half of a Philox key is purpose and number.
-_TRAITS, _COMMON, _OWN = 1, 2, 3
+_COMMON, _OWN = 1, 2
 
 
 def uniforms(seed: int, purpose: int, number: int, shape: tuple[int, ...]) -> Floats:
@@ -21,10 +21,31 @@ def uniforms(seed: int, purpose: int, number: int, shape: tuple[int, ...]) -> Fl
 
 
 def normals(seed: int, purpose: int, number: int, shape: tuple[int, ...]) -> Floats:
-    """Return normal numbers by Box and Muller: unlike NumPy's own, these cannot change between its versions."""
-    u = uniforms(seed, purpose, number, (2, *shape))
-    result: Floats = np.sqrt(-2 * np.log(u[0])) * np.cos(2 * math.pi * u[1])
+    """Return normal numbers, the same for the same arguments."""
+    return _box_muller(uniforms(seed, purpose, number, (2, *shape)))
+
+
+def movie_traits(seed: int, movies: Ints) -> Floats:
+    """Return the traits of each movie, normal numbers that depend on the seed and its own number alone."""
+    places = np.arange(2 * NUM_TRAITS, dtype=np.uint64).reshape(2, 1, NUM_TRAITS)
+    counters = movies.astype(np.uint64)[None, :, None] * np.uint64(2 * NUM_TRAITS) + places
+    bits = _mix(counters + _mix(np.array(seed, np.uint64)))
+    return _box_muller((bits >> np.uint64(11)).astype(np.float64) * 2.0**-53 + 2.0**-54)
+
+
+def _box_muller(pairs: Floats) -> Floats:
+    """Return one normal number per pair of uniform ones; unlike NumPy's own, it cannot change between versions."""
+    result: Floats = np.sqrt(-2 * np.log(pairs[0])) * np.cos(2 * math.pi * pairs[1])
     return result
+
+
+def _mix(x: np.ndarray[Any, np.dtype[np.uint64]]) -> np.ndarray[Any, np.dtype[np.uint64]]:
+    """Return 64 bits that each depend on every bit of `x`: the output step of SplitMix64."""
+    with np.errstate(over="ignore"):
+        x = x + np.uint64(0x9E3779B97F4A7C15)
+        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return x ^ (x >> np.uint64(31))
 
 
 class LatentTaste:
@@ -59,7 +80,7 @@ class LatentTaste:
         near = stretch - low
         taste = common[near] * before[:, None] + common[near + 1] * after[:, None]
         taste += own[near, users] * before[:, None] + own[near + 1, users] * after[:, None]
-        result: Floats = np.einsum("nd,nd->n", taste, self._traits_up_to(int(movies.max()))[movies])
+        result: Floats = np.einsum("nd,nd->n", taste, self._traits_of(movies))
         return result
 
     def _place(self, seconds: Floats) -> tuple[Ints, Floats]:
@@ -81,9 +102,12 @@ class LatentTaste:
         # What all share has the same length at every anchor; what users own differs between them in strength too.
         return shared / np.linalg.norm(shared) * self._common, own * self._own
 
-    def _traits_up_to(self, movie: int) -> Floats:
-        while len(self._traits) <= movie:
-            number = len(self._traits) // _MOVIES_PER_BLOCK
-            block = normals(self._seed, _TRAITS, number, (_MOVIES_PER_BLOCK, NUM_TRAITS))
-            self._traits = np.concatenate([self._traits, block])
-        return self._traits
+    def _traits_of(self, movies: Ints) -> Floats:
+        highest = int(movies.max())
+        if highest >= _MAX_KEPT_MOVIES:
+            return movie_traits(self._seed, movies)
+        if highest >= len(self._traits):
+            # Doubled, so that a catalogue that grows by one movie at a time is not made anew each time.
+            self._traits = movie_traits(self._seed, np.arange(2 * highest + 1))
+        kept: Floats = self._traits[movies]
+        return kept

@@ -13,8 +13,8 @@ MOVIE_SCHEMA = Schema.of(uid="int64", mov="int64", label="float32", req_time="in
 
 _BLOCK = 8192
 _USER_ZIPF, _MOVIE_ZIPF = 0.6, 0.9
-# Purposes of random numbers; 1 to 3 are those of LatentTaste.
-_EVENTS, _FAVOURITES = 4, 5
+# Purposes of random numbers; 1 and 2 are those of LatentTaste.
+_EVENTS, _FAVOURITES = 3, 4
 
 
 class MovieEvents:
