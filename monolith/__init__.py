@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from monolith import data as data
     from monolith.embedding.hash_embedding import HashEmbedding, HashEmbeddingBag, RowOptimizer
     from monolith.hooks import Hook, RunContext
-    from monolith.model import EVAL, PREDICT, TRAIN, EstimatorSpec, MonolithModel
+    from monolith.model import EVAL, PREDICT, TRAIN, EstimatorSpec, Mode, MonolithModel
     from monolith.train import Estimator, RunConfig
 
 __version__ = "0.1.0"
@@ -23,6 +23,7 @@ __all__ = [
     "HashEmbedding",
     "HashEmbeddingBag",
     "Hook",
+    "Mode",
     "MonolithModel",
     "RowOptimizer",
     "RunConfig",
@@ -38,7 +39,7 @@ register()
 _HOMES = {
     **dict.fromkeys(("HashEmbedding", "HashEmbeddingBag", "RowOptimizer"), "monolith.embedding.hash_embedding"),
     **dict.fromkeys(("Hook", "RunContext"), "monolith.hooks"),
-    **dict.fromkeys(("EVAL", "PREDICT", "TRAIN", "EstimatorSpec", "MonolithModel"), "monolith.model"),
+    **dict.fromkeys(("EVAL", "PREDICT", "TRAIN", "EstimatorSpec", "Mode", "MonolithModel"), "monolith.model"),
     **dict.fromkeys(("Estimator", "RunConfig"), "monolith.train"),
 }
 _PACKAGES = ("data",)

@@ -36,6 +36,7 @@ class LiveView(Hook):
         self._events: deque[tuple[float, int]] = deque()
         self._num_events = 0
         self._loss = float("nan")
+        self._printed_step = 0
 
     def after_create_session(self, context: RunContext) -> None:
         """Begin to show."""
@@ -45,6 +46,7 @@ class LiveView(Hook):
             self._live.start()
         elif self._every_steps:
             self._print(f"step {context.global_step:,}: {_rows_in_words(context)}")
+        self._printed_step = context.global_step
 
     def after_run(self, context: RunContext, values: StepValues) -> None:
         """Show what changed, if it is time to."""
@@ -56,13 +58,14 @@ class LiveView(Hook):
             self._live.update(self._grid(context), refresh=True)
         elif self._live is None and self._every_steps and context.global_step % self._every_steps == 0:
             self._print(self._line(context))
+            self._printed_step = context.global_step
 
     def end(self, context: RunContext) -> None:
         """Show the last state and leave the terminal as it was."""
         if self._live is not None:
             self._live.update(self._grid(context), refresh=True)
             self._live.stop()
-        elif self._every_steps and self._num_events:
+        elif self._every_steps and self._printed_step != context.global_step:
             self._print(self._line(context))
 
     def _rate(self) -> float:

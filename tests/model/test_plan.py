@@ -1,0 +1,226 @@
+"""The lookup plan: what it records, when its hash changes, what it refuses."""
+
+import copy
+import hashlib
+import random
+import re
+
+import pytest
+import torch
+from torch import nn
+
+import monolith as mono
+from monolith.data import Schema
+from monolith.embedding import AdagradOptimizer, PolynomialDecay, SgdOptimizer
+from monolith.model import LookupPlan, Mode, dry_run, make_plan, plan_differences
+from tests.model.movie_model import MovieRanking
+
+SCHEMA = Schema.of(uid="int64", mov="int64", label="float32")
+
+
+class Lookups(mono.MonolithModel):
+    """Looks up what it is told: `params` is a list of keyword arguments."""
+
+    def model_fn(self, features, mode):
+        parts = [torch.cat(self.lookup_embedding_slice(**one), dim=1) for one in self.params]
+        pred = torch.cat(parts, dim=1).sum(1)
+        return mono.EstimatorSpec(label=None, pred=pred, loss=pred.sum())
+
+
+def plan_of(*lookups, schema=SCHEMA):
+    return make_plan(Lookups(list(lookups)), schema)
+
+
+def test_one_table_per_feature_and_one_segment_per_slice_in_the_order_asked():
+    plan = make_plan(MovieRanking({}), SCHEMA)
+    assert plan.entries == (("uid", "vec", 8), ("mov", "vec", 8), ("mov", "bias", 1))
+    tables = plan.tables()
+    assert [segment.dim for segment in tables["mov"].segments] == [8, 1]
+    assert tables["uid"].expire_days == 90
+    assert [feature.occurrence_threshold for feature in plan.features] == [0, 3]
+
+
+def test_tables_of_two_features_start_from_different_seeds():
+    tables = make_plan(MovieRanking({}), SCHEMA).tables()
+    assert tables["uid"].seed != tables["mov"].seed
+
+
+def test_the_hash_is_that_of_the_canonical_json():
+    plan = make_plan(MovieRanking({}), SCHEMA)
+    digest = hashlib.blake2b(plan.to_json().encode()).digest()
+    assert plan.hash == int.from_bytes(digest[:8], "little")
+    assert make_plan(MovieRanking({}), SCHEMA).hash == plan.hash
+
+
+def test_json_gives_the_plan_back():
+    plan = plan_of(
+        dict(features=["uid"], slice_dim=4, optimizer=SgdOptimizer(0.5), learning_rate_fn=PolynomialDecay(0.5, 10)),
+        dict(features={"mov": 2, "uid": 3}, slice_name="second", learning_rate_fn=0.25),
+    )
+    again = LookupPlan.from_json(plan.to_json())
+    assert again == plan
+    assert again.hash == plan.hash
+    assert again.tables() == plan.tables()
+    assert again.tables()["uid"].learning_rate_values(0) == [0.5, 0.25]
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"format":2,"features":[]}', '{"format":1,"features":[{}]}'])
+def test_text_that_is_no_plan_is_refused(text):
+    with pytest.raises(ValueError, match="no lookup plan"):
+        LookupPlan.from_json(text)
+
+
+BASE = dict(features=["uid"], slice_dim=4, optimizer=AdagradOptimizer(learning_rate=0.1))
+
+
+@pytest.mark.parametrize(
+    ("change", "difference"),
+    [
+        (dict(slice_dim=5), r"uid\.slices\[vec\]\.segment\.dimSize: 4 there, 5 here"),
+        (dict(optimizer=SgdOptimizer(0.1)), "uid.*adagrad.*absent here"),
+        (dict(optimizer=AdagradOptimizer(learning_rate=0.2)), "uid.*learningRate: 0.1 there, 0.2 here"),
+        (dict(slice_name="other"), r"uid\.slices\[vec\].*absent here"),
+        (dict(features=["mov"]), "uid.*absent here"),
+        (dict(learning_rate_fn=0.5), r"uid\.slices\[vec\]\.learning_rate: None there, 0.5 here"),
+    ],
+)
+def test_another_plan_has_another_hash_and_says_what_differs(change, difference):
+    before, after = plan_of(BASE), plan_of({**BASE, **change})
+    assert before.hash != after.hash
+    lines = plan_differences(after, before)
+    assert any(re.search(difference, line) for line in lines), lines
+
+
+def test_equal_plans_do_not_differ():
+    assert plan_differences(plan_of(BASE), plan_of(BASE)) == []
+
+
+def test_a_feature_the_schema_lacks_is_named_with_the_columns_there_are():
+    with pytest.raises(ValueError, match=r"feature 'genre'.*no such column.*uid \(int64\), mov \(int64\)"):
+        plan_of(dict(features=["genre"], slice_dim=4))
+
+
+def test_a_feature_that_is_no_id_is_refused():
+    with pytest.raises(ValueError, match="feature 'label'.*float32, and ids are int64"):
+        plan_of(dict(features=["label"], slice_dim=4))
+
+
+def test_one_slice_in_two_ways_is_refused():
+    with pytest.raises(ValueError, match="'uid', slice 'vec' is looked up in two ways"):
+        plan_of(BASE, {**BASE, "slice_dim": 5})
+
+
+def test_the_same_slice_twice_is_one_entry():
+    assert plan_of(BASE, BASE).entries == (("uid", "vec", 4),)
+
+
+def test_a_model_that_looks_nothing_up_is_refused():
+    class Plain(mono.MonolithModel):
+        def model_fn(self, features, mode):
+            return mono.EstimatorSpec(label=None, pred=features["label"])
+
+    with pytest.raises(ValueError, match="looks up no feature"):
+        make_plan(Plain(), SCHEMA)
+
+
+def test_a_wrong_lookup_in_predict_alone_is_an_error_too():
+    class OnlyInPredict(mono.MonolithModel):
+        def model_fn(self, features, mode):
+            (rows,) = self.lookup_embedding_slice(["nope" if mode == mono.PREDICT else "uid"], slice_dim=1)
+            return mono.EstimatorSpec(label=None, pred=rows, loss=rows.sum())
+
+    with pytest.raises(ValueError, match="'nope'"):
+        make_plan(OnlyInPredict(), SCHEMA)
+
+
+def test_a_mode_that_cannot_run_is_left_out_with_a_warning():
+    class TrainOnly(mono.MonolithModel):
+        def model_fn(self, features, mode):
+            if mode != mono.TRAIN:
+                raise RuntimeError("no way")
+            (rows,) = self.lookup_embedding_slice(["uid"], slice_dim=1)
+            return features["label"], rows.sum(), rows
+
+    with pytest.warns(UserWarning, match="cannot run in mode .*no way"):
+        tried = dry_run(TrainOnly(), SCHEMA)
+    assert list(tried.specs) == [Mode.TRAIN]
+
+
+def test_slices_asked_for_in_one_mode_alone_are_planned_too():
+    class Modes(mono.MonolithModel):
+        def model_fn(self, features, mode):
+            (rows,) = self.lookup_embedding_slice(["uid"], slice_name=str(mode), slice_dim=1)
+            return mono.EstimatorSpec(label=None, pred=rows, loss=rows.sum())
+
+    assert [name for _, name, _ in make_plan(Modes(), SCHEMA).entries] == ["train", "eval", "predict"]
+
+
+def test_a_dry_run_leaves_no_trace():
+    model = MovieRanking({"dropout": 0.5})
+    model.eval()
+    before, drawn = copy.deepcopy(model.state_dict()), (torch.get_rng_state(), random.getstate())
+    make_plan(model, SCHEMA)
+    assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
+    assert torch.equal(torch.get_rng_state(), drawn[0])
+    assert random.getstate() == drawn[1]
+    assert not model.training
+    assert all(parameter.grad is None for parameter in model.parameters())
+    assert model.slice_reader is None
+
+
+def test_lookups_outside_model_fn_are_refused():
+    with pytest.raises(RuntimeError, match="inside model_fn only"):
+        Lookups([]).lookup_embedding_slice(["uid"], slice_dim=2)
+
+
+@pytest.mark.parametrize("lookup", [dict(features="uid", slice_dim=2), dict(features=["uid"]), dict(features=[])])
+def test_features_without_a_dim_or_a_list_are_refused(lookup):
+    with pytest.raises(ValueError, match="ValueError for features"):
+        plan_of(lookup)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (dict(feature_name="a/b"), "file names"),
+        (dict(feature_name="uid", occurrence_threshold=16), "0 to 15, got 16"),
+        (dict(feature_name="uid", expire_time=-1), "expire_time"),
+    ],
+)
+def test_columns_that_cannot_be_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        mono.MonolithModel().create_embedding_feature_column(**arguments)
+
+
+def test_a_column_is_created_once():
+    model = mono.MonolithModel()
+    column = model.create_embedding_feature_column("uid", expire_time=3)
+    assert model.create_embedding_feature_column("uid", expire_time=3) is column
+    with pytest.raises(ValueError, match="'uid' was created before"):
+        model.create_embedding_feature_column("uid")
+
+
+@pytest.mark.parametrize(("out_type", "shape"), [("concat", (2, 8)), ("stack", (2, 2, 4)), ("add_n", (2, 4))])
+def test_out_types_combine_features(out_type, shape):
+    class Combined(mono.MonolithModel):
+        def model_fn(self, features, mode):
+            rows = self.lookup_embedding_slice(["uid", "mov"], slice_dim=4, out_type=out_type)
+            return mono.EstimatorSpec(label=None, pred=rows, loss=rows.sum())
+
+    assert dry_run(Combined(), SCHEMA).specs[Mode.PREDICT].pred.shape == shape
+
+
+def test_a_lazy_layer_is_given_its_shape():
+    class Lazy(mono.MonolithModel):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.LazyLinear(1)
+
+        def model_fn(self, features, mode):
+            (rows,) = self.lookup_embedding_slice(["uid"], slice_dim=4)
+            pred = self.layer(rows)
+            return mono.EstimatorSpec(label=None, pred=pred, loss=pred.sum())
+
+    model = Lazy()
+    make_plan(model, SCHEMA)
+    assert model.layer.weight.shape == (1, 4)
