@@ -15,77 +15,12 @@ import torch
 from monolith.embedding import AdagradOptimizer, MultiTable, Segment, TableConfig
 from monolith.embedding.entry import Bf16Compressor, FixedR8Compressor, Fp16Compressor, OneBitCompressor
 from monolith.errors import FencedError, PlanMismatchError, RemoteError
-from monolith.parallel import Position, SyncLoop, SyncSender, SyncSettings
-from monolith.serving import SyncReceiver
-from monolith.wire import Message, connect, listen
-from tests.serving.table_target import DIMS, TableTarget, content, training_tables
+from monolith.parallel import Position, SyncSender
+from monolith.wire import Message
+from tests.parallel.flaky_serving import TINY, FlakyServing, make_sender, push, train
+from tests.serving.table_target import content, training_tables
 
 ROOT = Path(__file__).resolve().parents[2]
-QUICK = SyncSettings(connect_timeout_seconds=5, request_timeout_seconds=20)
-# So small that every change of more than a few rows is several messages.
-TINY = SyncSettings(connect_timeout_seconds=5, request_timeout_seconds=20, max_message_bytes=200)
-
-
-def train(tables: MultiTable, ids: list[int], seed: int = 0) -> None:
-    generator = torch.Generator().manual_seed(seed)
-    tables.apply_gradients(
-        {name: (torch.tensor(ids), torch.randn(len(ids), dim, generator=generator)) for name, dim in DIMS.items()}
-    )
-
-
-class Serving:
-    """A receiver that listens, can be closed, opened again at the same address, and told to fail."""
-
-    def __init__(self, *, plan_hash: int = 1, generation: int = 0, sequence: int = 0) -> None:
-        self.target = TableTarget()
-        self.receiver = SyncReceiver(self.target, plan_hash=plan_hash, generation=generation, sequence=sequence)
-        self.fail: list[str] = []
-        self.types: list[int] = []
-        self.server = listen("127.0.0.1:0", self.handle)
-        self.address = self.server.address
-
-    def handle(self, message: Message) -> Message:
-        failure = self.fail.pop(0) if self.fail else "none"
-        if failure == "before":
-            raise RuntimeError("failed before it was applied")
-        reply = self.receiver.handle(message)
-        self.types.append(message.type)
-        if failure == "after":
-            raise RuntimeError("failed after it was applied")
-        return reply
-
-    def close(self) -> None:
-        self.server.close()
-
-    def open(self) -> None:
-        self.server = listen(self.address, self.handle)
-
-    def load_export(self, tables: MultiTable, generation: int, sequence: int, plan_hash: int = 1) -> None:
-        """Become a fresh process that loaded an export of these tables."""
-        self.target = TableTarget()
-        for name, table in tables.tables.items():
-            for ids, rows in table.items():
-                self.target.apply_rows(name, ids, rows)
-        self.receiver.adopt(self.target, plan_hash=plan_hash, generation=generation, sequence=sequence)
-
-
-@pytest.fixture
-def serving():
-    serving = Serving()
-    yield serving
-    serving.close()
-
-
-def make_sender(tables, serving, *, generation=1, settings=QUICK, **options) -> SyncSender:
-    return SyncSender(
-        tables, plan_hash=1, generation=generation, targets=[serving.address], settings=settings, **options
-    )
-
-
-def push(sender: SyncSender):
-    report = sender.push_once()
-    assert not report.failures, report.failures
-    return report.deliveries[0]
 
 
 def test_everything_first_then_only_what_changed(serving):
@@ -184,7 +119,7 @@ def test_the_same_holds_when_the_clock_was_set_back(serving):
 
 
 def test_another_plan_is_refused_and_other_targets_get_theirs(serving):
-    tables, other = training_tables(), Serving(plan_hash=2)
+    tables, other = training_tables(), FlakyServing(plan_hash=2)
     train(tables, [1])
     with SyncSender(tables, plan_hash=1, generation=1, targets=[other.address, serving.address]) as sender:
         for _ in range(2):
@@ -327,7 +262,7 @@ def test_compressed_rows_are_in_serving_what_stored_weights_would_be_there(servi
 @pytest.mark.parametrize("seed", range(4))
 def test_serving_equals_training_after_any_mixture_of_training_pushes_and_failures(seed):
     chance = random.Random(seed)
-    tables, serving, generation = training_tables(), Serving(), 1
+    tables, serving, generation = training_tables(), FlakyServing(), 1
     sender = make_sender(tables, serving, settings=TINY)
     try:
         for step in range(120):
@@ -406,62 +341,3 @@ def test_a_receiver_process_killed_at_any_message_is_brought_up_to_date_when_it_
                     for name, ids in json.loads(got).items()
                 }
                 assert rows == content(tables)
-
-
-def test_the_loop_delivers_reports_trouble_and_recovers(serving):
-    tables = training_tables()
-    train(tables, [1])
-    arrived = threading.Condition()
-    original = serving.receiver.handle
-
-    def telling(message: Message) -> Message:
-        reply = original(message)
-        with arrived:
-            arrived.notify_all()
-        return reply
-
-    def wait_until(done) -> None:
-        with arrived:
-            assert arrived.wait_for(done, 30)
-
-    serving.receiver.handle = telling
-    sender = make_sender(tables, serving)
-    with SyncLoop(sender, 0.01, max_pause_seconds=0.02) as loop:
-        wait_until(lambda: content(serving.target.tables) == content(tables))
-        assert loop.running
-        serving.fail = ["before"] * 3
-        train(tables, [2])
-        wait_until(lambda: content(serving.target.tables) == content(tables))
-        wait_until(lambda: loop.last_error is None)
-        assert loop.deliveries[serving.address].position.generation == 1
-    assert not loop.running
-    sender.close()
-
-
-def test_the_loop_says_what_is_wrong_and_goes_on_while_there_is_hope(serving):
-    tables = training_tables()
-    serving.close()
-    with make_sender(tables, serving) as sender, SyncLoop(sender, 0.01) as loop:
-        wait_for(lambda: isinstance(loop.last_error, ConnectionError))
-        assert loop.running and set(loop.errors) == {serving.address}
-
-
-def test_the_loop_of_a_job_that_was_replaced_ends_and_says_so(serving):
-    tables = training_tables()
-    serving.receiver.adopt(serving.target, plan_hash=1, generation=9, sequence=0)
-    with make_sender(tables, serving, generation=8) as sender, SyncLoop(sender, 0.01) as loop:
-        wait_for(lambda: not loop.running)
-        assert isinstance(loop.last_error, FencedError)
-
-
-def wait_for(condition) -> None:
-    """Return once the condition holds; pytest-timeout ends the wait if it never does."""
-    pause = threading.Event()
-    while not condition():
-        pause.wait(0.001)
-
-
-def test_an_idle_client_may_ask_the_same_server(serving):
-    # Sync is one user of the wire among others: a foreign request is an error for whoever sent it, no more.
-    with connect(serving.address) as client, pytest.raises(RemoteError):
-        client.request(Message(type=1), 30)
