@@ -1,12 +1,10 @@
-"""A receiver for every sync test that asks for one."""
-
 import pytest
 
-from tests.parallel.serving_stand import Serving
+from tests.parallel.flaky_serving import FlakyServing
 
 
 @pytest.fixture
 def serving():
-    serving = Serving()
+    serving = FlakyServing()
     yield serving
     serving.close()

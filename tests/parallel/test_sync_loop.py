@@ -1,13 +1,11 @@
-"""The loop that pushes changes all the while."""
+"""Pushes in the background: they go on while there is hope, and never end in silence."""
 
 import threading
 
-import pytest
-
-from monolith.errors import FencedError, RemoteError
+from monolith.errors import FencedError
 from monolith.parallel import SyncLoop
-from monolith.wire import Message, connect
-from tests.parallel.serving_stand import make_sender, train
+from monolith.wire import Message
+from tests.parallel.flaky_serving import make_sender, train
 from tests.serving.table_target import content, training_tables
 
 
@@ -62,9 +60,3 @@ def wait_for(condition) -> None:
     pause = threading.Event()
     while not condition():
         pause.wait(0.001)
-
-
-def test_an_idle_client_may_ask_the_same_server(serving):
-    # Sync is one user of the wire among others: a foreign request is an error for whoever sent it, no more.
-    with connect(serving.address) as client, pytest.raises(RemoteError):
-        client.request(Message(type=1), 30)

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,8 +17,10 @@ from monolith.embedding.entry import Bf16Compressor, FixedR8Compressor, Fp16Comp
 from monolith.errors import FencedError, PlanMismatchError, RemoteError
 from monolith.parallel import Position, SyncSender
 from monolith.wire import Message
-from tests.parallel.serving_stand import ROOT, TINY, Serving, make_sender, push, train
+from tests.parallel.flaky_serving import TINY, FlakyServing, make_sender, push, train
 from tests.serving.table_target import content, training_tables
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_everything_first_then_only_what_changed(serving):
@@ -116,7 +119,7 @@ def test_the_same_holds_when_the_clock_was_set_back(serving):
 
 
 def test_another_plan_is_refused_and_other_targets_get_theirs(serving):
-    tables, other = training_tables(), Serving(plan_hash=2)
+    tables, other = training_tables(), FlakyServing(plan_hash=2)
     train(tables, [1])
     with SyncSender(tables, plan_hash=1, generation=1, targets=[other.address, serving.address]) as sender:
         for _ in range(2):
@@ -259,7 +262,7 @@ def test_compressed_rows_are_in_serving_what_stored_weights_would_be_there(servi
 @pytest.mark.parametrize("seed", range(4))
 def test_serving_equals_training_after_any_mixture_of_training_pushes_and_failures(seed):
     chance = random.Random(seed)
-    tables, serving, generation = training_tables(), Serving(), 1
+    tables, serving, generation = training_tables(), FlakyServing(), 1
     sender = make_sender(tables, serving, settings=TINY)
     try:
         for step in range(120):

@@ -1,16 +1,13 @@
-"""A trainer's tables and a receiver to push them to, for the sync tests."""
-
-from pathlib import Path
+"""A serving process in miniature that can be told to fail, and a sender for it."""
 
 import torch
 
 from monolith.embedding import MultiTable
-from monolith.parallel import SyncSender, SyncSettings
+from monolith.parallel import Delivery, SyncSender, SyncSettings
 from monolith.serving import SyncReceiver
 from monolith.wire import Message, listen
 from tests.serving.table_target import DIMS, TableTarget
 
-ROOT = Path(__file__).resolve().parents[2]
 QUICK = SyncSettings(connect_timeout_seconds=5, request_timeout_seconds=20)
 # So small that every change of more than a few rows is several messages.
 TINY = SyncSettings(connect_timeout_seconds=5, request_timeout_seconds=20, max_message_bytes=200)
@@ -23,7 +20,7 @@ def train(tables: MultiTable, ids: list[int], seed: int = 0) -> None:
     )
 
 
-class Serving:
+class FlakyServing:
     """A receiver that listens, can be closed, opened again at the same address, and told to fail."""
 
     def __init__(self, *, plan_hash: int = 1, generation: int = 0, sequence: int = 0) -> None:
@@ -65,7 +62,7 @@ def make_sender(tables, serving, *, generation=1, settings=QUICK, **options) -> 
     )
 
 
-def push(sender: SyncSender):
+def push(sender: SyncSender) -> Delivery:
     report = sender.push_once()
     assert not report.failures, report.failures
     return report.deliveries[0]
