@@ -126,4 +126,5 @@ def test_handshakes_that_never_end_hold_up_nobody(certificates):
         silent[0].sendall(b"GET / HTTP/1.1\r\n\r\n")
     for sock in silent:
         sock.close()
-    assert threading.active_count() == before, "close must not wait for a handshake"
+    # Threads of an earlier test may have ended meanwhile.
+    assert threading.active_count() <= before, "close must not wait for a handshake"
