@@ -15,23 +15,24 @@ from monolith.embedding import (
     RandomUniformInitializer,
     RowwiseAdagradOptimizer,
     Segment,
+    SgdOptimizer,
     Table,
     TableConfig,
 )
 
 LEARNING_RATE = 0.01
 ROWS_PER_FILL = 1 << 18
-OPTIMIZERS = {"adagrad": AdagradOptimizer, "rowwise_adagrad": RowwiseAdagradOptimizer}
+OPTIMIZERS = {"adagrad": AdagradOptimizer, "rowwise_adagrad": RowwiseAdagradOptimizer, "sgd": SgdOptimizer}
 
 
-def _config(name: str, dim: int, optimizer: str) -> TableConfig:
+def _config(name: str, dim: int, optimizer: str, initial_capacity: int = 1) -> TableConfig:
     segment = Segment(
         dim=dim,
         optimizer=OPTIMIZERS[optimizer](learning_rate=LEARNING_RATE),
         initializer=RandomUniformInitializer(-0.05, 0.05),
         compressor=Fp32Compressor(),
     )
-    return TableConfig(name=name, segments=(segment,))
+    return TableConfig(name=name, segments=(segment,), initial_capacity=initial_capacity)
 
 
 def ids_tensor(rows: Int64Array) -> Tensor:
@@ -40,12 +41,12 @@ def ids_tensor(rows: Int64Array) -> Tensor:
 
 
 class OurTable:
-    """One table, addressed by the ids of row numbers; rows carry Adagrad's state, as in training."""
+    """One table, addressed by the ids of row numbers; rows carry Adagrad's state, as in training, unless told."""
 
-    def __init__(self, dim: int) -> None:
-        """Start empty."""
+    def __init__(self, dim: int, *, optimizer: str = "adagrad", initial_capacity: int = 1) -> None:
+        """Start empty, with memory for `initial_capacity` rows."""
         self.dim = dim
-        self._table = Table(_config("benchmark", dim, "adagrad"))
+        self._table = Table(_config("benchmark", dim, optimizer, initial_capacity))
 
     def lookup(self, ids: Tensor, out: Tensor) -> None:
         """Write one row per id to `out`."""

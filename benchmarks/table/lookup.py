@@ -130,7 +130,7 @@ def _against_tfra(table: OurTable, sizes: TableSizes, notice: Notice) -> dict[st
     with peer:
         return {
             "lookup": {name: _lookup_against(peer, table, sizes, name) for name in DISTRIBUTIONS},
-            "insert": _insert_against(peer, table, sizes),
+            "insert": _insert_against(peer, table.dim, sizes),
         }
 
 
@@ -150,8 +150,13 @@ def _lookup_against(
     return _compare(theirs, our_lookup(table, sizes, distribution), "lookup_vs_tfra", sizes)
 
 
-def _insert_against(peer: PeerProcess, table: OurTable, sizes: TableSizes) -> dict[str, Any]:
-    values = torch.zeros(sizes.batch_size, table.dim)
+def _insert_against(peer: PeerProcess, dim: int, sizes: TableSizes) -> dict[str, Any]:
+    # Like the peer's: rows without optimizer state, and memory for the new rows taken beforehand. Its cuckoo table
+    # rounds up to a power of two and stores rows in place.
+    capacity = 1 << (sizes.num_rows + 2 * sizes.rounds * sizes.batch_size).bit_length()
+    table = OurTable(dim, optimizer="sgd", initial_capacity=capacity)
+    fill(table, 0, sizes.num_rows)
+    values = torch.zeros(sizes.batch_size, dim)
 
     def expected(seed: int) -> int:
         return checksum(ids_of_rows(new_rows(seed, sizes.batch_size, sizes.num_rows)))

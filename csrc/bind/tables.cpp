@@ -237,13 +237,15 @@ void bind_results(nb::module_& m) {
 }
 
 SharedTable make_table(std::string name, std::vector<SegmentConfig> segments, bool serving, bool skip_zero_embedding,
-                       std::size_t max_memory_bytes, bool evict_oldest, std::uint32_t expire_days,
-                       std::unordered_map<std::uint32_t, std::uint32_t> slot_expire_days, std::size_t max_changes) {
+                       std::size_t initial_capacity, std::size_t max_memory_bytes, bool evict_oldest,
+                       std::uint32_t expire_days, std::unordered_map<std::uint32_t, std::uint32_t> slot_expire_days,
+                       std::size_t max_changes) {
   TableOptions options;
   options.name = std::move(name);
   options.segments = std::move(segments);
   options.serving = serving;
   options.skip_zero_embedding = skip_zero_embedding;
+  options.initial_capacity = initial_capacity;
   options.max_memory_bytes = max_memory_bytes;
   options.memory_policy = evict_oldest ? MemoryPolicy::kEvictOldest : MemoryPolicy::kRefuseNewIds;
   options.default_expire_days = expire_days;
@@ -256,7 +258,7 @@ void bind_row_table(nb::module_& m) {
   const auto release = nb::call_guard<nb::gil_scoped_release>();
   nb::class_<RowTable>(m, "RowTable")
       .def(nb::new_(&make_table), "name"_a, "segments"_a, "serving"_a = false, "skip_zero_embedding"_a = false,
-           "max_memory_bytes"_a = 0, "evict_oldest"_a = false, "expire_days"_a = 36500,
+           "initial_capacity"_a = 0, "max_memory_bytes"_a = 0, "evict_oldest"_a = false, "expire_days"_a = 36500,
            "slot_expire_days"_a = std::unordered_map<std::uint32_t, std::uint32_t>{},
            "max_changes_per_consumer"_a = std::size_t{64} << 20)
       .def_prop_ro("dim", &RowTable::dim)

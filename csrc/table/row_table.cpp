@@ -1,6 +1,7 @@
 #include "table/row_table.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <stdexcept>
 
@@ -26,7 +27,23 @@ RowTable::RowTable(TableOptions options)
   for (std::uint32_t i = 0; i < kNumSubTables; ++i) {
     sub_tables_[i].index.set_sub_table(i);
     sub_tables_[i].max_changes = std::max<std::size_t>(1, options_.max_changes_per_consumer / kNumSubTables);
+    reserve(sub_tables_[i]);
   }
+}
+
+// Hashing spreads rows evenly, but for chance: four standard deviations of it are reserved too.
+void RowTable::reserve(SubTable& sub_table) {
+  const std::size_t mean = options_.initial_capacity / kNumSubTables;
+  if (mean == 0) return;
+  const std::size_t count = mean + 4 * static_cast<std::size_t>(std::sqrt(static_cast<double>(mean)));
+  const std::size_t share = options_.max_memory_bytes / kNumSubTables;
+  if (share != 0 && SubTable::bytes_for(chunk_layout_, count) > share) {
+    throw std::invalid_argument("table '" + options_.name + "': an initial_capacity of " +
+                                std::to_string(options_.initial_capacity) +
+                                " rows does not fit a max_memory_bytes of " +
+                                std::to_string(options_.max_memory_bytes) + "; lower the one or raise the other");
+  }
+  sub_table.reserve(chunk_layout_, arena_, count);
 }
 
 std::size_t RowTable::size() const {

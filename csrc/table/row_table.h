@@ -30,6 +30,7 @@ struct TableOptions {
   std::vector<SegmentConfig> segments;
   bool serving = false;              // rows are compressed, have no optimizer state and take no gradients
   bool skip_zero_embedding = false;  // serving: assigning an all-zero row erases the id
+  std::size_t initial_capacity = 0;  // rows whose memory is taken at once
   std::size_t max_memory_bytes = 0;  // 0: no limit
   MemoryPolicy memory_policy = MemoryPolicy::kRefuseNewIds;
   std::uint32_t default_expire_days = 36500;
@@ -162,6 +163,7 @@ class RowTable {
                        ChangeResult& result);
   std::uint32_t insert_row(SubTable& sub_table, std::uint64_t hash, std::uint32_t time);
   bool make_room(SubTable& sub_table);
+  void reserve(SubTable& sub_table);
   void change_rows(BatchPlan& plan, const ChangeRequest& request, const std::vector<std::uint32_t>& skipped,
                    ChangeResult& result);
   void change_row(SubTable& sub_table, std::uint64_t hash, std::uint32_t row, const ChangeRequest& request,

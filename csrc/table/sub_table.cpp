@@ -55,6 +55,19 @@ std::size_t SubTable::bytes_for_one_more(const ChunkLayout& layout) const {
   return bytes;
 }
 
+void SubTable::reserve(const ChunkLayout& layout, ChunkArena& arena, std::size_t count) {
+  constexpr std::size_t kPage = 4096;
+  index.reserve(count);
+  chunks.reserve((count + kChunkRows - 1) / kChunkRows);
+  while (chunks.size() * kChunkRows < count) {
+    std::byte* chunk = arena.allocate(layout.bytes);
+    for (std::size_t offset = 0; offset < layout.bytes; offset += kPage) {
+      *const_cast<volatile std::byte*>(chunk + offset) = std::byte{0};
+    }
+    chunks.push_back(chunk);
+  }
+}
+
 std::uint32_t SubTable::insert(const ChunkLayout& layout, ChunkArena& arena, std::uint64_t hash) {
   const bool reuse = first_free_row != kNoRow;
   if (!reuse && num_rows == chunks.size() * kChunkRows) {

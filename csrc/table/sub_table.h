@@ -93,6 +93,9 @@ struct alignas(64) SubTable {
   // Bytes that one more row would add.
   std::size_t bytes_for_one_more(const ChunkLayout& layout) const;
 
+  // Takes the memory of `count` rows now, every page of it, so that inserting them takes none.
+  void reserve(const ChunkLayout& layout, ChunkArena& arena, std::size_t count);
+
   // Gives an absent id a row (contents undefined, nothing marked). Throws std::bad_alloc and stays as it was.
   std::uint32_t insert(const ChunkLayout& layout, ChunkArena& arena, std::uint64_t hash);
 

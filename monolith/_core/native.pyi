@@ -146,6 +146,7 @@ class RowTable:
         segments: Sequence[SegmentConfig],
         serving: bool = False,
         skip_zero_embedding: bool = False,
+        initial_capacity: int = 0,
         max_memory_bytes: int = 0,
         evict_oldest: bool = False,
         expire_days: int = 36500,

@@ -149,3 +149,22 @@ def test_overhead_and_forecast() -> None:
     assert forecast * 0.3 == pytest.approx(grown, rel=0.1)
     table.clear()
     assert table.memory().bytes_total < 200_000
+
+
+def test_initial_capacity_takes_the_memory_of_its_rows_at_once() -> None:
+    segments = (Segment(8, SgdOptimizer(learning_rate=1.0)),)
+    table = Table(TableConfig(name="t", segments=segments, initial_capacity=100_000))
+    reserved = table.memory().bytes_total
+    assert reserved >= 100_000 * 8 * 4
+    fill(table, 0, 100_000)
+    assert table.memory().bytes_total == reserved
+    assert len(table) == 100_000
+    assert table.lookup(torch.arange(100_000)).eq(1).all()
+
+
+def test_initial_capacity_beyond_the_limit_is_refused() -> None:
+    segments = (Segment(8, SgdOptimizer(learning_rate=1.0)),)
+    with pytest.raises(
+        ValueError, match=r"initial_capacity of 1000000 rows does not fit a max_memory_bytes of 2097152"
+    ):
+        Table(TableConfig(name="t", segments=segments, initial_capacity=1_000_000, max_memory_bytes=LIMIT))

@@ -17,6 +17,7 @@ def make_native_table(config: TableConfig, max_changes_per_consumer: int) -> nat
         [_segment(segment, config.seed) for segment in config.segments],
         serving=config.serving,
         skip_zero_embedding=config.skip_zero_embedding,
+        initial_capacity=config.initial_capacity,
         max_memory_bytes=config.max_memory_bytes or 0,
         evict_oldest=config.memory_policy == "evict_oldest",
         expire_days=config.expire_days,

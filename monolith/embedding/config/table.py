@@ -38,7 +38,7 @@ class TableConfig:
     """What a row is made of, in order."""
 
     initial_capacity: int = 1
-    """Rows the table has room for before it first grows."""
+    """Rows whose memory is taken at once, so that the first so many ids need none."""
 
     expire_days: int = 36500
     """A row expires this many days after its last update; 0 expires it at once."""
