@@ -97,6 +97,12 @@ void RowLayout::initialize(std::int64_t id, std::byte* weights, std::byte* state
   if (serving_) write(weights, values);
 }
 
+void RowLayout::initialize_state(std::byte* weights, std::byte* state) const {
+  std::memset(weights, 0, weight_bytes_);
+  if (serving_) return;
+  for (const Segment& segment : segments_) segment.optimizer.init_state(floats(state) + segment.first_state);
+}
+
 void RowLayout::step(std::int64_t id, std::byte* weights, std::byte* state, const float* gradient,
                      std::span<const float> learning_rates, std::int64_t global_step) const {
   StepContext context;

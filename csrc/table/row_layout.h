@@ -43,6 +43,8 @@ class RowLayout {
   void write(std::byte* weights, const float* values) const;
   void add(std::byte* weights, const float* values) const;
   void initialize(std::int64_t id, std::byte* weights, std::byte* state) const;
+  // For a row whose weights are about to be assigned: zeros meanwhile.
+  void initialize_state(std::byte* weights, std::byte* state) const;
 
   // One optimizer step. `learning_rates` has one value a segment.
   void step(std::int64_t id, std::byte* weights, std::byte* state, const float* gradient,

@@ -159,9 +159,10 @@ class RowTable {
   std::size_t lookup_plain_any(BatchPlan& plan, float* out, std::size_t stride) const;
   void find(BatchPlan& plan) const;
   void admit(BatchPlan& plan, const ChangeRequest& request, std::vector<std::uint32_t>& skipped, ChangeResult& result);
-  void insert_admitted(BatchPlan& plan, bool search, std::uint32_t time, const std::vector<std::uint32_t>& skipped,
-                       ChangeResult& result);
-  std::uint32_t insert_row(SubTable& sub_table, std::uint64_t hash, std::uint32_t time);
+  void insert_admitted(BatchPlan& plan, bool search, const ChangeRequest& request,
+                       const std::vector<std::uint32_t>& skipped, ChangeResult& result);
+  // With `assigned`, the caller writes the weights next.
+  std::uint32_t insert_row(SubTable& sub_table, std::uint64_t hash, std::uint32_t time, bool assigned = false);
   bool make_room(SubTable& sub_table);
   void reserve(SubTable& sub_table);
   void change_rows(BatchPlan& plan, const ChangeRequest& request, const std::vector<std::uint32_t>& skipped,

@@ -25,9 +25,9 @@ ChangeResult RowTable::change(BatchPlan& plan, const ChangeRequest& request) {
   if (filter_ != nullptr) {
     if (search) find(plan);
     admit(plan, request, skipped, result);
-    insert_admitted(plan, false, request.time, skipped, result);
+    insert_admitted(plan, false, request, skipped, result);
   } else {
-    insert_admitted(plan, search, request.time, skipped, result);
+    insert_admitted(plan, search, request, skipped, result);
   }
   plan.set_rows_known(true);
   change_rows(plan, request, skipped, result);
@@ -64,12 +64,13 @@ void RowTable::admit(BatchPlan& plan, const ChangeRequest& request, std::vector<
 
 // Gives every group without a row one, unless the filter held all its occurrences back. With `search`, what the plan
 // knows of rows does not count.
-void RowTable::insert_admitted(BatchPlan& plan, bool search, std::uint32_t time,
+void RowTable::insert_admitted(BatchPlan& plan, bool search, const ChangeRequest& request,
                                const std::vector<std::uint32_t>& skipped, ChangeResult& result) {
   std::vector<BatchPlan::FoundRow>& found = plan.found();
   std::vector<std::int64_t> inserted;
   std::mutex inserted_mutex;
   std::atomic<std::size_t> refused{0};
+  const bool assigned = request.kind == ChangeRequest::Kind::kAssign;
   const auto is_wanted = [&](std::size_t g) {
     return found[g].row == kNoRow && (skipped.empty() || skipped[g] < plan.positions(g).size());
   };
@@ -97,7 +98,7 @@ void RowTable::insert_admitted(BatchPlan& plan, bool search, std::uint32_t time,
             // Without merging, an earlier group may be the same id.
             std::uint32_t row = plan.is_merged() ? kNoRow : run.sub_table->index.find_row(hashes[i]);
             if (row == kNoRow) {
-              row = insert_row(*run.sub_table, hashes[i], time);
+              row = insert_row(*run.sub_table, hashes[i], request.time, assigned);
               if (row == kNoRow) {
                 refused.fetch_add(1, std::memory_order_relaxed);
                 continue;
@@ -129,10 +130,16 @@ void RowTable::insert_admitted(BatchPlan& plan, bool search, std::uint32_t time,
 }
 
 // `time` counts from now on: a row that looked unseen until it is changed would be the first to be evicted.
-std::uint32_t RowTable::insert_row(SubTable& sub_table, std::uint64_t hash, std::uint32_t time) {
+std::uint32_t RowTable::insert_row(SubTable& sub_table, std::uint64_t hash, std::uint32_t time, bool assigned) {
   if (options_.max_memory_bytes != 0 && !make_room(sub_table)) return kNoRow;
   const std::uint32_t row = sub_table.insert(chunk_layout_, arena_, hash);
-  layout_.initialize(id_of_hash(hash), sub_table.weights(chunk_layout_, row), sub_table.state(chunk_layout_, row));
+  std::byte* weights = sub_table.weights(chunk_layout_, row);
+  std::byte* state = sub_table.state(chunk_layout_, row);
+  if (assigned) {
+    layout_.initialize_state(weights, state);
+  } else {
+    layout_.initialize(id_of_hash(hash), weights, state);
+  }
   sub_table.last_seen(row) = time;
   sub_table.after_insert(chunk_layout_, hash, row);
   return row;
