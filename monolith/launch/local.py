@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -36,9 +36,13 @@ class LocalJob:
     Ctrl-C in the terminal does not reach them: they are told in order, when the block ends.
     """
 
-    def __init__(self, folder: str | Path) -> None:
-        """Keep configurations and logs of the processes in this folder."""
+    def __init__(self, folder: str | Path, *, keep_open: Sequence[int] = ()) -> None:
+        """Keep configurations and logs of the processes in this folder.
+
+        Descriptors in `keep_open` stay open in the processes: a lock on one of them is held until the last has ended.
+        """
         self.folder = Path(folder)
+        self._keep_open = tuple(keep_open)
         self._children: list[_Child] = []
 
     def start(self, role: str, config: Mapping[str, Any], *, name: str | None = None) -> int:
@@ -55,6 +59,7 @@ class LocalJob:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                pass_fds=self._keep_open,
             )
         self._children.append(_Child(name, process, log))
         return process.pid
@@ -76,11 +81,18 @@ class LocalJob:
             time.sleep(_POLL_SECONDS)
 
     def stop(self) -> None:
-        """End all processes, the last one started first; kill those that do not end in time."""
-        for child in reversed(self._children):
+        """End all processes; kill those that do not end in time, or all at a second Ctrl-C."""
+        for child in self._children:
             child.process.terminate()
         deadline = time.monotonic() + STOP_SECONDS
-        for child in reversed(self._children):
+        try:
+            self._wait_until(deadline)
+        except KeyboardInterrupt:
+            self._wait_until(time.monotonic())
+            raise
+
+    def _wait_until(self, deadline: float) -> None:
+        for child in self._children:
             try:
                 child.process.wait(max(0.0, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:

@@ -19,7 +19,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--config", type=Path, required=True, help="JSON file with the fields of the role")
     parser.add_argument("--with-parent", action="store_true", help="end when standard input closes")
     options = parser.parse_args(arguments)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("monolith").setLevel(logging.INFO)
     # Until the role has handlers of its own: files that are being written are cleaned up on the way out.
     signal.signal(signal.SIGTERM, _interrupt)
     try:

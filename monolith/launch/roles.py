@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from monolith.data import EventLogWriter, append_forever
+from monolith.data.event_log.folder import SCHEMA_FILE
 from monolith.launch.movie_stream import MovieStream
 
 _LOG_WAIT_SECONDS = 60.0
@@ -71,7 +72,7 @@ class TrainerRole:
         """Train until SIGTERM, and leave a snapshot."""
         online = import_module("monolith.train.online")
         deadline = time.monotonic() + _LOG_WAIT_SECONDS
-        while not (Path(self.log_path) / "schema.json").exists() and time.monotonic() < deadline:
+        while not (Path(self.log_path) / SCHEMA_FILE).exists() and time.monotonic() < deadline:
             time.sleep(0.05)
         online.run_online(
             load_class(self.model),

@@ -39,9 +39,9 @@ class ServerClient:
             self._connection.request("POST", f"/v2/models/{MODEL_NAME}/infer", body)
             response = self._connection.getresponse()
             answer = json.loads(response.read())
-        except (http.client.HTTPException, OSError):
+        except (http.client.HTTPException, OSError) as error:
             self._connection.close()
-            raise
+            raise OSError(f"the server does not answer: {str(error) or type(error).__name__}") from error
         if response.status != 200:
             raise ValueError(f"the server answered {response.status}: {answer.get('error')}")
         data: list[float] = answer["outputs"][0]["data"]

@@ -6,11 +6,15 @@ import json
 import os
 import shutil
 import tempfile
+import time
 from pathlib import Path
 from typing import Self
 
 MARKER_NAME = "demo.json"
 LOCK_NAME = "demo.lock"
+
+LOCK_SECONDS = 5.0
+"""So long a new demo waits for the processes of one that was killed; they end by themselves."""
 
 
 def default_folder() -> Path:
@@ -34,14 +38,7 @@ class DemoFolder:
         self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
         if self.path.stat().st_uid != os.getuid():
             raise ValueError(f"{self.path} belongs to another user; choose another folder with --folder")
-        self._lock = os.open(self.path / LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            os.close(self._lock)
-            raise OSError(
-                f"a demo is running in {self.path}; stop it, or choose another folder with --folder"
-            ) from error
+        self.lock = _locked(self.path)
         self.resumed = self._was_interrupted() if resume is None else resume
         if not self.resumed:
             self._empty()
@@ -57,7 +54,7 @@ class DemoFolder:
 
     def __exit__(self, *_: object) -> None:
         """Let others use the folder."""
-        os.close(self._lock)
+        os.close(self.lock)
 
     def _was_interrupted(self) -> bool:
         try:
@@ -80,3 +77,21 @@ class DemoFolder:
         temporary = self.path / f"{MARKER_NAME}.tmp"
         temporary.write_text(json.dumps({"finished": finished}))
         temporary.replace(self.path / MARKER_NAME)
+
+
+def _locked(path: Path) -> int:
+    """Return a descriptor whose lock says that a demo uses the folder; its processes hold it too."""
+    lock = os.open(path / LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o600)
+    deadline = time.monotonic() + LOCK_SECONDS
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            if time.monotonic() > deadline:
+                os.close(lock)
+                raise OSError(
+                    f"a demo is running in {path}; stop it, or choose another folder with --folder"
+                ) from error
+            time.sleep(0.1)
+        else:
+            return lock

@@ -15,7 +15,7 @@ import torch
 from monolith.cli.console import console
 from monolith.cli.demo.asking import MODEL_NAME, Comparison, FreshnessMeter, ServerClient
 from monolith.cli.demo.folder import DemoFolder
-from monolith.cli.demo.summary import summary_lines
+from monolith.cli.demo.summary import NEXT_STEPS, lines_while_running, summary_lines
 from monolith.cli.demo.view import DemoView, training_figures
 from monolith.data import log_length
 from monolith.export import ServingModel, load_export
@@ -36,6 +36,7 @@ EXPORT_SECONDS = 4.0
 _ASK_SECONDS = 0.2
 _ASK_EVENTS = 256
 _PROBE_SECONDS = 0.02
+_END_SECONDS = 0.3
 _AHEAD_SECONDS = 0.5
 """Questions are about events so far in the future: surely nobody has trained on them."""
 
@@ -82,12 +83,13 @@ class _Demo:
         self._export_base = folder.path / "export"
         self._stream = MovieStream(SEED)
         self._meter = FreshnessMeter()
+        self._fastest = 0.0
 
     def run(self) -> int:
         """Start everything, measure, say what was seen, and end everything."""
         options, view = self._options, self._view
         with ExitStack() as cleanup:
-            job = cleanup.enter_context(LocalJob(self._folder.path / "job"))
+            job = cleanup.enter_context(LocalJob(self._folder.path / "job", keep_open=[self._folder.lock]))
             with view:
                 self._start(job)
                 frozen = self._learn_backlog(job)
@@ -96,10 +98,10 @@ class _Demo:
                 comparison = Comparison(client, frozen)
                 probes = ProbeTail(self._probe_path)
                 self._measure(job, client, comparison, probes, time.monotonic() + options.seconds)
-            for line in summary_lines(
-                comparison, self._meter, self._status(), folder=self._folder.path, url=f"http://{HOST}:{self._port}",
-                keep_running=options.keep_running,
-            ):  # fmt: skip
+            for line in [
+                *summary_lines(comparison, self._meter, self._status(), self._fastest, folder=self._folder.path),
+                *(lines_while_running(f"http://{HOST}:{self._port}") if options.keep_running else NEXT_STEPS),
+            ]:
                 view.say(line)
             self._folder.finish()
             if options.keep_running:
@@ -148,12 +150,14 @@ class _Demo:
     def _learn_backlog(self, job: LocalJob) -> ServingModel:
         """Return a copy of the model as it is once it has learned what was there before; wait for the server too."""
         deadline = time.monotonic() + START_SECONDS
+        self._view.show("starting", {"processes": "generator, trainer, server"})
         job.wait_for(self._status_path, timeout_seconds=START_SECONDS)
         job.wait_for(self._server_path, timeout_seconds=START_SECONDS)
         caught_up: float | None = None
         while True:
             job.check()
             status = self._status()
+            self._fastest = max(self._fastest, status["events_per_second"])
             self._view.show("learning what was there before", training_figures(status))
             if caught_up is None and self._trained() > log_length(self._log_path) - 2 * self._options.rate:
                 caught_up = time.time()
@@ -170,7 +174,18 @@ class _Demo:
     def _measure(
         self, job: LocalJob, client: ServerClient, comparison: Comparison, probes: ProbeTail, until: float
     ) -> None:
-        """Ask for the future, and for what has just happened, until the time is over."""
+        """Ask until the time is over; if a process ended, say so rather than that it does not answer."""
+        try:
+            self._ask_until(job, client, comparison, probes, until)
+        except OSError:
+            time.sleep(_END_SECONDS)
+            job.check()
+            raise
+
+    def _ask_until(
+        self, job: LocalJob, client: ServerClient, comparison: Comparison, probes: ProbeTail, until: float
+    ) -> None:
+        """Ask for the future, and for what has just happened."""
         next_ask = next_view = 0.0
         upcoming = 0
         while (now := time.monotonic()) < until:
