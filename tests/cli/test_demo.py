@@ -31,7 +31,7 @@ def processes_of(folder: Path) -> list[str]:
 
 def test_the_live_model_is_shown_and_nothing_is_left(tmp_path):
     folder = tmp_path / "demo"
-    demo = start_demo("--seconds", "8", "--port", "0", "--folder", str(folder))
+    demo = start_demo("--seconds", "6", "--port", "0", "--folder", str(folder))
     output, _ = demo.communicate(timeout=110)
     assert demo.returncode == 0, output
     for word in ("Ahead", "Fresh", "Fast", "Rows", "Files"):

@@ -8,7 +8,6 @@ import numpy as np
 
 from monolith.cli.demo.asking import MODEL_NAME, Comparison, FreshnessMeter
 
-
 NEXT_STEPS = [
     "Next",
     "  monolith demo --keep-running   the same, and a server to ask with curl",

@@ -116,7 +116,7 @@ def run_online(
         cleanup.callback(sync.close)
         exporter.number_by(lambda: sync.sender.sequence)
         exporter.write()
-        watching = [gate, *hooks]
+        watching = [*hooks, gate]
         if settings.status_path is not None:
             watching.append(StatusFile(settings.status_path, state, sequence=lambda: sync.sender.sequence))
         with sync.loop, exporter:
