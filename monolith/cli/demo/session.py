@@ -106,6 +106,8 @@ class _Demo:
             self._folder.finish()
             if options.keep_running:
                 self._keep_running(job, client, comparison, probes)
+        if options.keep_running:
+            view.say("Stopped; nothing runs any more.")
         return 0
 
     def _start(self, job: LocalJob) -> None:
@@ -208,7 +210,7 @@ class _Demo:
             with self._view:
                 self._measure(job, client, comparison, probes, float("inf"))
         except KeyboardInterrupt:
-            self._view.say("Stopped; nothing runs any more.")
+            return
 
     def _figures(self, comparison: Comparison) -> dict[str, str]:
         return {
