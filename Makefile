@@ -7,7 +7,7 @@ PIP_INSTALL := $(PYTHON) -m pip install --quiet --disable-pip-version-check -c c
 # Tools that pip put into the environment (cmake, ninja) go before those of the system.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-DEMO := $(or $(wildcard examples/quickstart.py),-m monolith info)
+DEMO := -m monolith demo --seconds 30 --port 0
 CPP := $(wildcard csrc/*/*.h csrc/*/*.cpp tests/csrc/*.h tests/csrc/*.cpp)
 PYTEST_ARGS ?=
 
@@ -19,7 +19,7 @@ help: ## List the targets
 
 setup: native ## Create .venv, install what is needed, build the native core in place
 
-demo: setup ## Run the main job, small, on this machine
+demo: setup ## Run a whole live system on this machine: generator, trainer, server; about 50 seconds
 	$(PYTHON) $(DEMO)
 
 test: setup test-csrc ## Run all tests: C++, Python, docstrings, README

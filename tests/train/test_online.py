@@ -1,0 +1,183 @@
+"""Online training: resumes exactly, and what servers have is what the trainer has."""
+
+import json
+import threading
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from monolith.checkpoint import latest_snapshot, load_snapshot
+from monolith.data import MOVIE_SCHEMA, EventLogWriter, MovieEvents
+from monolith.errors import FencedError, ModelDirInUseError
+from monolith.export import load_export, newest_export, trace_model
+from monolith.export.versions import complete_versions
+from monolith.hooks import Hook
+from monolith.model import make_plan, make_tables
+from monolith.model.zoo.movie_ranking import MovieRanking
+from monolith.serving.sync_receiver import SyncReceiver
+from monolith.train.loop import RunResult
+from monolith.train.online import OnlineSettings, exporter, run_online
+from monolith.train.online.step_gate import StepGate
+
+BATCH = 64
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory):
+    path = tmp_path_factory.mktemp("online") / "events"
+    with EventLogWriter(path, MOVIE_SCHEMA) as writer:
+        writer.append(MovieEvents(3, users=200, movies=50).events(0, 40 * BATCH))
+    return path
+
+
+@pytest.fixture(autouse=True)
+def trace_once(monkeypatch):
+    """The graph is the same for all weights; tracing takes seconds."""
+    monkeypatch.setattr(exporter, "trace_model", lambda model, plan, schema: traced_graph())
+
+
+@cache
+def traced_graph():
+    model = MovieRanking()
+    return trace_model(model, make_plan(model, MOVIE_SCHEMA), MOVIE_SCHEMA)
+
+
+def train(log: Path, folder: Path, max_steps: int, **options) -> RunResult:
+    settings = options.pop("settings", OnlineSettings(export_seconds=1000.0, snapshot_seconds=1000.0))
+    return run_online(
+        MovieRanking,
+        log_path=log,
+        model_dir=folder / "model",
+        export_base=folder / "export",
+        name="movie",
+        batch_size=BATCH,
+        max_steps=max_steps,
+        settings=settings,
+        **options,
+    )
+
+
+def content(folder: Path) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor], dict[str, int]]:
+    """Dense tensors, rows of all ids by table, and the stream position of the newest snapshot."""
+    plan = make_plan(MovieRanking(), MOVIE_SCHEMA)
+    tables = make_tables(plan)
+    snapshot = load_snapshot(latest_snapshot(folder / "model"), plan=plan, tables=tables)
+    ids = torch.arange(400)
+    return snapshot.dense, {name: table.lookup(ids) for name, table in tables.tables.items()}, snapshot.stream
+
+
+class Crash(Hook):
+    """Ends a run as a crash would: no snapshot is written."""
+
+    def __init__(self, after_step: int) -> None:
+        self.after_step = after_step
+
+    def after_run(self, context, values):
+        if values.step == self.after_step:
+            raise MemoryError("crash")
+
+
+def test_a_run_that_crashed_ends_bit_for_bit_like_one_that_did_not(log, tmp_path):
+    straight, broken = tmp_path / "straight", tmp_path / "broken"
+    expected = train(log, straight, 30)
+    train(log, broken, 9)
+    with pytest.raises(MemoryError):
+        train(log, broken, 30, hooks=[Crash(after_step=17)])
+    result = train(log, broken, 30)
+    assert result.loss == expected.loss
+    for left, right in zip(content(straight), content(broken), strict=True):
+        assert left.keys() == right.keys()
+        for name, value in left.items():
+            assert torch.equal(torch.as_tensor(value), torch.as_tensor(right[name])), name
+    assert content(broken)[2] == {"0": 30 * BATCH}
+
+
+def test_a_server_ends_up_with_what_the_trainer_has(log, tmp_path):
+    folder = tmp_path / "job"
+    train(log, folder, 5)
+    served = load_export(newest_export(folder / "export"))
+    receiver = SyncReceiver(served, plan_hash=served.plan_hash, generation=served.generation, sequence=served.sequence)
+    with receiver.listen("127.0.0.1:0") as listener:
+        train(log, folder, 40, sync_targets=[str(listener.address)])
+    assert receiver.freshness.watermark["event_seq"] == 40 * BATCH - 1
+    # The version of a third run, which does not train, is the trainer's last state.
+    train(log, folder, 40)
+    trained = load_export(newest_export(folder / "export"))
+    events = MovieEvents(3, users=200, movies=50).events(0, 500)
+    columns = {name: events[name] for name in ("uid", "mov")}
+    (ours,), (theirs,) = trained.predict(columns).values(), served.predict(columns).values()
+    assert np.ptp(ours) > 0.01
+    np.testing.assert_allclose(theirs, ours, rtol=0, atol=1e-6)
+
+
+def test_a_trainer_that_was_replaced_stops(log, tmp_path):
+    folder = tmp_path / "job"
+    train(log, folder, 1)
+    served = load_export(newest_export(folder / "export"))
+    receiver = SyncReceiver(served, plan_hash=served.plan_hash, generation=1000, sequence=0)
+
+    class WaitForRefusal(Hook):
+        def before_run(self, context):
+            for thread in threading.enumerate():
+                if thread.name.startswith("sync "):
+                    thread.join(10)
+
+    with receiver.listen("127.0.0.1:0") as listener, pytest.raises(FencedError):
+        train(log, folder, 3, sync_targets=[str(listener.address)], hooks=[WaitForRefusal()])
+
+
+def test_versions_are_written_while_training_goes_on_and_old_ones_go(log, tmp_path):
+    class TakeYourTime(Hook):
+        def before_run(self, context):
+            threading.Event().wait(0.02)
+
+    settings = OnlineSettings(
+        export_seconds=0.1, keep_exports=2, snapshot_seconds=1000.0, status_path=tmp_path / "status.json"
+    )
+    train(log, tmp_path, 40, hooks=[TakeYourTime()], settings=settings)
+    versions = complete_versions(tmp_path / "export")
+    assert len(versions) == 2
+    assert versions[-1] >= 3
+    assert sorted(path.name for path in (tmp_path / "export").iterdir()) == [str(version) for version in versions]
+    status = json.loads((tmp_path / "status.json").read_text())
+    assert (status["step"], status["events"], status["stream"]) == (40, 40 * BATCH, {"0": 40 * BATCH})
+    assert status["rows"]["uid"] > 100
+
+
+def test_two_trainers_do_not_share_a_folder(log, tmp_path):
+    class TrainAgain(Hook):
+        def before_run(self, context):
+            with pytest.raises(ModelDirInUseError):
+                train(log, tmp_path, 1)
+
+    train(log, tmp_path, 1, hooks=[TrainAgain()])
+
+
+def test_readers_get_in_between_the_steps_of_a_busy_trainer():
+    gate, inside, wrong = StepGate(), threading.Event(), []
+    in_step = threading.Event()
+
+    def read() -> None:
+        with gate.between_steps():
+            wrong.append(in_step.is_set())
+            inside.set()
+
+    reader = threading.Thread(target=read)
+    gate.before_run(None)
+    in_step.set()
+    reader.start()
+    assert not inside.wait(0.05)
+    in_step.clear()
+    gate.after_run(None, None)
+    gate.before_run(None)  # returns only when the reader, which came first, is done
+    assert inside.is_set()
+    assert wrong == [False]
+    reader.join(10)
+
+
+def test_settings_that_could_only_fail_later_are_refused():
+    with pytest.raises(ValueError, match="sync_seconds must be positive, got 0"):
+        OnlineSettings(sync_seconds=0)
