@@ -1,0 +1,37 @@
+"""A movie model with a witness: one float per user that grows by exactly one with every event trained on."""
+
+import torch
+from torch import nn
+
+import monolith.model as mono
+from monolith.embedding import AdagradOptimizer, SgdOptimizer, ZerosInitializer
+
+
+class CountingMovie(mono.MonolithModel):
+    def __init__(self, params=None):
+        super().__init__(params)
+        self.tower = nn.Sequential(nn.Linear(12, 8), nn.ReLU(), nn.Linear(8, 1))
+        self.optimizer = torch.optim.Adagrad(self.parameters(), lr=0.02)
+
+    def model_fn(self, features, mode):
+        user, movie = self.lookup_embedding_slice(
+            ["uid", "mov"], slice_name="vec", slice_dim=4, optimizer=AdagradOptimizer(learning_rate=0.05)
+        )
+        (count,) = self.lookup_embedding_slice(
+            ["uid"],
+            slice_name="count",
+            slice_dim=1,
+            optimizer=SgdOptimizer(learning_rate=1.0),
+            initializer=ZerosInitializer(),
+        )
+        count = count.squeeze(1)
+        # The count is in the prediction, so that a lost or repeated event shows in what is served; it gets no gradient.
+        seen = 0.01 * count.detach()
+        logit = self.tower(torch.cat([user, movie, user * movie], dim=1)).squeeze(1) + seen
+        pred = logit.sigmoid()
+        if mode == mono.PREDICT:
+            return mono.EstimatorSpec(label=None, pred=pred)
+        label = features["label"]
+        # The gradient of the second term is -1 per event: with a rate of 1, SGD counts.
+        loss = nn.functional.binary_cross_entropy_with_logits(logit, label, reduction="sum") - count.sum()
+        return mono.EstimatorSpec(label=label, pred=pred, loss=loss, optimizer=self.optimizer)
