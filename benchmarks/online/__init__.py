@@ -57,8 +57,7 @@ def measure(sizes: OnlineSizes, *, quick: bool, progress: Callable[[str], None])
     busy = busy_notice()
     events = ProbedEvents(MovieEvents(7))
     with tempfile.TemporaryDirectory(prefix="monolith-online-") as folder:
-        options = {"batch_size": sizes.batch_size, "push_seconds": sizes.push_seconds}
-        with Job(Path(folder), events, **options) as job:  # type: ignore[arg-type]
+        with Job(Path(folder), events, batch_size=sizes.batch_size, push_seconds=sizes.push_seconds) as job:
             progress("start trainer and server")
             with job.stream(sizes.rate_per_second):
                 job.wait_ready()
