@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from monolith.cli.demo import demo
 from monolith.cli.info import info, own_version
 from monolith.cli.serve import serve
 
@@ -14,6 +15,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+app.command()(demo)
 app.command()(info)
 app.command()(serve)
 

@@ -1,0 +1,229 @@
+"""A demo from its start to its summary."""
+
+import json
+import signal
+import socket
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+
+from monolith.cli.console import console
+from monolith.cli.demo.asking import MODEL_NAME, Comparison, FreshnessMeter, ServerClient
+from monolith.cli.demo.folder import DemoFolder
+from monolith.cli.demo.summary import summary_lines
+from monolith.cli.demo.view import DemoView, training_figures
+from monolith.data import log_length
+from monolith.export import ServingModel, load_export
+from monolith.export.description import Description
+from monolith.export.versions import latest_version
+from monolith.launch.local import LocalJob
+from monolith.launch.movie_stream import MovieStream, ProbeTail
+
+HOST = "127.0.0.1"
+SEED = 7
+NUM_BACKLOG = 150_000
+"""Events that are there when training begins: half a minute of the stream."""
+
+START_SECONDS = 120.0
+"""Time limit for the processes to be there and the backlog to be learned."""
+
+EXPORT_SECONDS = 4.0
+_ASK_SECONDS = 0.2
+_ASK_EVENTS = 256
+_PROBE_SECONDS = 0.02
+_AHEAD_SECONDS = 0.5
+"""Questions are about events so far in the future: surely nobody has trained on them."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DemoOptions:
+    """What the command line says."""
+
+    seconds: float
+    port: int
+    keep_running: bool
+    folder: Path | None
+    resume: bool | None
+    rate: float
+
+
+def run_demo(options: DemoOptions) -> int:
+    """Run a demo and print its summary; returns the exit status, 130 if it was interrupted."""
+    torch.set_num_threads(1)
+    signal.signal(signal.SIGTERM, _interrupt)
+    port = _free_port(options.port)
+    with DemoFolder(options.folder, options.resume) as folder:
+        view = DemoView(console)
+        view.say(f"{'Resuming' if folder.resumed else 'Starting'} generator, trainer and server in {folder.path}")
+        try:
+            return _Demo(options, folder, view, port).run()
+        except KeyboardInterrupt:
+            view.say(f"Stopped; nothing runs any more. `monolith demo --resume` goes on from {folder.path}")
+            return 130
+
+
+class _Demo:
+    """One run: processes, questions and figures."""
+
+    def __init__(self, options: DemoOptions, folder: DemoFolder, view: DemoView, port: int) -> None:
+        self._options = options
+        self._folder = folder
+        self._view = view
+        self._port = port
+        self._status_path = folder.path / "job" / "trainer.status.json"
+        self._server_path = folder.path / "job" / "server.ready.json"
+        self._probe_path = folder.path / "job" / "probes.txt"
+        self._log_path = folder.path / "events"
+        self._export_base = folder.path / "export"
+        self._stream = MovieStream(SEED)
+        self._meter = FreshnessMeter()
+
+    def run(self) -> int:
+        """Start everything, measure, say what was seen, and end everything."""
+        options, view = self._options, self._view
+        with ExitStack() as cleanup:
+            job = cleanup.enter_context(LocalJob(self._folder.path / "job"))
+            with view:
+                self._start(job)
+                frozen = self._learn_backlog(job)
+                client = ServerClient(HOST, self._port)
+                cleanup.callback(client.close)
+                comparison = Comparison(client, frozen)
+                probes = ProbeTail(self._probe_path)
+                self._measure(job, client, comparison, probes, time.monotonic() + options.seconds)
+            for line in summary_lines(
+                comparison, self._meter, self._status(), folder=self._folder.path, url=f"http://{HOST}:{self._port}",
+                keep_running=options.keep_running,
+            ):  # fmt: skip
+                view.say(line)
+            self._folder.finish()
+            if options.keep_running:
+                self._keep_running(job, client, comparison, probes)
+        return 0
+
+    def _start(self, job: LocalJob) -> None:
+        for path in (self._status_path, self._server_path, self._probe_path):
+            path.unlink(missing_ok=True)
+        sync_address = f"{HOST}:{_free_port(0)}"
+        ready_path = self._folder.path / "job" / "generator.ready"
+        job.start(
+            "generator",
+            {
+                "log_path": str(self._log_path),
+                "ready_path": str(ready_path),
+                "probe_path": str(self._probe_path),
+                "rate_per_second": self._options.rate,
+                "num_backlog": NUM_BACKLOG,
+                "seed": SEED,
+            },
+        )
+        job.start(
+            "trainer",
+            {
+                "model": "monolith.model.zoo.movie_ranking:MovieRanking",
+                "log_path": str(self._log_path),
+                "model_dir": str(self._folder.path / "model"),
+                "export_base": str(self._export_base),
+                "name": MODEL_NAME,
+                "sync_targets": [sync_address],
+                "batch_size": 256,
+                "settings": {"status_path": str(self._status_path), "export_seconds": EXPORT_SECONDS},
+            },
+        )
+        job.start(
+            "server",
+            {
+                "export_base": str(self._export_base),
+                "port": self._port,
+                "sync_address": sync_address,
+                "ready_path": str(self._server_path),
+            },
+        )
+
+    def _learn_backlog(self, job: LocalJob) -> ServingModel:
+        """Return a copy of the model as it is once it has learned what was there before; wait for the server too."""
+        deadline = time.monotonic() + START_SECONDS
+        job.wait_for(self._status_path, timeout_seconds=START_SECONDS)
+        job.wait_for(self._server_path, timeout_seconds=START_SECONDS)
+        caught_up: float | None = None
+        while True:
+            job.check()
+            status = self._status()
+            self._view.show("learning what was there before", training_figures(status))
+            if caught_up is None and self._trained() > log_length(self._log_path) - 2 * self._options.rate:
+                caught_up = time.time()
+            newest = latest_version(self._export_base)
+            if caught_up is not None and newest is not None and Description.read(newest).created >= caught_up:
+                return load_export(newest)
+            if time.monotonic() > deadline:
+                raise TimeoutError(
+                    f"training did not catch up with the stream in {START_SECONDS:g} s; try a lower --rate than "
+                    f"{self._options.rate:g}"
+                )
+            time.sleep(0.1)
+
+    def _measure(
+        self, job: LocalJob, client: ServerClient, comparison: Comparison, probes: ProbeTail, until: float
+    ) -> None:
+        """Ask for the future, and for what has just happened, until the time is over."""
+        next_ask = next_view = 0.0
+        upcoming = 0
+        while (now := time.monotonic()) < until:
+            if now >= next_ask:
+                next_ask = now + _ASK_SECONDS
+                upcoming = max(upcoming, self._future_offset())
+                comparison.ask(self._stream.events(upcoming, _ASK_EVENTS))
+                upcoming += _ASK_EVENTS
+            for user, appended in probes.new():
+                self._meter.expect(user, appended)
+            self._meter.ask(client)
+            if now >= next_view:
+                next_view = now + 0.5
+                job.check()
+                self._view.show("monolith demo", self._figures(comparison))
+            time.sleep(_PROBE_SECONDS)
+
+    def _keep_running(self, job: LocalJob, client: ServerClient, comparison: Comparison, probes: ProbeTail) -> None:
+        try:
+            with self._view:
+                self._measure(job, client, comparison, probes, float("inf"))
+        except KeyboardInterrupt:
+            self._view.say("Stopped; nothing runs any more.")
+
+    def _figures(self, comparison: Comparison) -> dict[str, str]:
+        return {
+            **training_figures(self._status()),
+            "freshness p50/p99": f"{self._meter.quantile(0.5):.2f}/{self._meter.quantile(0.99):.2f} s",
+            "AUC live": f"{comparison.auc('live'):.3f}",
+            "frozen": f"{comparison.auc('frozen'):.3f}",
+        }
+
+    def _status(self) -> dict[str, Any]:
+        status: dict[str, Any] = json.loads(self._status_path.read_text())
+        return status
+
+    def _trained(self) -> int:
+        return int(sum(self._status()["stream"].values()))
+
+    def _future_offset(self) -> int:
+        return log_length(self._log_path) + int(_AHEAD_SECONDS * self._options.rate)
+
+
+def _free_port(port: int) -> int:
+    """Return the port if nobody listens on it, or any free one for 0."""
+    with socket.socket() as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            sock.bind((HOST, port))
+        except OSError as error:
+            raise OSError(f"port {port} is in use; choose another with --port (0 picks a free one)") from error
+        return int(sock.getsockname()[1])
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt

@@ -1,0 +1,1 @@
+"""Start the roles of a job: on this machine, each in a process of its own."""

@@ -1,0 +1,25 @@
+"""A child that ends with its parent, however the parent ends."""
+
+import os
+import signal
+import sys
+import threading
+
+GRACE_SECONDS = 15.0
+"""After this long without a parent, a child that does not end by itself is ended."""
+
+
+def end_with_parent() -> None:
+    """Watch standard input, a pipe that the parent holds open; when it closes, end this process as SIGTERM does.
+
+    A pipe and not Linux's parent-death signal: that one is bound to the thread that started the child.
+    """
+    threading.Thread(target=_watch, args=(sys.stdin.fileno(),), name="parent watch", daemon=True).start()
+
+
+def _watch(descriptor: int) -> None:
+    while os.read(descriptor, 4096):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+    threading.Event().wait(GRACE_SECONDS)
+    os._exit(1)

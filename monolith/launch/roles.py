@@ -1,0 +1,143 @@
+"""What a process of a job does: made from JSON, run until SIGTERM or Ctrl-C."""
+
+import json
+import signal
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Protocol
+
+from monolith.data import EventLogWriter, append_forever
+from monolith.launch.movie_stream import MovieStream
+
+_LOG_WAIT_SECONDS = 60.0
+
+
+class Role(Protocol):
+    """One process of a job."""
+
+    def run(self) -> None:
+        """Do the work until told to stop."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GeneratorRole:
+    """Appends made-up movie events to a log."""
+
+    log_path: str
+    ready_path: str
+    probe_path: str
+    rate_per_second: float
+    num_backlog: int = 0
+    """Events that are there before the clock starts."""
+
+    seed: int = 7
+
+    def run(self) -> None:
+        """Append at a steady rate; go on where the log ends."""
+        stop = threading.Event()
+        signal.signal(signal.SIGTERM, lambda *_: stop.set())
+        signal.signal(signal.SIGINT, lambda *_: stop.set())
+        with EventLogWriter(self.log_path, MovieStream.schema) as writer:
+            missing = self.num_backlog - writer.offset
+            if missing > 0:
+                writer.append(MovieStream(self.seed).events(writer.offset, missing))
+        Path(self.ready_path).write_text("{}")
+        stream = MovieStream(self.seed, self.probe_path)
+        append_forever(self.log_path, stream, rate_per_second=self.rate_per_second, stop=stop)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TrainerRole:
+    """Trains a model on a log, and keeps servers up to date."""
+
+    model: str
+    """Where the class is: "module:Class"."""
+
+    log_path: str
+    model_dir: str
+    export_base: str
+    name: str
+    sync_targets: list[str] = field(default_factory=list)
+    batch_size: int = 512
+    settings: dict[str, Any] = field(default_factory=dict)
+    """Fields of `OnlineSettings`."""
+
+    def run(self) -> None:
+        """Train until SIGTERM, and leave a snapshot."""
+        online = import_module("monolith.train.online")
+        deadline = time.monotonic() + _LOG_WAIT_SECONDS
+        while not (Path(self.log_path) / "schema.json").exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        online.run_online(
+            load_class(self.model),
+            log_path=self.log_path,
+            model_dir=self.model_dir,
+            export_base=self.export_base,
+            name=self.name,
+            sync_targets=self.sync_targets,
+            batch_size=self.batch_size,
+            settings=online.OnlineSettings(**self.settings),
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ServerRole:
+    """Answers predictions, and follows a trainer."""
+
+    export_base: str
+    port: int
+    sync_address: str
+    ready_path: str
+    host: str = "127.0.0.1"
+
+    def run(self) -> None:
+        """Wait for the first version, then serve until SIGTERM."""
+        import_module("torch").set_num_threads(1)
+        import_module("monolith.serving.server").serve(
+            self.export_base,
+            host=self.host,
+            port=self.port,
+            sync_address=self.sync_address,
+            ready_file=self.ready_path,
+            wait=True,
+        )
+
+
+ROLES: Mapping[str, type[GeneratorRole] | type[TrainerRole] | type[ServerRole]] = {
+    "generator": GeneratorRole,
+    "trainer": TrainerRole,
+    "server": ServerRole,
+}
+
+
+def role_from_json(name: str, text: str) -> Role:
+    """Return the role of this name with the fields that a JSON object gives it."""
+    if name not in ROLES:
+        raise ValueError(f"there is no role {name!r}; the roles are {', '.join(ROLES)}")
+    fields = json.loads(text)
+    if not isinstance(fields, dict):
+        raise ValueError(f"the configuration of a {name} is a JSON object, got {text[:80]!r}")
+    try:
+        return ROLES[name](**fields)
+    except TypeError as error:
+        raise ValueError(f"the configuration of a {name} does not fit: {error}") from error
+
+
+def load_class(where: str) -> Any:
+    """Return the class that "module:Class" names.
+
+    >>> load_class("monolith.model.zoo.movie_ranking:MovieRanking").__name__
+    'MovieRanking'
+    """
+    module, _, name = where.partition(":")
+    if not module or not name:
+        raise ValueError(f"a model is named as 'module:Class', got {where!r}")
+    found = getattr(import_module(module), name, None)
+    if not isinstance(found, type):
+        raise ValueError(f"module {module!r} has no class {name!r}")
+    return found

@@ -1,0 +1,84 @@
+"""StatusFile: a small JSON file that tells how training goes."""
+
+import json
+import math
+import os
+import time
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from monolith.hooks import Hook, RunContext, StepValues
+from monolith.train.state import TrainState
+
+RATE_SECONDS = 5.0
+"""The event rate is that of the last so many seconds."""
+
+
+class StatusFile(Hook):
+    """Writes how far a run is, about once a second while it steps; readers see the old file or the new one."""
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        state: TrainState,
+        *,
+        sequence: Callable[[], int],
+        every_seconds: float = 1.0,
+    ) -> None:
+        """Prepare; the first file is written when training begins."""
+        self._path = Path(path)
+        self._state = state
+        self._sequence = sequence
+        self._every_seconds = every_seconds
+        self._next_write = 0.0
+        self._num_events = 0
+        self._seen: deque[tuple[float, int]] = deque()
+
+    def after_create_session(self, context: RunContext) -> None:
+        """Write the first file."""
+        self._seen.append((time.monotonic(), 0))
+        self._write(context)
+
+    def after_run(self, context: RunContext, values: StepValues) -> None:
+        """Count, and write if it is time to."""
+        self._num_events += values.num_events
+        if time.monotonic() >= self._next_write:
+            self._write(context)
+
+    def end(self, context: RunContext) -> None:
+        """Write the last file."""
+        self._write(context)
+
+    def _write(self, context: RunContext) -> None:
+        self._next_write = time.monotonic() + self._every_seconds
+        temporary = self._path.with_name(f"{self._path.name}.tmp")
+        # Not flushed to the disk: the file is for those who look now, and worthless after a crash.
+        temporary.write_text(json.dumps(self._status(context)))
+        temporary.replace(self._path)
+
+    def _status(self, context: RunContext) -> dict[str, Any]:
+        state, tables = self._state, self._state.tables.tables
+        metrics = {name: value for name, value in context.read_metrics().items() if math.isfinite(value)}
+        return {
+            "time": time.time(),
+            "pid": os.getpid(),
+            "step": state.global_step,
+            "events": self._num_events,
+            "events_per_second": self._rate(),
+            **metrics,
+            "rows": {name: len(table) for name, table in tables.items()},
+            "memory_bytes": sum(table.memory().bytes_total for table in tables.values()),
+            "generation": state.generation,
+            "sequence": self._sequence(),
+            "stream": dict(state.stream),
+        }
+
+    def _rate(self) -> float:
+        now = time.monotonic()
+        self._seen.append((now, self._num_events))
+        while len(self._seen) > 2 and now - self._seen[0][0] > RATE_SECONDS:
+            self._seen.popleft()
+        began, before = self._seen[0]
+        return (self._num_events - before) / max(now - began, 1e-3)
