@@ -1,10 +1,15 @@
 """A movie model with a witness: one float per user that grows by exactly one with every event trained on."""
 
+from pathlib import Path
+
 import torch
 from torch import nn
 
 import monolith.model as mono
+from monolith.data import EventLogSource
 from monolith.embedding import AdagradOptimizer, SgdOptimizer, ZerosInitializer
+from monolith.train import TrainState
+from tests.e2e.online_job import BATCH
 
 
 class CountingMovie(mono.MonolithModel):
@@ -35,3 +40,26 @@ class CountingMovie(mono.MonolithModel):
         # The gradient of the second term is -1 per event: with a rate of 1, SGD counts.
         loss = nn.functional.binary_cross_entropy_with_logits(logit, label, reduction="sum") - count.sum()
         return mono.EstimatorSpec(label=label, pred=pred, loss=loss, optimizer=self.optimizer)
+
+
+def state_of(log: Path, model_dir: Path) -> TrainState:
+    """A trainer's state in this process, restored if there is a snapshot."""
+    torch.manual_seed(0)
+    state = TrainState(
+        CountingMovie(), EventLogSource(log, batch_size=BATCH, drop_remainder=True), evict_every_seconds=0
+    )
+    model_dir.mkdir(exist_ok=True)
+    state.open(model_dir)
+    return state
+
+
+def counts(state: TrainState) -> dict[int, float]:
+    """What the witness of each user says: weights of a row are its slices in the order of the plan."""
+    (feature,) = (feature for feature in state.plan.features if feature.name == "uid")
+    place = 0
+    for one in feature.slices:
+        if one.name == "count":
+            break
+        place += one.segment.dim
+    ids = torch.cat([ids for ids, _ in state.tables["uid"].items()])
+    return dict(zip(ids.tolist(), state.tables["uid"].lookup(ids)[:, place].tolist(), strict=True))

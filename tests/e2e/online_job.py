@@ -4,6 +4,7 @@ import json
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -36,34 +37,47 @@ def eventually(what: str, look: Callable[[], Found | None], *processes: subproce
     return found
 
 
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port: int = taken.getsockname()[1]
+        return port
+
+
 class OnlineJob:
     """One folder with log, snapshots and exports, and the processes that work on it."""
 
-    def __init__(self, folder: Path, world: MovieEvents) -> None:
-        self.world = world
+    def __init__(self, folder: Path, world: MovieEvents, *, snapshot_seconds: float = 0.2) -> None:
+        self.folder, self.world = folder, world
         self.log, self.model_dir, self.exports = folder / "log", folder / "model", folder / "exports"
-        self._config, self._ready = folder / "trainer.json", folder / "ready.json"
-        self._status = folder / "status.json"
+        self._ready, self._status = folder / "ready.json", folder / "status.json"
         self._stop = threading.Event()
         self._generator = threading.Thread(target=self._generate, daemon=True)
-        # Short: the path of a socket may have about 100 characters, and pytest's folders are long.
-        sync_address = f"unix:{os.path.relpath(folder / 'sync', ROOT)}"
-        self._sync_address = sync_address if len(sync_address) < 100 else f"unix:/tmp/monolith-{os.getpid()}.sync"
-        self._config.write_text(
-            json.dumps(
-                {
-                    "model": "tests.e2e.counting_model:CountingMovie",
-                    "log": str(self.log),
-                    "model_dir": str(self.model_dir),
-                    "export_base": str(self.exports),
-                    "sync_address": self._sync_address,
-                    "batch_size": BATCH,
-                    "snapshot_steps": 10,
-                    "export_every_starts": 3,
-                    "status_file": str(self._status),
-                }
-            )
-        )
+        sync_address = f"127.0.0.1:{free_port()}"
+        self._configs = {
+            "trainer": {
+                "model": "tests.e2e.counting_model:CountingMovie",
+                "log_path": str(self.log),
+                "model_dir": str(self.model_dir),
+                "export_base": str(self.exports),
+                "name": "movie",
+                "sync_targets": [sync_address],
+                "batch_size": BATCH,
+                "settings": {
+                    "snapshot_seconds": snapshot_seconds,
+                    "sync_seconds": 0.05,
+                    "export_seconds": 0.5,
+                    "status_path": str(self._status),
+                },
+            },
+            "server": {
+                "export_base": str(self.exports),
+                "port": 0,
+                "sync_address": sync_address,
+                "ready_path": str(self._ready),
+            },
+        }
+        for role, config in self._configs.items():
+            (folder / f"{role}.json").write_text(json.dumps(config))
         EventLogWriter(self.log, world.schema).close()
         self.processes: dict[str, subprocess.Popen[str]] = {}
 
@@ -77,15 +91,10 @@ class OnlineJob:
             assert not self._generator.is_alive()
 
     def start(self, role: str) -> None:
-        command = {
-            "trainer": ["benchmarks.online.trainer_process", str(self._config)],
-            "server": ["monolith", "serve", str(self.exports), "--port", "0", "--wait", "--ready-file"]
-            + [str(self._ready), "--sync-address", self._sync_address],
-        }[role]
-        if role == "server":
-            self._ready.unlink(missing_ok=True)  # left by a server that was killed
+        # Left by one that was killed.
+        (self._ready if role == "server" else self._status).unlink(missing_ok=True)
         self.processes[role] = subprocess.Popen(
-            [sys.executable, "-m", *command],
+            [sys.executable, "-m", "monolith.launch.role", role, "--config", str(self.folder / f"{role}.json")],
             cwd=ROOT,
             env={**os.environ, "PYTHONPATH": str(ROOT)},
             stdout=subprocess.DEVNULL,
@@ -110,24 +119,27 @@ class OnlineJob:
         raise AssertionError(f"it ended by itself: {process.communicate()}")
 
     def await_working(self, role: str) -> None:
-        """Wait until a server answers, or a trainer has trained on something since it was started."""
-        if role == "server":
-            eventually("the server", self._ready.exists, self.processes[role])
-            return
-        before = self._status.stat().st_mtime_ns if self._status.exists() else 0
+        """Wait until a server answers, or a trainer begins to train."""
+        eventually(f"the {role}", (self._ready if role == "server" else self._status).exists, self.processes[role])
+
+    def await_trained(self, offset: int) -> None:
+        """Wait until the trainer says that it is beyond an offset; it does while events come."""
+        self.await_working("trainer")
+        eventually(f"training at {offset}", lambda: self.status()["stream"]["0"] >= offset, self.processes["trainer"])
+
+    def await_caught_up(self) -> None:
+        """Wait until the server has taken something from the trainer that runs now."""
+        self.await_working("server")
+        generation = self.status()["generation"]
         eventually(
-            "a step of the trainer",
-            lambda: self._status.exists() and self._status.stat().st_mtime_ns != before,
-            self.processes[role],
+            f"a server of generation {generation}",
+            lambda: self.figures()["monolith_generation"] == generation,
+            *self.processes.values(),
         )
 
-    def await_saved(self, offset: int) -> None:
-        """Wait until the trainer has gone beyond an offset."""
-
-        def reached() -> bool:
-            return self._status.exists() and json.loads(self._status.read_text())["offset"] >= offset
-
-        eventually(f"the trainer at {offset}", reached, self.processes["trainer"])
+    def status(self) -> dict[str, Any]:
+        content: dict[str, Any] = json.loads(self._status.read_text())
+        return content
 
     def end_trainer(self) -> None:
         """Ask it to end: it saves and pushes everything first."""
@@ -136,10 +148,21 @@ class OnlineJob:
         _, err = process.communicate(timeout=PATIENCE_SECONDS)
         assert process.returncode == 0, err
 
-    def latest_snapshot(self) -> Path:
-        found = latest_snapshot(self.model_dir)
-        assert found is not None
-        return found
+    def end_of(self, role: str) -> tuple[int, list[str]]:
+        """Return exit code and the lines of the log of a process that ends by itself."""
+        process = self.processes.pop(role)
+        try:
+            _, err = process.communicate(timeout=PATIENCE_SECONDS)
+        finally:
+            process.kill()
+        return process.returncode, err.splitlines()
+
+    def saved_offset(self) -> int:
+        """Return the stream position of the newest snapshot."""
+        path = latest_snapshot(self.model_dir)
+        assert path is not None
+        offset: int = json.loads((path / "stream.json").read_text())["0"]
+        return offset
 
     def ready(self) -> dict[str, Any]:
         eventually("the server", self._ready.exists, self.processes["server"])
