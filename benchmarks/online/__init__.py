@@ -7,6 +7,7 @@ before its append to the first answer that differs from the answer for other uns
 
 from __future__ import annotations
 
+import random
 import tempfile
 import time
 from collections.abc import Callable
@@ -17,13 +18,17 @@ import numpy as np
 
 from benchmarks.machine import busy_notice
 from benchmarks.online.asking import Asker, asked_politely
-from benchmarks.online.job import Job
+from benchmarks.online.job import MODEL, Job
 from benchmarks.online.probed_events import ProbedEvents
 from benchmarks.report import Figure, Report
 from monolith.data import EventLogWriter, MovieEvents, log_length
 
 STAGE_SECONDS = 300.0
 WARM_UP_PROBES = 3
+MAX_PAUSE_SECONDS = 0.2
+"""Between two probes; a few times what a batch needs to fill, and the pause between two pushes."""
+
+_CHUNK = 100_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,14 +42,14 @@ class OnlineSizes:
     """Only whole batches are trained on: at 10,000 events/s one is full after 51 ms."""
 
     rate_per_second: float = 10_000.0
-    push_seconds: float = 0.05
+    sync_seconds: float = 0.05
     """Pause between two pushes of deltas."""
 
     examples_per_request: int = 256
 
 
-FULL = OnlineSizes(num_probes=500, num_backlog=3_000_000, ask_seconds=20.0)
-QUICK = OnlineSizes(num_probes=50, num_backlog=300_000, ask_seconds=3.0)
+FULL = OnlineSizes(num_probes=500, num_backlog=8_000_000, ask_seconds=20.0)
+QUICK = OnlineSizes(num_probes=50, num_backlog=1_000_000, ask_seconds=3.0)
 
 
 def run(*, quick: bool, progress: Callable[[str], None]) -> Report:
@@ -57,7 +62,7 @@ def measure(sizes: OnlineSizes, *, quick: bool, progress: Callable[[str], None])
     busy = busy_notice()
     events = ProbedEvents(MovieEvents(7))
     with tempfile.TemporaryDirectory(prefix="monolith-online-") as folder:
-        with Job(Path(folder), events, batch_size=sizes.batch_size, push_seconds=sizes.push_seconds) as job:
+        with Job(Path(folder), events, batch_size=sizes.batch_size, sync_seconds=sizes.sync_seconds) as job:
             progress("start trainer and server")
             with job.stream(sizes.rate_per_second):
                 job.wait_ready()
@@ -71,36 +76,46 @@ def measure(sizes: OnlineSizes, *, quick: bool, progress: Callable[[str], None])
         benchmark="online",
         quick=quick,
         figures=_figures(freshness, throughput, predictions),
-        details={"freshness_seconds": [round(one, 4) for one in freshness]},
+        details={"freshness_seconds": [round(one, 4) for one in freshness], "model": MODEL},
         sizes=asdict(sizes),
         notices=[] if busy is None else [busy],
     )
 
 
 def _freshness(job: Job, events: ProbedEvents, sizes: OnlineSizes) -> list[float]:
-    """Return the seconds from the append of each probe to the first answer that reflects it."""
-    asker, seconds = Asker(job.url), []
+    """Return the seconds from the append of each probe to the first answer that reflects it.
+
+    Probes come at random times: the moment one is served is just after a push, and a probe appended there would always
+    meet the batches and pushes in the same phase.
+    """
+    asker, seconds, dice = Asker(job.url), [], random.Random(0)
     for number in range(WARM_UP_PROBES + sizes.num_probes):
         job.check()
+        time.sleep(dice.uniform(0, MAX_PAUSE_SECONDS))
+        if asker.knows(number):
+            raise RuntimeError(f"the server knows probe {number} before it happened: the measure is wrong")
         appended = events.probe(number, timeout_seconds=10.0)
         seconds.append(asker.await_probe(number) - appended)
     return seconds[WARM_UP_PROBES:]
 
 
 def _throughput(job: Job, events: ProbedEvents, sizes: OnlineSizes) -> float:
-    """Return the events per second that a trainer makes of a backlog, snapshots and pushes included."""
-    whole = sizes.batch_size
+    """Return the events per second that a trainer makes of a backlog, snapshots and pushes included.
+
+    Between two words of the trainer from within the backlog: it says with each when that was.
+    """
     before = log_length(job.log)
-    job.wait_until("the end of the log", lambda: job.offset() >= before // whole * whole, STAGE_SECONDS)
     with EventLogWriter(job.log, events.schema) as writer, asked_politely(job.url):
-        columns = events.events(before, sizes.num_backlog)
-        begin_at, end_at = before + sizes.num_backlog // 10, (before + sizes.num_backlog) // whole * whole
-        writer.append(columns)
+        for first in range(before, before + sizes.num_backlog, _CHUNK):
+            writer.append(events.events(first, min(_CHUNK, before + sizes.num_backlog - first)))
         writer.flush()
-        job.wait_until("the beginning of the backlog", lambda: job.offset() >= begin_at, STAGE_SECONDS)
-        first, begin = job.offset(), time.perf_counter()
-        job.wait_until("the end of the backlog", lambda: job.offset() >= end_at, STAGE_SECONDS)
-        return (end_at - first) / (time.perf_counter() - begin)
+        written, enough = time.time(), before + sizes.num_backlog // 2
+        job.wait_until("training on the backlog", lambda: job.progress().time > written, STAGE_SECONDS)
+        begin = job.progress()
+        enough = max(enough, begin.offset)
+        job.wait_until("half of the backlog", lambda: job.progress().offset > enough, STAGE_SECONDS)
+        end = job.progress()
+    return (end.offset - begin.offset) / (end.time - begin.time)
 
 
 def _figures(freshness: list[float], throughput: float, predictions: float) -> list[Figure]:

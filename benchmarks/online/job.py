@@ -8,43 +8,62 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, NamedTuple, Self
 
 from benchmarks.machine import ROOT
-from benchmarks.online.trainer_process import TrainerConfig
 from monolith.data import EventLogWriter, append_forever
 from monolith.data.paced_append import EventMaker
 
 START_SECONDS = 60.0
 STOP_SECONDS = 30.0
 
+MODEL = "monolith.model.zoo.movie_ranking:MovieRanking"
+"""What is trained; a user has a row from the first event on, a movie from the third."""
+
+
+class Progress(NamedTuple):
+    """How far training was at a moment."""
+
+    time: float
+    """Seconds since 1970."""
+
+    offset: int
+    """Events of the log that had been trained on."""
+
 
 class Job:
     """Starts trainer and server, and ends them with its block."""
 
-    def __init__(self, folder: Path, events: EventMaker, *, batch_size: int, push_seconds: float) -> None:
+    def __init__(self, folder: Path, events: EventMaker, *, batch_size: int, sync_seconds: float) -> None:
         """Make an empty log; nothing is started yet."""
         self.folder = folder
         self.log = folder / "log"
         self._events = events
         self._status, self._ready = folder / "status.json", folder / "ready.json"
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        self._config = TrainerConfig(
-            model="benchmarks.online.ranking_model:MovieRanking",
-            log=str(self.log),
-            model_dir=str(folder / "model"),
-            export_base=str(folder / "exports"),
-            sync_address=f"unix:{folder / 'sync'}",
-            batch_size=batch_size,
-            push_seconds=push_seconds,
-            snapshot_seconds=10.0,
-            status_file=str(self._status),
-        )
+        sync_address = f"unix:{folder / 'sync'}"
+        self._configs: dict[str, dict[str, Any]] = {
+            "trainer": {
+                "model": MODEL,
+                "log_path": str(self.log),
+                "model_dir": str(folder / "model"),
+                "export_base": str(folder / "exports"),
+                "name": "movie",
+                "sync_targets": [sync_address],
+                "batch_size": batch_size,
+                "settings": {"sync_seconds": sync_seconds, "status_path": str(self._status)},
+            },
+            "server": {
+                "export_base": str(folder / "exports"),
+                "port": 0,
+                "sync_address": sync_address,
+                "ready_path": str(self._ready),
+            },
+        }
         EventLogWriter(self.log, events.schema).close()
 
     @property
@@ -53,10 +72,13 @@ class Job:
         ready: dict[str, str] = json.loads(self._ready.read_text())
         return f"{ready['url']}/v2/models/{ready['model']}/infer"
 
-    def offset(self) -> int:
-        """Return how many events of the log have been trained on."""
+    def progress(self) -> Progress:
+        """Return what the trainer last said, about once a second while it trains."""
         self.check()
-        return int(json.loads(self._status.read_text())["offset"]) if self._status.exists() else 0
+        if not self._status.exists():
+            return Progress(0.0, 0)
+        status = json.loads(self._status.read_text())
+        return Progress(status["time"], status["stream"]["0"])
 
     def check(self) -> None:
         """Raise with its last words if a process has ended."""
@@ -98,12 +120,8 @@ class Job:
 
     def __enter__(self) -> Self:
         """Start both processes."""
-        config = self.folder / "trainer.json"
-        config.write_text(json.dumps(asdict(self._config)))
-        self._start("trainer", "benchmarks.online.trainer_process", str(config))
-        options = ["--port", "0", "--wait", "--ready-file", str(self._ready)]
-        serve = ["serve", self._config.export_base, *options, "--sync-address", self._config.sync_address]
-        self._start("server", "monolith", *serve)
+        for role, config in self._configs.items():
+            self._start(role, config)
         return self
 
     def __exit__(
@@ -120,12 +138,16 @@ class Job:
 
     def wait_ready(self) -> None:
         """Return once the server answers and the trainer trains."""
-        self.wait_until("server and trainer", lambda: self._ready.exists() and self.offset() > 0, START_SECONDS)
+        self.wait_until(
+            "server and trainer", lambda: self._ready.exists() and self.progress().offset > 0, START_SECONDS
+        )
 
-    def _start(self, name: str, module: str, *arguments: str) -> None:
-        with (self.folder / f"{name}.log").open("wb") as output:
-            self._processes[name] = subprocess.Popen(
-                [sys.executable, "-m", module, *arguments],
+    def _start(self, role: str, config: Mapping[str, Any]) -> None:
+        path = self.folder / f"{role}.json"
+        path.write_text(json.dumps(config))
+        with (self.folder / f"{role}.log").open("wb") as output:
+            self._processes[role] = subprocess.Popen(
+                [sys.executable, "-m", "monolith.launch.role", role, "--config", str(path)],
                 cwd=ROOT,
                 env={**os.environ, "PYTHONPATH": str(ROOT)},
                 stdout=output,
