@@ -21,7 +21,8 @@ from monolith.data import EventLogWriter, MovieEvents, append_forever
 ROOT = Path(__file__).resolve().parent.parent.parent
 PATIENCE_SECONDS = 60
 BATCH = 128
-RATE_PER_SECOND = 4000
+RATE_PER_SECOND = 1000
+"""Low: a trainer that is killed soon after every start must not fall behind for good."""
 
 Found = TypeVar("Found")
 
@@ -65,7 +66,7 @@ class OnlineJob:
                 "settings": {
                     "snapshot_seconds": snapshot_seconds,
                     "sync_seconds": 0.05,
-                    "export_seconds": 0.5,
+                    "export_seconds": 1.0,
                     "status_path": str(self._status),
                 },
             },
