@@ -12,7 +12,7 @@ CPP := $(wildcard csrc/*/*.h csrc/*/*.cpp tests/csrc/*.h tests/csrc/*.cpp)
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-csrc test-sanitize lint format bench bench-peers wheel wheel-check clean compiler native
+.PHONY: help setup demo test test-csrc test-sanitize lint format bench bench-peers campaign-kill-online wheel wheel-check clean compiler native
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-14s %s\n", $$1, $$2}'
@@ -40,6 +40,11 @@ format: setup ## Put Python and C++ into the form that lint asks for
 
 bench: setup ## Measure everything; `make bench-peers` first to compare with other systems
 	$(PYTHON) -m benchmarks
+
+KILLS ?= 50
+
+campaign-kill-online: setup ## Kill trainer and server of an online job 50 times; the result goes to benchmarks/results
+	$(PYTHON) -m pytest tests/e2e/test_kill.py --kills $(KILLS) --kills-report benchmarks/results/kill-online-$$(date +%F).json
 
 # --- the environment and the native core -----------------------------------------------------------------------------
 
