@@ -12,20 +12,24 @@ CPP := $(wildcard csrc/*/*.h csrc/*/*.cpp tests/csrc/*.h tests/csrc/*.cpp)
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-csrc test-sanitize lint format bench bench-peers campaign-kill-online wheel wheel-check clean compiler native
+.PHONY: help setup demo test test-csrc test-sanitize lint format bench bench-peers campaign-kill-online wheel wheel-check clean compiler native stubs setup-dev
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-14s %s\n", $$1, $$2}'
 
-setup: native ## Create .venv, install what is needed, build the native core in place
+setup: ## Create .venv, install what is needed, build the native core in place
+	@$(MAKE) --no-print-directory -j2 $(VENV)/.installed native
+	@$(MAKE) --no-print-directory stubs
+
+setup-dev: setup $(VENV)/.dev
 
 demo: setup ## Run a whole live system on this machine: generator, trainer, server; about 50 seconds
 	$(PYTHON) $(DEMO)
 
-test: setup test-csrc ## Run all tests: C++, Python, docstrings, README
+test: setup-dev test-csrc ## Run all tests: C++, Python, docstrings, README
 	$(PYTHON) -m pytest $(PYTEST_ARGS)
 
-lint: setup ## Check style, types, layers and layout
+lint: setup-dev ## Check style, types, layers and layout
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy --strict monolith
@@ -33,12 +37,12 @@ lint: setup ## Check style, types, layers and layout
 	$(PYTHON) -m pytest -q tests/test_layout.py
 	$(BIN)/clang-format --dry-run --Werror $(CPP)
 
-format: setup ## Put Python and C++ into the form that lint asks for
+format: setup-dev ## Put Python and C++ into the form that lint asks for
 	$(BIN)/ruff check --fix --quiet
 	$(BIN)/ruff format
 	$(BIN)/clang-format -i $(CPP)
 
-bench: setup ## Measure everything; `make bench-peers` first to compare with other systems
+bench: setup-dev ## Measure everything; `make bench-peers` first to compare with other systems
 	$(PYTHON) -m benchmarks
 
 KILLS ?= 50
@@ -52,33 +56,44 @@ compiler:
 	@command -v $${CXX:-c++} >/dev/null || command -v g++ >/dev/null || command -v clang++ >/dev/null || \
 	  { echo "no C++ compiler found: apt-get install g++ / dnf install gcc-c++ / xcode-select --install" >&2; exit 1; }
 
-# Installed anew when the dependencies change. The package itself is linked, without its native part: that one is built
-# in place below, where a change of one source file costs the compilation of one file.
-$(VENV)/.installed: pyproject.toml constraints.txt | compiler
+# Installed anew when the dependencies change. First what builds the native core, so that building and installing the
+# rest can go side by side; the package itself is linked, without its native part: that one is built in place below,
+# where a change of one source file costs the compilation of one file.
+$(VENV)/.builder: | compiler
 	@$(SYSTEM_PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed, $(SYSTEM_PYTHON) is %d.%d; say make SYSTEM_PYTHON=python3.x" % sys.version_info[:2])'
 	test -x $(PYTHON) || $(SYSTEM_PYTHON) -m venv $(VENV)
 	$(PIP_INSTALL) nanobind scikit-build-core $$(command -v cmake >/dev/null || echo cmake) $$(command -v ninja >/dev/null || echo ninja)
+	@touch $@
+
+$(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/.builder
+	$(PIP_INSTALL) --no-build-isolation --config-settings wheel.cmake=false --config-settings editable.mode=inplace -e '.[serving]'
+	@touch $@
+
+# What tests and lint need besides.
+$(VENV)/.dev: $(VENV)/.installed
 	$(PIP_INSTALL) --no-build-isolation --config-settings wheel.cmake=false --config-settings editable.mode=inplace -e '.[dev,serving]'
 	@touch $@
 
-build/dev/build.ninja: $(VENV)/.installed
+build/dev/build.ninja: | $(VENV)/.builder
 	cmake -S . -B build/dev -G Ninja -DMONOLITH_INPLACE=ON -DPython_EXECUTABLE=$(CURDIR)/$(PYTHON) >/dev/null
 	@touch $@
 
 native: build/dev/build.ninja
 	@cmake --build build/dev
+
+stubs: native $(VENV)/.installed
 	@$(PYTHON) tools/write_stubs.py
 
 # --- C++ tests -------------------------------------------------------------------------------------------------------
 
 CTEST := ctest --output-on-failure --no-tests=ignore
 
-test-csrc: $(VENV)/.installed ## Run the C++ tests
+test-csrc: $(VENV)/.builder ## Run the C++ tests
 	@cmake -S . -B build/csrc -G Ninja -DMONOLITH_CSRC_TESTS=ON >/dev/null
 	@cmake --build build/csrc
 	$(CTEST) --test-dir build/csrc
 
-test-sanitize: $(VENV)/.installed ## Run the C++ tests under the address and the thread sanitizer
+test-sanitize: $(VENV)/.builder ## Run the C++ tests under the address and the thread sanitizer
 	cmake -S . -B build/asan -G Ninja -DMONOLITH_CSRC_TESTS=ON -DMONOLITH_SANITIZE=address >/dev/null
 	cmake --build build/asan
 	$(CTEST) --test-dir build/asan
@@ -107,7 +122,7 @@ PEER_INSTALL = $(@D)/bin/python -m pip install --quiet --disable-pip-version-che
 
 # --- a wheel, and the proof that it works elsewhere ------------------------------------------------------------------
 
-wheel: setup ## Build a wheel into dist/ and try it in a clean environment
+wheel: setup-dev ## Build a wheel into dist/ and try it in a clean environment
 	rm -rf dist
 	$(PYTHON) -m build --wheel --outdir dist
 	@$(MAKE) --no-print-directory wheel-check
