@@ -47,7 +47,7 @@ bench: setup-dev ## Measure everything; `make bench-peers` first to compare with
 
 KILLS ?= 50
 
-campaign-kill-online: setup ## Kill trainer and server of an online job 50 times; the result goes to benchmarks/results
+campaign-kill-online: setup-dev ## Kill trainer and server of an online job 50 times; the result goes to benchmarks/results
 	$(PYTHON) -m pytest tests/e2e/test_kill.py --kills $(KILLS) --kills-report benchmarks/results/kill-online-$$(date +%F).json
 
 # --- the environment and the native core -----------------------------------------------------------------------------
