@@ -14,6 +14,7 @@ from monolith.embedding import (
     Table,
     TableConfig,
 )
+from monolith.embedding.entry import DelayCompensation
 
 
 def config(**settings: object) -> TableConfig:
@@ -113,3 +114,11 @@ def test_ids_of_any_shape_and_stride_give_rows_of_that_shape(table: Table) -> No
     rows = table.lookup(ids)
     assert rows.shape == (4, 3, 4)
     assert rows[1, 1].tolist() == [20, 21, 22, 23]
+
+
+def test_settings_that_a_table_cannot_honour_are_said() -> None:
+    compensated = Segment(2, DelayCompensation(SgdOptimizer(learning_rate=1.0), 0.1))
+    with pytest.raises(ValueError, match="table 't': segment 0 asks for delay compensation"):
+        Table(TableConfig(name="t", segments=(compensated,)))
+    with pytest.warns(UserWarning, match="table 't': evict_every_hours=2 is for the training loop"):
+        Table(TableConfig(name="t", segments=(Segment(2, SgdOptimizer(learning_rate=1.0)),), evict_every_hours=2))

@@ -1,5 +1,6 @@
 """Table configurations as the native core takes them."""
 
+import warnings
 from typing import Any
 
 from monolith._core import native
@@ -11,7 +12,20 @@ from monolith.embedding.config.table import TableConfig
 
 
 def make_native_table(config: TableConfig, max_changes_per_consumer: int) -> native.RowTable:
-    """Return an empty native table of this configuration."""
+    """Return an empty native table of this configuration; a setting it cannot honour raises or warns."""
+    for place, segment in enumerate(config.segments):
+        if segment.optimizer.delay_compensation != 0:
+            raise ValueError(
+                f"table {config.name!r}: segment {place} asks for delay compensation, which needs the weights its "
+                "gradient was computed with, and a table keeps the newest only; compensate gradients with "
+                "monolith._core.native.compensate_delay and use the optimizer inside"
+            )
+    if config.evict_every_hours > 0:
+        warnings.warn(
+            f"table {config.name!r}: evict_every_hours={config.evict_every_hours} is for the training loop; a table by "
+            "itself evicts when evict() is called",
+            stacklevel=3,
+        )
     return native.RowTable(
         config.name,
         [_segment(segment, config.seed) for segment in config.segments],
