@@ -153,11 +153,10 @@ class _ServerSync:
 
     def push_last(self) -> None:
         """Bring servers that can be reached to the very end of training."""
-        if not self.loop.errors:
-            try:
-                self.sender.push_once()
-            except (FencedError, PlanMismatchError):
-                return  # somebody else serves now; the snapshot is written, and that was all
+        try:
+            self.sender.push_once()  # a server that cannot be reached is in its report, not an error here
+        except (FencedError, PlanMismatchError):
+            return  # somebody else serves now; the snapshot is written, and that was all
 
     def close(self) -> None:
         """Close the connections."""
