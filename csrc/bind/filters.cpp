@@ -5,9 +5,9 @@
 #include <nanobind/stl/string.h>
 
 #include <memory>
-#include <system_error>
 #include <vector>
 
+#include "bind/arrays.h"
 #include "bind/module.h"
 #include "filter/admission_filter.h"
 #include "filter/probabilistic_filter.h"
@@ -21,44 +21,12 @@ using namespace nb::literals;
 
 namespace {
 
-using Ids = nb::ndarray<const std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using Mask = nb::ndarray<bool, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-
-std::span<const std::int64_t> as_span(const Ids& ids) { return {ids.data(), ids.shape(0)}; }
-
-// Runs without the GIL; what the system refused becomes an OSError of its errno, FileNotFoundError for ENOENT.
-template <typename Work>
-void with_os_errors(Work&& work) {
-  std::error_code code;
-  std::string what;
-  {
-    const nb::gil_scoped_release release;
-    try {
-      work();
-      return;
-    } catch (const std::system_error& error) {
-      code = error.code();
-      what = error.what();
-    }
-  }
-  const nb::object arguments = nb::make_tuple(code.value(), what);
-  PyErr_SetObject(PyExc_OSError, arguments.ptr());
-  throw nb::python_error();
-}
-
-void filter_batch(AdmissionFilter& filter, const SlotThresholds& thresholds, Ids ids, Mask filtered) {
+void filter_batch(AdmissionFilter& filter, const SlotThresholds& thresholds, IdsIn ids, BoolsOut filtered) {
   if (filtered.shape(0) != ids.shape(0)) {
     throw std::invalid_argument("filtered has " + std::to_string(filtered.shape(0)) + " elements for " +
                                 std::to_string(ids.shape(0)) + " ids; make them equally long");
   }
   filter_ids(filter, thresholds, as_span(ids), {filtered.data(), filtered.shape(0)});
-}
-
-// Hands the vector's memory to Python without a copy.
-nb::ndarray<nb::numpy, std::int64_t, nb::ndim<1>> to_array(std::unique_ptr<std::vector<std::int64_t>> ids) {
-  auto* raw = ids.release();
-  const nb::capsule owner(raw, [](void* p) noexcept { delete static_cast<std::vector<std::int64_t>*>(p); });
-  return {raw->data(), {raw->size()}, owner};
 }
 
 void bind_admission(nb::module_& m) {
@@ -107,17 +75,9 @@ void bind_touched_keys(nb::module_& m) {
   nb::class_<TouchedKeySet>(m, "TouchedKeySet")
       .def(nb::init<std::size_t, std::size_t>(), "capacity"_a, "concurrency_level"_a)
       .def(
-          "insert", [](TouchedKeySet& set, Ids ids) { return set.insert(as_span(ids)); }, "ids"_a.noconvert(),
+          "insert", [](TouchedKeySet& set, IdsIn ids) { return set.insert(as_span(ids)); }, "ids"_a.noconvert(),
           nb::call_guard<nb::gil_scoped_release>())
-      .def("steal",
-           [](TouchedKeySet& set) {
-             auto ids = std::make_unique<std::vector<std::int64_t>>();
-             {
-               const nb::gil_scoped_release release;
-               *ids = set.steal();
-             }
-             return to_array(std::move(ids));
-           })
+      .def("steal", [](TouchedKeySet& set) { return to_array(without_gil([&] { return set.steal(); })); })
       .def_prop_ro("capacity", &TouchedKeySet::capacity)
       .def_prop_ro("num_locks", &TouchedKeySet::num_locks)
       .def("__len__", &TouchedKeySet::size);
