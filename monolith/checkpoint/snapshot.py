@@ -42,7 +42,7 @@ class Snapshot:
     step: int
     """Steps taken when it was written."""
 
-    stream: dict[str, int]
+    stream: dict[str, Any]
     """Partition -> offset of the next event."""
 
     generation: int
@@ -70,7 +70,7 @@ def save_snapshot(
     plan: LookupPlan,
     tables: MultiTable,
     dense: Mapping[str, Tensor],
-    stream: Mapping[str, int],
+    stream: Mapping[str, Any],
     generation: int,
     epoch: int,
     extra: Mapping[str, Any] | None = None,
@@ -127,7 +127,7 @@ def load_snapshot(path: str | os.PathLike[str], *, plan: LookupPlan, tables: Mul
     check_plan(folder, manifest, plan)
     try:
         dense = load_file(folder / DENSE_NAME)
-        stream = {str(partition): int(offset) for partition, offset in _read_json(folder / STREAM_NAME).items()}
+        stream = _read_json(folder / STREAM_NAME)
     except (SafetensorError, ValueError, AttributeError, TypeError) as error:
         raise CorruptFileError(f"snapshot {folder} cannot be read: {error}") from error
     for name, table in tables.tables.items():

@@ -1,23 +1,30 @@
 """Records in: sources of events, and the batches and positions they give."""
 
-from monolith.data.batch import Batch
+from monolith.data.batch import Batch, Column
 from monolith.data.event_log import EventLogSource, EventLogWriter, LogInUseError, log_length
 from monolith.data.paced_append import append_forever
-from monolith.data.schema import Dtype, Schema
-from monolith.data.source import OffsetError, Source
+from monolith.data.pipeline import Pipeline
+from monolith.data.resume_check import assert_resume_is_exact
+from monolith.data.schema import ColumnType, Dtype, Schema
+from monolith.data.source import OffsetError, Source, State
 from monolith.data.synthetic import MOVIE_SCHEMA, MovieEvents
 
 __all__ = [
     "MOVIE_SCHEMA",
     "Batch",
+    "Column",
+    "ColumnType",
     "Dtype",
     "EventLogSource",
     "EventLogWriter",
     "LogInUseError",
     "MovieEvents",
     "OffsetError",
+    "Pipeline",
     "Schema",
     "Source",
+    "State",
     "append_forever",
+    "assert_resume_is_exact",
     "log_length",
 ]

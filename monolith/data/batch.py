@@ -1,23 +1,32 @@
 """Batch: the events a training step takes at once."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
+import torch
 from torch import Tensor
+
+from monolith.tensors import Ragged
+
+Column: TypeAlias = Tensor | Ragged
+"""Values of one column: a tensor [events, ...], or a `Ragged` with a row per event; bytes are a `Ragged` of uint8."""
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Events `first` to `last - 1` of one partition, as one tensor per column.
+    """Events from offsets `first` to `last - 1` of one partition, as one tensor or `Ragged` per column.
 
-    The partition and the offsets name the batch: the same name is the same events, in every run.
+    The partition and the offsets name the batch: the same name is the same events, in every run. A filter leaves
+    fewer events than there are offsets, and a record may hold several events; `len` counts events.
 
-    >>> import torch
-    >>> len(Batch(columns={"uid": torch.tensor([7, 8])}, first=10, last=12))
-    2
+    >>> batch = Batch(columns={"uid": torch.tensor([7, 8])}, first=10, last=12)
+    >>> len(batch), batch.select(torch.tensor([False, True])).columns["uid"].tolist()
+    (2, [8])
     """
 
-    columns: dict[str, Tensor]
-    """One tensor per column of the source's schema, all of length `last - first`."""
+    columns: Mapping[str, Column]
+    """One per column of the source's schema, all of one length."""
 
     first: int
     """Offset of the first event in its partition."""
@@ -29,10 +38,86 @@ class Batch:
     """The part of the source the offsets count in."""
 
     def __post_init__(self) -> None:
-        """Reject columns that do not hold what the offsets say."""
-        wrong = {name: tuple(t.shape) for name, t in self.columns.items() if t.shape[:1] != (len(self),)}
-        if wrong:
-            raise ValueError(f"batch [{self.first}, {self.last}) needs {len(self)} values per column, got {wrong}")
+        """Reject columns of different lengths."""
+        lengths = {name: num_events(column) for name, column in self.columns.items()}
+        if len(set(lengths.values())) > 1:
+            raise ValueError(f"the columns of batch {self.name} differ in length: {lengths}")
+        if self.first > self.last:
+            raise ValueError(f"batch {self.name} ends before it begins")
+
+    @property
+    def name(self) -> str:
+        """Partition and offsets, for people."""
+        return f"{self.partition}[{self.first}, {self.last})"
 
     def __len__(self) -> int:
-        return self.last - self.first
+        return num_events(next(iter(self.columns.values()))) if self.columns else 0
+
+    @property
+    def tensors(self) -> dict[str, Tensor]:
+        """The columns, for code that knows no ragged ones: TypeError if there is one."""
+        ragged = [name for name, column in self.columns.items() if isinstance(column, Ragged)]
+        if ragged:
+            raise TypeError(f"the columns {', '.join(ragged)} of batch {self.name} are ragged; tensors are needed here")
+        return {name: column for name, column in self.columns.items() if isinstance(column, Tensor)}
+
+    def with_columns(self, columns: Mapping[str, Column]) -> "Batch":
+        """Return the same offsets with other columns, which may have another length."""
+        return replace(self, columns=dict(columns))
+
+    def select(self, chosen: Tensor) -> "Batch":
+        """Return the events that a mask or int64 indices choose, under the same offsets."""
+        indices = chosen.nonzero().squeeze(1) if chosen.dtype == torch.bool else chosen
+        return self.with_columns({name: select_rows(column, indices) for name, column in self.columns.items()})
+
+    def rows(self, begin: int, end: int) -> "Batch":
+        """Return events `begin` to `end - 1`, counted in this batch, under the same offsets; memory is shared."""
+        return self.with_columns({name: slice_rows(column, begin, end) for name, column in self.columns.items()})
+
+
+def num_events(column: Column) -> int:
+    """Return the number of events of a column."""
+    return column.num_rows if isinstance(column, Ragged) else column.shape[0]
+
+
+def select_rows(column: Column, indices: Tensor) -> Column:
+    """Return the rows at int64 indices.
+
+    >>> select_rows(Ragged.from_lists([[1], [2, 3], []]), torch.tensor([1, 1, 2])).to_list()
+    [[2, 3], [2, 3], []]
+    """
+    if not isinstance(column, Ragged):
+        return column[indices]
+    lengths = column.row_lengths()[indices]
+    splits = lengths.new_zeros(len(indices) + 1)
+    torch.cumsum(lengths, 0, out=splits[1:])
+    # Place of every value: its row's begin in the source, plus its place within the row.
+    shift = column.row_splits[:-1][indices] - splits[:-1]
+    places = torch.arange(int(splits[-1])) + torch.repeat_interleave(shift, lengths)
+    return Ragged(column.values[places], splits)
+
+
+def slice_rows(column: Column, begin: int, end: int) -> Column:
+    """Return rows `begin` to `end - 1`, sharing memory."""
+    if not isinstance(column, Ragged):
+        return column[begin:end]
+    splits = column.row_splits[begin : end + 1]
+    return Ragged(column.values[int(splits[0]) : int(splits[-1])], splits - splits[0])
+
+
+def concatenate(columns: Sequence[Column]) -> Column:
+    """Return columns of one kind end to end.
+
+    >>> concatenate([Ragged.from_lists([[1], []]), Ragged.from_lists([[2, 3]])]).to_list()
+    [[1], [], [2, 3]]
+    """
+    if len(columns) == 1:
+        return columns[0]
+    tensors = [column for column in columns if not isinstance(column, Ragged)]
+    if len(tensors) == len(columns):
+        return torch.cat(tensors)
+    ragged = [column for column in columns if isinstance(column, Ragged)]
+    if len(ragged) != len(columns):
+        raise ValueError("a column is ragged in one batch and not in another")
+    lengths = torch.cat([column.row_lengths() for column in ragged])
+    return Ragged.from_row_lengths(torch.cat([column.values for column in ragged]), lengths)

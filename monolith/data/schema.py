@@ -2,21 +2,81 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-Dtype: TypeAlias = Literal["int64", "float32"]
-"""What a column holds: one number of this type per event."""
+Dtype: TypeAlias = str
+"""What a column holds per event.
 
-_NUMPY_NAMES: dict[str, str] = {"int64": "<i8", "float32": "<f4"}
+"int64", "float32": one number. "int64[13]": so many numbers, a tensor [events, 13]. "int64[]": any number of them, a
+`Ragged`. "bytes": one string of bytes, a `Ragged` of uint8.
+"""
+
+KINDS = "int64, float32, int64[], float32[], int64[N], float32[N] or bytes"
+_FORM = re.compile(r"(?P<item>int64|float32)(?P<list>\[(?P<width>[1-9][0-9]{0,8})?\])?|(?P<bytes>bytes)")
+_NUMPY_NAMES: dict[str, str] = {"int64": "<i8", "float32": "<f4", "uint8": "|u1"}
+
+ItemType: TypeAlias = Literal["int64", "float32", "uint8"]
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnType:
+    """A `Dtype` taken apart.
+
+    >>> ColumnType.parse("float32[13]")
+    ColumnType(item='float32', width=13)
+    >>> ColumnType.parse("bytes").is_ragged
+    True
+    """
+
+    item: ItemType
+    """Type of one number; uint8 for strings of bytes."""
+
+    width: int | None = 1
+    """Numbers per event; None if events differ in that."""
+
+    is_list: bool = False
+    """A dimension of its own, even if one wide."""
+
+    @classmethod
+    def parse(cls, text: str) -> "ColumnType":
+        """Return the type that a `Dtype` names."""
+        found = _FORM.fullmatch(text) if isinstance(text, str) else None
+        if found is None:
+            raise ValueError(f"a column's type must be {KINDS}, got {text!r}")
+        if found["bytes"]:
+            return cls("uint8", None, True)
+        width = None if found["list"] == "[]" else int(found["width"] or 1)
+        return cls("int64" if found["item"] == "int64" else "float32", width, bool(found["list"]))
+
+    @property
+    def is_ragged(self) -> bool:
+        """Events have different numbers of values."""
+        return self.width is None
+
+    @property
+    def numpy_dtype(self) -> np.dtype[Any]:
+        """Type of one number, little-endian."""
+        return np.dtype(_NUMPY_NAMES[self.item])
+
+    @property
+    def event_shape(self) -> tuple[int, ...]:
+        """Shape of one event's values where it is the same for all."""
+        if self.width is None:
+            raise ValueError("events of a ragged column differ in length")
+        return (self.width,) if self.is_list else ()
+
+    def __repr__(self) -> str:
+        return f"ColumnType(item={self.item!r}, width={self.width})"
 
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """Ordered, named columns of one number per event.
+    """Ordered, named columns.
 
     >>> schema = Schema.of(uid="int64", label="float32")
     >>> schema.names
@@ -37,8 +97,10 @@ class Schema:
         for name, dtype in self.columns:
             if not isinstance(name, str) or not name:
                 raise ValueError(f"column names must be non-empty text, got {name!r}")
-            if dtype not in get_args(Dtype):
-                raise ValueError(f"column {name!r}: type must be one of {get_args(Dtype)}, got {dtype!r}")
+            try:
+                ColumnType.parse(dtype)
+            except ValueError as error:
+                raise ValueError(f"column {name!r}: {error}") from None
         if len(set(self.names)) != len(self.columns):
             raise ValueError(f"column names must differ from each other, got {self.names}")
 
@@ -53,19 +115,35 @@ class Schema:
         return tuple(name for name, _ in self.columns)
 
     @property
+    def types(self) -> dict[str, ColumnType]:
+        """Type of each column, by name, in order."""
+        return {name: ColumnType.parse(dtype) for name, dtype in self.columns}
+
+    @property
     def numpy_dtype(self) -> np.dtype[np.void]:
-        """One record as NumPy sees it: little-endian, in column order, no padding."""
-        return np.dtype([(name, _NUMPY_NAMES[dtype]) for name, dtype in self.columns])
+        """One record as NumPy sees it: little-endian, in column order, no padding; ValueError if a column is ragged."""
+        ragged = [name for name, kind in self.types.items() if kind.is_ragged]
+        if ragged:
+            raise ValueError(f"records of fixed size cannot hold the ragged columns {', '.join(ragged)}")
+        return np.dtype([(name, kind.numpy_dtype, kind.event_shape) for name, kind in self.types.items()])
 
     @property
     def record_bytes(self) -> int:
-        """Size of one packed record."""
+        """Size of one packed record; ValueError if a column is ragged."""
         return self.numpy_dtype.itemsize
 
     @property
     def hash(self) -> int:
         """64 bits that differ between schemas: BLAKE2b of the JSON form."""
         return int.from_bytes(hashlib.blake2b(self.to_json().encode(), digest_size=8).digest(), "little")
+
+    def with_columns(self, **columns: Dtype) -> "Schema":
+        """Return these columns and more; one of the same name is replaced in its place."""
+        return Schema(tuple({**dict(self.columns), **columns}.items()))
+
+    def without(self, *names: str) -> "Schema":
+        """Return the columns but for the named ones."""
+        return Schema(tuple((name, dtype) for name, dtype in self.columns if name not in names))
 
     def to_json(self) -> str:
         """Return the one JSON text of this schema: equal schemas give equal text."""
@@ -81,15 +159,7 @@ class Schema:
         columns = value.get("columns") if isinstance(value, dict) else None
         if not isinstance(columns, list) or not all(isinstance(c, list) and len(c) == 2 for c in columns):
             raise ValueError(f'a schema must look like {{"columns": [["uid", "int64"]]}}, got {text[:80]!r}')
-        return cls(tuple((name, _as_dtype(name, dtype)) for name, dtype in columns))
+        return cls(tuple((name, dtype) for name, dtype in columns))
 
     def __iter__(self) -> Iterator[tuple[str, Dtype]]:
         return iter(self.columns)
-
-
-def _as_dtype(name: object, dtype: object) -> Dtype:
-    """Return `dtype` if it is a known one; JSON may hold anything."""
-    for known in get_args(Dtype):
-        if dtype == known:
-            return known  # type: ignore[no-any-return]
-    raise ValueError(f"column {name!r}: type must be one of {get_args(Dtype)}, got {dtype!r}")

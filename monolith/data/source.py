@@ -1,11 +1,14 @@
 """Source: what every origin of events offers, be it a log on disk, a Kafka topic or files."""
 
 from collections.abc import Iterator, Mapping
-from typing import Protocol
+from typing import Any, Protocol, Self, TypeAlias
 
 from monolith.data.batch import Batch
 from monolith.data.schema import Schema
 from monolith.errors import MonolithError
+
+State: TypeAlias = dict[str, Any]
+"""A position as JSON values; only the source that made it knows what is inside."""
 
 
 class OffsetError(MonolithError, LookupError):
@@ -13,7 +16,10 @@ class OffsetError(MonolithError, LookupError):
 
 
 class Source(Protocol):
-    """Batches of events with a position that can be kept and returned to."""
+    """Batches of events with a position that can be kept and returned to.
+
+    A new source stands at its beginning. Iterating, stopping and iterating again goes on where it stopped.
+    """
 
     schema: Schema
     """The columns of every batch."""
@@ -22,10 +28,23 @@ class Source(Protocol):
         """Yield batches from the present position on; end with the data, unless the source follows its growth."""
         ...
 
-    def state(self) -> dict[str, int]:
-        """Return the next event offset per partition: what lies before it was yielded, what follows was not."""
+    def state(self) -> State:
+        """Return the position: the batches yielded so far lie before it, all others behind it."""
         ...
 
-    def restore(self, state: Mapping[str, int]) -> None:
-        """Go to a position that `state` returned, here or in another process."""
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go to a position that `state` returned, here or in another process; ValueError if it is no such position."""
         ...
+
+    def shard(self, num_shards: int, index: int) -> Self:
+        """Return a source of the same data that stands at the beginning of part `index` of `num_shards`.
+
+        The parts share nothing and together are the whole.
+        """
+        ...
+
+
+def check_shard(num_shards: int, index: int) -> None:
+    """Reject a part that does not exist."""
+    if not 0 <= index < num_shards:
+        raise ValueError(f"shard {index} of {num_shards}: the index must be 0 to {num_shards - 1}")

@@ -38,6 +38,7 @@ class TrainState:
         self.lookup = Lookup(self.plan, self.tables)
         self.clock = EventClock(evict_every_seconds)
         self.stream = source.state()
+        self.offsets: dict[str, int] = {}
         self.global_step = 0
         self.generation = 0
         self.epoch = 0
@@ -64,7 +65,7 @@ class TrainState:
             stream=self.stream,
             generation=self.generation,
             epoch=self.epoch + 1,
-            extra={"clock": self.clock.state()},
+            extra={"clock": self.clock.state(), "offsets": self.offsets},
         )
         self.epoch += 1
         self.saved_step = self.global_step
@@ -78,6 +79,7 @@ class TrainState:
         self.source.restore(snapshot.stream)
         self.clock.restore(snapshot.extra["clock"])
         self.stream = dict(snapshot.stream)
+        self.offsets = dict(snapshot.extra["offsets"])
         self.global_step = self.saved_step = snapshot.step
         self.generation = snapshot.generation + 1
         self.epoch = snapshot.epoch

@@ -7,7 +7,15 @@ import numpy as np
 import pytest
 import torch
 
-from monolith.data import EventLogSource, EventLogWriter, LogInUseError, OffsetError, Schema, log_length
+from monolith.data import (
+    EventLogSource,
+    EventLogWriter,
+    LogInUseError,
+    OffsetError,
+    Schema,
+    assert_resume_is_exact,
+    log_length,
+)
 from monolith.data.event_log import reader
 from monolith.data.event_log.reader import LogReader
 from monolith.data.event_log.segment import list_segments
@@ -21,7 +29,6 @@ from tests.data.made_events import (
     segments,
     write,
 )
-from tests.data.resume import assert_resume_is_exact
 
 FRAMES = [1, 2, 30, 7, 64, 1, 1, 90]
 
@@ -206,3 +213,17 @@ def test_a_reader_misses_nothing_that_was_appended_just_before_a_new_segment(tmp
         monkeypatch.undo()
         assert log.read(100)["seq"].tolist() == list(range(6, 36))
         log.close()
+
+
+def test_shards_share_nothing_and_together_are_the_log(tmp_path):
+    write(tmp_path, [100])
+    whole = EventLogSource(tmp_path, batch_size=16)
+    parts = [whole.shard(3, index) for index in range(3)]
+    names = [[batch.name for batch in part] for part in parts]
+    assert [len(part) for part in names] == [3, 2, 2]
+    assert sorted(sum(names, [])) == sorted(batch.name for batch in whole)
+    twice = [batch.first // 16 for batch in whole.shard(2, 1).shard(2, 1)]
+    assert twice == [3]
+    assert_resume_is_exact(lambda: EventLogSource(tmp_path, batch_size=16).shard(3, 1))
+    with pytest.raises(ValueError, match="shard 3 of 3"):
+        whole.shard(3, 3)

@@ -3,6 +3,7 @@ import pytest
 import torch
 
 from monolith.data import Batch, Schema
+from monolith.tensors import Ragged
 
 
 def test_records_are_packed_and_little_endian():
@@ -47,6 +48,41 @@ def test_text_that_is_no_schema_is_refused(text):
         Schema.from_json(text)
 
 
-def test_a_batch_holds_what_its_offsets_say():
-    with pytest.raises(ValueError, match="needs 3 values per column"):
-        Batch(columns={"a": torch.zeros(2)}, first=4, last=7)
+def test_columns_of_different_lengths_are_refused():
+    with pytest.raises(ValueError, match=r"batch 0\[4, 7\) differ in length"):
+        Batch(columns={"a": torch.zeros(2), "b": Ragged.from_lists([[1], [], [2]])}, first=4, last=7)
+
+
+def test_types_of_columns_and_what_they_hold():
+    schema = Schema.of(a="int64", b="float32[3]", c="int64[]", d="bytes", e="int64[1]")
+    kinds = {name: (kind.item, kind.width, kind.is_ragged) for name, kind in schema.types.items()}
+    assert kinds == {
+        "a": ("int64", 1, False),
+        "b": ("float32", 3, False),
+        "c": ("int64", None, True),
+        "d": ("uint8", None, True),
+        "e": ("int64", 1, False),
+    }
+    assert (schema.types["a"].event_shape, schema.types["e"].event_shape) == ((), (1,))
+    with pytest.raises(ValueError, match="ragged columns c, d"):
+        _ = schema.numpy_dtype
+    assert schema.without("c", "d").record_bytes == 8 + 12 + 8
+
+
+@pytest.mark.parametrize(
+    "dtype", ["int64[0]", "int64[-1]", "bytes[]", "uint8", "float32[", "int64[1][2]", "int64[9999999999]"]
+)
+def test_types_that_no_column_has(dtype):
+    with pytest.raises(ValueError, match="column 'a': a column's type must be"):
+        Schema.of(a=dtype)
+
+
+def test_selecting_and_slicing_ragged_rows_against_lists():
+    rows = [[1], [], [2, 3], [4, 5, 6]]
+    batch = Batch(columns={"r": Ragged.from_lists(rows), "x": torch.arange(4)}, first=0, last=4)
+    chosen = batch.select(torch.tensor([3, 0, 3]))
+    assert (chosen.columns["r"].to_list(), chosen.columns["x"].tolist()) == ([rows[3], rows[0], rows[3]], [3, 0, 3])
+    masked = batch.select(torch.tensor([False, True, True, False]))
+    assert (masked.columns["r"].to_list(), masked.name) == (rows[1:3], "0[0, 4)")
+    assert batch.rows(1, 3).columns["r"].to_list() == rows[1:3]
+    assert len(batch.rows(2, 2)) == 0

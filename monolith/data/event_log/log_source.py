@@ -1,9 +1,11 @@
 """EventLogSource: the events of a log as batches, cut at the same offsets in every run."""
 
+import copy
 import os
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -12,6 +14,7 @@ from monolith.data.batch import Batch
 from monolith.data.event_log.folder import read_schema
 from monolith.data.event_log.reader import LogReader
 from monolith.data.event_log.segment import Records
+from monolith.data.source import check_shard
 
 PARTITION = "0"
 _WAIT_SECONDS = 0.02
@@ -63,6 +66,7 @@ class EventLogSource:
         self._follow = follow
         self._stop = stop if stop is not None else threading.Event()
         self._reader: LogReader | None = None
+        self._num_shards, self._shard = 1, 0
         self.restore({PARTITION: start})
 
     def __iter__(self) -> Iterator[Batch]:
@@ -76,20 +80,30 @@ class EventLogSource:
             batch = self._next_batch()
             if batch is None:
                 return
-            yield batch
+            if batch.first // self._batch_size % self._num_shards == self._shard:
+                yield batch
 
     def state(self) -> dict[str, int]:
         """Return the offset after the last batch yielded."""
         return {PARTITION: self._position}
 
-    def restore(self, state: Mapping[str, int]) -> None:
+    def restore(self, state: Mapping[str, Any]) -> None:
         """Go to an offset; any one will do, the next batch then ends at the next multiple of `batch_size`."""
-        if set(state) != {PARTITION} or state[PARTITION] < 0:
+        if set(state) != {PARTITION} or not isinstance(state[PARTITION], int) or state[PARTITION] < 0:
             raise ValueError(
                 f"the state of an event log is {{{PARTITION!r}: offset}} with an offset >= 0, got {dict(state)}"
             )
         self.close()
         self._position = state[PARTITION]
+
+    def shard(self, num_shards: int, index: int) -> Self:
+        """Return every `num_shards`-th batch of the log, beginning with batch `index`; the others are read past."""
+        check_shard(num_shards, index)
+        part = copy.copy(self)
+        part._reader, part._pieces = None, []
+        part._shard, part._num_shards = self._shard + index * self._num_shards, self._num_shards * num_shards
+        part._position = 0
+        return part
 
     def close(self) -> None:
         """Close the files; the position stays, and iteration opens them again."""

@@ -163,7 +163,7 @@ class _ServerSync:
         self.sender.close()
 
     def _note_position(self) -> None:
-        position = sum(self._state.stream.values())
+        position = sum(self._state.offsets.values())
         self._watermark = {"event_seq": position - 1, "event_time": self._state.clock.now}
 
     def _weights(self) -> tuple[int, Mapping[str, Tensor]]:

@@ -72,7 +72,7 @@ class StatusFile(Hook):
             "memory_bytes": sum(table.memory().bytes_total for table in tables.values()),
             "generation": state.generation,
             "sequence": self._sequence(),
-            "stream": dict(state.stream),
+            "stream": dict(state.offsets),
         }
 
     def _rate(self) -> float:
