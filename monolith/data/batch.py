@@ -53,14 +53,6 @@ class Batch:
     def __len__(self) -> int:
         return num_events(next(iter(self.columns.values()))) if self.columns else 0
 
-    @property
-    def tensors(self) -> dict[str, Tensor]:
-        """The columns, for code that knows no ragged ones: TypeError if there is one."""
-        ragged = [name for name, column in self.columns.items() if isinstance(column, Ragged)]
-        if ragged:
-            raise TypeError(f"the columns {', '.join(ragged)} of batch {self.name} are ragged; tensors are needed here")
-        return {name: column for name, column in self.columns.items() if isinstance(column, Tensor)}
-
     def with_columns(self, columns: Mapping[str, Column]) -> "Batch":
         """Return the same offsets with other columns, which may have another length."""
         return replace(self, columns=dict(columns))

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from monolith.export.signature import Column, TensorSpec, datatype_name
 from monolith.model.base import MonolithModel
 from monolith.model.dense import dense
-from monolith.model.slices import SliceKey
+from monolith.model.plan.slices import SliceKey
 
 WEIGHT_PREFIX = "model."
 """Names of weights in the graph start with this, so that no other value has the same name."""
@@ -47,19 +47,24 @@ class DenseGraph:
     outputs: tuple[TensorSpec, ...]
 
 
-def trace_dense(model: MonolithModel, leaves: Mapping[SliceKey, int], columns: Mapping[str, torch.dtype]) -> DenseGraph:
+def trace_dense(
+    model: MonolithModel,
+    leaves: Mapping[SliceKey, tuple[int, ...]],
+    columns: Mapping[str, tuple[torch.dtype, tuple[int, ...]]],
+) -> DenseGraph:
     """Return the graph of the model's predictions, in evaluation mode; the model is left as it was.
 
     The model runs here, so nobody else may run it meanwhile.
 
     Args:
         model: what is traced.
-        leaves: what may be looked up, and its width.
-        columns: feature columns that may be read; those that are not read are no inputs of the graph.
+        leaves: what may be looked up, and its shape per example.
+        columns: feature columns that may be read, with type and shape per example; those that are not read are no
+            inputs of the graph.
     """
     wrapper = _Traced(model, tuple(leaves), tuple(columns))
-    rows = [torch.zeros(_TRACED_BATCH, dim) for dim in leaves.values()]
-    values = [torch.zeros(_TRACED_BATCH, dtype=dtype) for dtype in columns.values()]
+    rows = [torch.zeros(_TRACED_BATCH, *shape) for shape in leaves.values()]
+    values = [torch.zeros(_TRACED_BATCH, *shape, dtype=dtype) for dtype, shape in columns.values()]
     inputs = {**{f"row/{f}/{s}": (f, s) for f, s in leaves}, **{f"column/{name}": name for name in columns}}
     with _evaluation_mode(model), torch.no_grad():
         names = wrapper.output_names(*rows, *values)

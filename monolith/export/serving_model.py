@@ -10,7 +10,10 @@ from monolith.embedding import MultiTable
 from monolith.export.dense_session import DenseSession
 from monolith.export.description import Description
 from monolith.export.signature import Column
-from monolith.model import LookupPlan
+from monolith.model import Lookup, LookupPlan
+
+_NO_IDS = torch.empty(0, dtype=torch.int64)
+"""For a feature that only training looks up."""
 
 
 class ServingModel:
@@ -31,6 +34,8 @@ class ServingModel:
         self.tables = tables
         self._rows = description.rows
         self._columns = description.columns
+        self._lookup = Lookup(plan, tables)
+        self._features = [feature.name for feature in plan.features]
         self._session = session
         self.generation = description.generation
         self.sequence = description.sequence
@@ -53,9 +58,12 @@ class ServingModel:
             ValueError: an input is unknown, missing, or of another type or shape; the message names it.
         """
         checked = self.signature.check(columns)
-        rows = self._look_up(checked)
+        leaves = self._lookup.pull(
+            {name: _as_tensor(checked[name]) if name in checked else _NO_IDS for name in self._features},
+            requires_grad=False,
+        ).leaves
         inputs = {
-            name: np.ascontiguousarray(rows[place.feature][:, place.offset : place.offset + place.dim])
+            name: np.ascontiguousarray(leaves[place.feature, place.slice_name].numpy())
             for name, place in self._rows.items()
         }
         inputs.update((name, checked[column]) for name, column in self._columns.items())
@@ -78,14 +86,6 @@ class ServingModel:
         """Remove rows: their ids read as zeros again; returns how many there were."""
         self._require_table(table)
         return self.tables[table].erase(_as_tensor(ids))
-
-    def _look_up(self, columns: Mapping[str, Column]) -> dict[str, Column]:
-        """Return whole rows by feature, with one call for all tables."""
-        table_of = {place.feature: place.table for place in self._rows.values()}
-        if not table_of:
-            return {}
-        found = self.tables.lookup({table: torch.from_numpy(columns[feature]) for feature, table in table_of.items()})
-        return {feature: found[table].numpy() for feature, table in table_of.items()}
 
     def _require_table(self, name: str) -> None:
         if name not in self.tables.tables:

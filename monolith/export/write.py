@@ -35,8 +35,11 @@ _DATATYPES = {"int64": "INT64", "float32": "FP32"}
 
 def trace_model(model: MonolithModel, plan: LookupPlan, schema: Schema) -> DenseGraph:
     """Return the ONNX graph of a model; give it to `write_export` to export again without running the model."""
-    leaves = {(feature, slice_name): dim for feature, slice_name, dim in plan.entries}
-    return trace_dense(model, leaves, {name: _TORCH_TYPES[dtype] for name, dtype in schema.columns})
+    leaves = {key: plan.leaf_shape(key) for key in plan.places}
+    plain = {name: kind for name, kind in schema.types.items() if not kind.is_ragged}
+    return trace_dense(
+        model, leaves, {name: (_TORCH_TYPES[kind.item], kind.event_shape) for name, kind in plain.items()}
+    )
 
 
 def write_export(
@@ -159,24 +162,27 @@ def _write_tables(
 def _signature(graph: DenseGraph, schema: Schema) -> Signature:
     """Inputs are the columns that predictions need, in the order of the schema."""
     needed = {feature for feature, _ in graph.leaves.values()} | set(graph.columns.values())
-    inputs = [TensorSpec(name, _DATATYPES[dtype]) for name, dtype in schema.columns if name in needed]
-    absent = needed - {spec.name for spec in inputs}
+    absent = needed - set(schema.names)
     if absent:
         raise ValueError(f"the plan looks up {sorted(absent)[0]!r}, but the schema has only {', '.join(schema.names)}")
+    kinds = {name: kind for name, kind in schema.types.items() if name in needed}
+    ragged = [name for name, kind in kinds.items() if kind.is_ragged]
+    if ragged:
+        raise ValueError(
+            f"the predictions need the ragged columns {', '.join(ragged)}; requests to a server hold one value or a "
+            "fixed number of them per example: give the columns a fixed width in the schema, such as int64[20]"
+        )
+    inputs = [TensorSpec(name, _DATATYPES[kind.item], (-1, *kind.event_shape)) for name, kind in kinds.items()]
     return Signature(tuple(inputs), graph.outputs)
 
 
 def _row_inputs(graph: DenseGraph, plan: LookupPlan) -> dict[str, RowInput]:
-    """A table has a segment per slice, in the order of the plan."""
-    places: dict[tuple[str, str], RowInput] = {}
-    widths: dict[str, int] = {}
-    for feature, slice_name, dim in plan.entries:
-        offset = widths.get(feature, 0)
-        places[feature, slice_name] = RowInput(
-            feature=feature, slice_name=slice_name, table=feature, offset=offset, dim=dim
-        )
-        widths[feature] = offset + dim
-    return {name: places[leaf] for name, leaf in graph.leaves.items()}
+    tables = {feature.name: feature.table for feature in plan.features}
+    inputs = {}
+    for name, (feature, slice_name) in graph.leaves.items():
+        offset, dim = plan.places[feature, slice_name]
+        inputs[name] = RowInput(feature=feature, slice_name=slice_name, table=tables[feature], offset=offset, dim=dim)
+    return inputs
 
 
 def _sync_files(folder: Path) -> dict[str, FileCheck]:

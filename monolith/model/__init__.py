@@ -2,14 +2,14 @@
 
 from monolith.model.base import MonolithModel
 from monolith.model.dense import dense, run_dense
-from monolith.model.dry_run import DryRun, dry_run, make_plan
-from monolith.model.feature_column import FeatureColumn
 from monolith.model.lookup import Lookup, Pulled
 from monolith.model.modes import EVAL, PREDICT, TRAIN, Mode
-from monolith.model.plan import LookupPlan, plan_differences
-from monolith.model.planned_feature import PlannedFeature, PlannedSlice
+from monolith.model.plan.dry_run import DryRun, dry_run, make_plan
+from monolith.model.plan.feature_column import FeatureColumn
+from monolith.model.plan.lookup_plan import LookupPlan, plan_differences
+from monolith.model.plan.planned_table import PlannedFeature, PlannedSlice, PlannedTable
+from monolith.model.plan.tables import admission_filters, make_tables
 from monolith.model.spec import EstimatorSpec
-from monolith.model.tables import admission_filters, make_tables
 
 __all__ = [
     "EVAL",
@@ -24,6 +24,7 @@ __all__ = [
     "MonolithModel",
     "PlannedFeature",
     "PlannedSlice",
+    "PlannedTable",
     "Pulled",
     "admission_filters",
     "dense",

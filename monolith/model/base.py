@@ -8,15 +8,16 @@ from torch import Tensor, nn
 
 from monolith.data import Source
 from monolith.embedding import Compressor, Initializer, LearningRate, Optimizer
-from monolith.model.feature_column import (
+from monolith.model.modes import Mode
+from monolith.model.plan.feature_column import (
     DEFAULT_COMPRESSOR,
     DEFAULT_FILTER_CAPACITY,
     DEFAULT_INITIALIZER,
     DEFAULT_OPTIMIZER,
+    CombinerName,
     FeatureColumn,
 )
-from monolith.model.modes import Mode
-from monolith.model.slices import SliceReader, SliceRequest
+from monolith.model.plan.slices import SliceReader, SliceRequest
 from monolith.model.spec import EstimatorSpec
 
 OutType = Literal["concat", "stack", "add_n", "addn"]
@@ -42,8 +43,11 @@ class MonolithModel(nn.Module):
         """Return the events for this mode; to be overridden."""
         raise NotImplementedError(f"{type(self).__name__} needs an input_fn(mode) that returns a source of batches")
 
-    def model_fn(self, features: dict[str, Tensor], mode: Mode) -> EstimatorSpec | tuple[Any, Any, Any]:
-        """Return predictions, and a loss unless mode is PREDICT, for the columns of a batch; to be overridden."""
+    def model_fn(self, features: dict[str, Any], mode: Mode) -> EstimatorSpec | tuple[Any, Any, Any]:
+        """Return predictions, and a loss unless mode is PREDICT, for the columns of a batch; to be overridden.
+
+        `features` has a tensor per column, or a `Ragged` where events differ in how many values they have.
+        """
         raise NotImplementedError(f"{type(self).__name__} needs a model_fn(features, mode) that returns EstimatorSpec")
 
     def create_embedding_feature_column(
@@ -53,19 +57,29 @@ class MonolithModel(nn.Module):
         occurrence_threshold: int = 0,
         expire_time: int = 36500,
         filter_capacity: int = DEFAULT_FILTER_CAPACITY,
+        max_seq_length: int = 0,
+        shared_name: str | None = None,
+        combiner: CombinerName | None = None,
         optimizer: Optimizer | None = None,
         initializer: Initializer | None = None,
         compressor: Compressor | None = None,
     ) -> FeatureColumn:
         """Return the column of an id feature and remember it; see `FeatureColumn` for what the arguments mean.
 
-        A second call for the same name must say the same.
+        Without a combiner the rows of an event's ids are summed, or make a sequence if `max_seq_length` is given. With
+        `shared_name` the rows are those of that feature, and live by what was said of it; it is created if it is not
+        there. A second call for the same name must say the same.
         """
+        if shared_name is not None and shared_name != feature_name:
+            self._own_table(feature_name, shared_name)
         column = FeatureColumn(
             name=feature_name,
             occurrence_threshold=occurrence_threshold,
             expire_time=expire_time,
             filter_capacity=filter_capacity,
+            combiner=combiner or ("first_n" if max_seq_length else "reduce_sum"),
+            max_seq_length=max_seq_length,
+            shared_name=None if shared_name == feature_name else shared_name,
             optimizer=optimizer or DEFAULT_OPTIMIZER,
             initializer=initializer or DEFAULT_INITIALIZER,
             compressor=compressor or DEFAULT_COMPRESSOR,
@@ -115,7 +129,7 @@ class MonolithModel(nn.Module):
         *,
         out_type: OutType | None = None,
     ) -> list[Tensor] | Tensor:
-        """Return the rows of a slice of each feature, [events, dim] each; for use inside `model_fn`.
+        """Return a slice of each feature, [events, dim] or [events, length, dim] each; for use inside `model_fn`.
 
         Args:
             features: names that share `slice_dim`; or {name: dim}, or a list of (name, dim).
@@ -136,6 +150,13 @@ class MonolithModel(nn.Module):
             for name, dim in _with_dims(features, slice_dim)
         ]
         return tensors if out_type is None else _combine(tensors, out_type)
+
+    def _own_table(self, feature_name: str, shared_name: str) -> None:
+        if self._column(shared_name).shared_name is not None:
+            raise ValueError(
+                f"{feature_name} shared embedding with {shared_name}, so {shared_name} should create first! It shares "
+                f"the table of {self._column(shared_name).table} itself: name that one"
+            )
 
     def _column(self, name: str) -> FeatureColumn:
         return self.feature_columns.get(name) or self.create_embedding_feature_column(name)

@@ -4,14 +4,15 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
+from monolith.data import Column
 from monolith.model.base import MonolithModel
 from monolith.model.modes import Mode
-from monolith.model.slices import LeafReader, SliceKey, SliceReader
+from monolith.model.plan.slices import LeafReader, SliceKey, SliceReader
 from monolith.model.spec import EstimatorSpec, as_spec, predictions
 
 
 def run_model_fn(
-    model: MonolithModel, reader: SliceReader, features: Mapping[str, Tensor], mode: Mode
+    model: MonolithModel, reader: SliceReader, features: Mapping[str, Column], mode: Mode
 ) -> EstimatorSpec:
     """Return what `model_fn` says about a batch whose lookups `reader` answers."""
     model.slice_reader = reader
@@ -23,7 +24,7 @@ def run_model_fn(
 
 
 def run_dense(
-    model: MonolithModel, leaves: Mapping[SliceKey, Tensor], features: Mapping[str, Tensor], mode: Mode
+    model: MonolithModel, leaves: Mapping[SliceKey, Tensor], features: Mapping[str, Column], mode: Mode
 ) -> EstimatorSpec:
     """Return what the model says about a batch with these rows."""
     return run_model_fn(model, LeafReader(leaves), features, mode)
@@ -32,7 +33,7 @@ def run_dense(
 def dense(
     model: MonolithModel,
     leaves: Mapping[SliceKey, Tensor],
-    features: Mapping[str, Tensor],
+    features: Mapping[str, Column],
     mode: Mode = Mode.PREDICT,
 ) -> dict[str, Tensor]:
     """Return the predictions of a batch by head; the same for eager runs and for export."""

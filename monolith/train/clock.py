@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 
 from torch import Tensor
 
+from monolith.data import Column
 from monolith.embedding import MultiTable
 from monolith.embedding.table import NO_TIME
 
@@ -25,10 +26,10 @@ class EventClock:
         self._evict_every_seconds = evict_every_seconds
         self._wall_clock = wall_clock
 
-    def time_of(self, columns: Mapping[str, Tensor]) -> int:
+    def time_of(self, columns: Mapping[str, Column]) -> int:
         """Return when a batch happened: its newest believable `req_time`, or NO_TIME where there is no such column."""
         times = columns.get(TIME_COLUMN)
-        if times is None or not times.numel():
+        if not isinstance(times, Tensor) or not times.numel():
             return NO_TIME
         latest = int(self._wall_clock()) + MAX_AHEAD_SECONDS
         # An unbelievable event does not make its neighbours' time unbelievable.

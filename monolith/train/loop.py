@@ -80,7 +80,7 @@ class Trainer:
 
     def _step(self, batch: Batch) -> float:
         """Train on one batch; on an error rows and weights are as they were."""
-        state, columns = self.state, batch.tensors
+        state, columns = self.state, batch.columns
         pulled = state.lookup.pull(columns)
         spec = run_dense(state.model, pulled.leaves, columns, Mode.TRAIN)
         loss = self._checked_loss(spec, batch)

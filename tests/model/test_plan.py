@@ -37,7 +37,7 @@ def test_one_table_per_feature_and_one_segment_per_slice_in_the_order_asked():
     tables = plan.tables()
     assert [segment.dim for segment in tables["mov"].segments] == [8, 1]
     assert tables["uid"].expire_days == 90
-    assert [feature.occurrence_threshold for feature in plan.features] == [0, 3]
+    assert [feature.occurrence_threshold for feature in plan.planned_tables] == [0, 3]
 
 
 def test_tables_of_two_features_start_from_different_seeds():
@@ -76,12 +76,12 @@ BASE = dict(features=["uid"], slice_dim=4, optimizer=AdagradOptimizer(learning_r
 @pytest.mark.parametrize(
     ("change", "difference"),
     [
-        (dict(slice_dim=5), r"uid\.slices\[vec\]\.segment\.dimSize: 4 there, 5 here"),
+        (dict(slice_dim=5), r"uid\]\.slices\[vec\]\.segment\.dimSize: 4 there, 5 here"),
         (dict(optimizer=SgdOptimizer(0.1)), "uid.*adagrad.*absent here"),
         (dict(optimizer=AdagradOptimizer(learning_rate=0.2)), "uid.*learningRate: 0.1 there, 0.2 here"),
-        (dict(slice_name="other"), r"uid\.slices\[vec\].*absent here"),
+        (dict(slice_name="other"), r"uid\]\.slices\[vec\].*absent here"),
         (dict(features=["mov"]), "uid.*absent here"),
-        (dict(learning_rate_fn=0.5), r"uid\.slices\[vec\]\.learning_rate: None there, 0.5 here"),
+        (dict(learning_rate_fn=0.5), r"uid\]\.slices\[vec\]\.learning_rate: None there, 0.5 here"),
     ],
 )
 def test_another_plan_has_another_hash_and_says_what_differs(change, difference):

@@ -7,7 +7,7 @@ from typing import Protocol
 from torch import Tensor
 
 from monolith.embedding import Compressor, Initializer, LearningRate, Optimizer
-from monolith.model.feature_column import FeatureColumn
+from monolith.model.plan.feature_column import FeatureColumn
 
 SliceKey = tuple[str, str]
 """(feature, slice)."""

@@ -8,7 +8,8 @@ from typing import Any
 from google.protobuf.json_format import ParseError
 
 from monolith.embedding import TableConfig
-from monolith.model.planned_feature import PlannedFeature, hash64
+from monolith.model.plan.planned_table import PlannedFeature, PlannedTable, hash64
+from monolith.model.plan.slices import SliceKey
 
 PLAN_FORMAT = 1
 """Version of the JSON form."""
@@ -19,9 +20,9 @@ class LookupPlan:
     """What a model looks up; two processes understand each other's rows if their plans have equal hashes.
 
     >>> from monolith.embedding import Segment, SgdOptimizer
-    >>> from monolith.model.planned_feature import PlannedSlice
-    >>> user = PlannedFeature("uid", (PlannedSlice("vec", Segment(8, SgdOptimizer(0.1))),))
-    >>> plan = LookupPlan((user,))
+    >>> from monolith.model.plan.planned_table import PlannedSlice
+    >>> rows = PlannedTable("uid", (PlannedSlice("vec", Segment(8, SgdOptimizer(0.1))),))
+    >>> plan = LookupPlan((PlannedFeature("uid", "uid", ("vec",)),), (rows,))
     >>> plan.tables()["uid"].dim, plan.entries
     (8, (('uid', 'vec', 8),))
     """
@@ -29,19 +30,41 @@ class LookupPlan:
     features: tuple[PlannedFeature, ...]
     """In the order in which the model first asked for them."""
 
+    planned_tables: tuple[PlannedTable, ...]
+    """In the order in which features first needed them."""
+
+    @cached_property
+    def places(self) -> dict[SliceKey, tuple[int, int]]:
+        """By (feature, slice), in order: where the slice begins in the rows of the feature's table, and its width."""
+        found: dict[SliceKey, tuple[int, int]] = {}
+        slices = {table.name: table.slice_places() for table in self.planned_tables}
+        for feature in self.features:
+            found.update({(feature.name, name): slices[feature.table][name] for name in feature.slices})
+        return found
+
     @property
     def entries(self) -> tuple[tuple[str, str, int], ...]:
         """Every (feature, slice, dim), in order."""
-        return tuple((one.name, part.name, part.segment.dim) for one in self.features for part in one.slices)
+        return tuple((feature, name, dim) for (feature, name), (_, dim) in self.places.items())
+
+    def leaf_shape(self, key: SliceKey) -> tuple[int, ...]:
+        """Return the shape, per event, of what the model reads of a (feature, slice)."""
+        length = next(feature.max_seq_length for feature in self.features if feature.name == key[0])
+        dim = self.places[key][1]
+        return (length, dim) if length else (dim,)
 
     def tables(self) -> dict[str, TableConfig]:
-        """Return one table per feature, with a segment per slice."""
-        return {feature.name: feature.table_config() for feature in self.features}
+        """Return the tables by name, each with a segment per slice."""
+        return {table.name: table.table_config() for table in self.planned_tables}
 
     @cached_property
     def canonical_json(self) -> str:
         """The plan as text; equal plans give equal bytes."""
-        values = {"format": PLAN_FORMAT, "features": [feature.to_dict() for feature in self.features]}
+        values = {
+            "format": PLAN_FORMAT,
+            "features": [feature.to_dict() for feature in self.features],
+            "tables": [table.to_dict() for table in self.planned_tables],
+        }
         return json.dumps(values, sort_keys=True, separators=(",", ":"))
 
     @cached_property
@@ -60,14 +83,19 @@ class LookupPlan:
             values = json.loads(text)
             if values["format"] != PLAN_FORMAT:
                 raise ValueError(f"its format is {values['format']}, this version reads {PLAN_FORMAT}")
-            return LookupPlan(tuple(PlannedFeature.from_dict(one) for one in values["features"]))
+            plan = LookupPlan(
+                tuple(PlannedFeature.from_dict(one) for one in values["features"]),
+                tuple(PlannedTable.from_dict(one) for one in values["tables"]),
+            )
+            _ = plan.places  # a feature whose table or slice is not there is found now
+            return plan
         except (KeyError, TypeError, ValueError, ParseError) as error:
             raise ValueError(f"this is no lookup plan ({type(error).__name__}: {error})") from error
 
 
 def plan_differences(ours: LookupPlan, theirs: LookupPlan) -> list[str]:
     """Return what differs, a line each, as "what: theirs there, ours here"; nothing for equal plans."""
-    here, there = (_flatten("", json.loads(plan.canonical_json)["features"]) for plan in (ours, theirs))
+    here, there = (_flatten("", _as_json(plan)) for plan in (ours, theirs))
     lines = [
         f"{place}: {there.get(place, 'absent')} there, {here.get(place, 'absent')} here"
         for place in dict.fromkeys([*there, *here])
@@ -76,6 +104,13 @@ def plan_differences(ours: LookupPlan, theirs: LookupPlan) -> list[str]:
     if not lines and ours.hash != theirs.hash:
         lines = [f"order of lookups: {list(theirs.entries)} there, {list(ours.entries)} here"]
     return lines
+
+
+def _as_json(plan: LookupPlan) -> dict[str, Any]:
+    values: dict[str, Any] = json.loads(plan.canonical_json)
+    for feature in values["features"]:
+        feature["slices"] = ", ".join(feature["slices"])
+    return {"features": values["features"], "tables": values["tables"]}
 
 
 def _flatten(place: str, value: Any) -> dict[str, Any]:

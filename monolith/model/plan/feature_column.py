@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from typing import Literal, TypeAlias, get_args
 
 from monolith.embedding import (
     AdagradOptimizer,
@@ -21,6 +22,9 @@ DEFAULT_FILTER_CAPACITY = 10_000_000
 
 MAX_OCCURRENCE_THRESHOLD = 15
 """The sliding filter's counters end there."""
+
+CombinerName: TypeAlias = Literal["reduce_sum", "reduce_mean", "sqrtn", "first_n"]
+"""Sum; sum / count; sum / sqrt(count); a sequence of the first ids' rows, cut or padded with zeros."""
 
 # The name is part of file names, on any file system and object store.
 _NAME = re.compile(r"\w[\w.+:-]*")
@@ -42,6 +46,15 @@ class FeatureColumn:
     filter_capacity: int = DEFAULT_FILTER_CAPACITY
     """Different ids whose sightings are counted at a time, where there is a threshold."""
 
+    combiner: CombinerName = "reduce_sum"
+    """How the rows of one event's ids become one row, or a sequence of rows."""
+
+    max_seq_length: int = 0
+    """Length of the sequence that the combiner `first_n` makes; 0 with other combiners."""
+
+    shared_name: str | None = None
+    """The feature whose table this one shares; None for a table of its own."""
+
     optimizer: Optimizer = DEFAULT_OPTIMIZER
     """How a gradient changes a slice that names no optimizer."""
 
@@ -51,8 +64,14 @@ class FeatureColumn:
     compressor: Compressor = DEFAULT_COMPRESSOR
     """How a slice that names no compressor is stored for serving."""
 
+    @property
+    def table(self) -> str:
+        """Name of the table that has the rows of this feature's ids."""
+        return self.shared_name or self.name
+
     def __post_init__(self) -> None:
         """Reject values that could only fail later, far from here."""
+        check_combiner(self.name, self.combiner, self.max_seq_length)
         if not _NAME.fullmatch(self.name):
             raise ValueError(
                 f"feature {self.name!r}: a name is letters, digits and . + : - _, beginning with a letter or digit; it "
@@ -67,3 +86,18 @@ class FeatureColumn:
             raise ValueError(f"feature {self.name!r}: expire_time (days) must not be negative, got {self.expire_time}")
         if self.filter_capacity < 1:
             raise ValueError(f"feature {self.name!r}: filter_capacity must be positive, got {self.filter_capacity}")
+
+
+def check_combiner(feature: str, combiner: object, max_seq_length: int) -> CombinerName:
+    """Return the combiner if there is such a one and the length fits it."""
+    for known in get_args(CombinerName):
+        if combiner == known and (max_seq_length > 0) == (known == "first_n"):
+            return known  # type: ignore[no-any-return]
+    if combiner == "first_n":
+        raise ValueError(f"feature {feature!r}: seq_length must be greater than 0, got {max_seq_length}")
+    if combiner in get_args(CombinerName):
+        raise ValueError(
+            f"feature {feature!r}: max_seq_length {max_seq_length} makes a sequence, and combiner {combiner!r} makes "
+            "one row; give one of the two"
+        )
+    raise ValueError(f"feature {feature!r}: combiner must be one of {get_args(CombinerName)}, got {combiner!r}")

@@ -4,19 +4,19 @@ from dataclasses import replace
 
 from monolith.embedding import MultiTable, Table
 from monolith.embedding.admission import Filter, SlotOccurrenceThresholdConfig, create_hash_filter
-from monolith.model.plan import LookupPlan
+from monolith.model.plan.lookup_plan import LookupPlan
 
 
 def make_tables(plan: LookupPlan, *, serving: bool = False) -> MultiTable:
-    """Return the empty tables of a plan, with an admission filter where a feature has a threshold.
+    """Return the empty tables of a plan, with an admission filter where a table has a threshold.
 
     Serving tables take rows as they come: they have no filter, no optimizer state, and cannot be trained.
     """
     tables = MultiTable({name: replace(config, serving=serving) for name, config in plan.tables().items()})
     if not serving:
-        for feature in plan.features:
-            if feature.occurrence_threshold:
-                _set_filter(tables[feature.name], feature.occurrence_threshold, feature.filter_capacity)
+        for planned in plan.planned_tables:
+            if planned.occurrence_threshold:
+                _set_filter(tables[planned.name], planned.occurrence_threshold, planned.filter_capacity)
     return tables
 
 

@@ -1,13 +1,15 @@
-"""One feature of a lookup plan: the slices of its rows, and what the rows live by."""
+"""What a lookup plan says of one table and of one feature: the slices of rows, what rows live by, how they combine."""
 
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, Self
 
 from google.protobuf.json_format import MessageToDict, ParseDict
 
 from monolith.embedding import LearningRate, PolynomialDecay, Segment, TableConfig
+from monolith.model.plan.feature_column import CombinerName, check_combiner
 from monolith.protos.embedding_hash_table_pb2 import EntryConfig
 
 _DECAY_FIELDS = ("initial_learning_rate", "decay_steps", "end_learning_rate", "power", "cycle")
@@ -53,11 +55,11 @@ class PlannedSlice:
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedFeature:
-    """One feature: a table whose rows are its slices side by side."""
+class PlannedTable:
+    """One table: its rows are slices side by side."""
 
     name: str
-    """Name of the column of ids, and of the table."""
+    """Name of the table: that of its feature, or of the one whose table others share."""
 
     slices: tuple[PlannedSlice, ...]
     """In the order in which the model first asked for them."""
@@ -71,10 +73,15 @@ class PlannedFeature:
     filter_capacity: int = 0
     """Different ids whose sightings are counted; 0 where there is no threshold."""
 
-    def table_config(self) -> TableConfig:
-        """Return the table of this feature.
+    def slice_places(self) -> dict[str, tuple[int, int]]:
+        """Return where each slice begins in a row, and its width."""
+        ends = accumulate(one.segment.dim for one in self.slices)
+        return {one.name: (end - one.segment.dim, one.segment.dim) for one, end in zip(self.slices, ends, strict=True)}
 
-        Its seed comes from the name: equal ids of two features must not start from equal rows.
+    def table_config(self) -> TableConfig:
+        """Return the configuration of the table.
+
+        Its seed comes from the name: equal ids of two tables must not start from equal rows.
         """
         rates: tuple[LearningRate, ...] = ()
         if any(one.learning_rate is not None for one in self.slices):
@@ -91,15 +98,52 @@ class PlannedFeature:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the feature as JSON values."""
+        """Return the table as JSON values."""
         numbers = {name: getattr(self, name) for name in _NUMBERS}
         return {"name": self.name, **numbers, "slices": [one.to_dict() for one in self.slices]}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Return the feature that `to_dict` described."""
+        """Return the table that `to_dict` described."""
         slices = tuple(PlannedSlice.from_dict(one) for one in values["slices"])
         return cls(str(values["name"]), slices, **{name: int(values[name]) for name in _NUMBERS})
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedFeature:
+    """One feature: where the rows of its ids are, and how those of one event become what the model reads."""
+
+    name: str
+    """Name of the column of ids."""
+
+    table: str
+    """Name of the table."""
+
+    slices: tuple[str, ...]
+    """The slices it reads, in the order in which the model first asked for them."""
+
+    combiner: CombinerName = "reduce_sum"
+    """How the rows of one event's ids are combined."""
+
+    max_seq_length: int = 0
+    """Length of the sequence that `first_n` makes; 0 with other combiners."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the feature as JSON values."""
+        return {
+            "name": self.name,
+            "table": self.table,
+            "slices": list(self.slices),
+            "combiner": self.combiner,
+            "max_seq_length": self.max_seq_length,
+        }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Return the feature that `to_dict` described."""
+        combiner = check_combiner(str(values["name"]), values["combiner"], int(values["max_seq_length"]))
+        slices = tuple(str(name) for name in values["slices"])
+        return cls(str(values["name"]), str(values["table"]), slices, combiner, int(values["max_seq_length"]))
 
 
 def hash64(text: str) -> int:

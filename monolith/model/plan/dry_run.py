@@ -9,16 +9,17 @@ import torch
 from torch import Tensor
 from torch.nn.parameter import is_lazy
 
-from monolith.data import Schema
+from monolith.data import Column, ColumnType, Schema
 from monolith.embedding import Segment
 from monolith.model.base import MonolithModel
 from monolith.model.dense import run_model_fn
-from monolith.model.feature_column import FeatureColumn
 from monolith.model.modes import Mode
-from monolith.model.plan import LookupPlan
-from monolith.model.planned_feature import PlannedFeature, PlannedSlice
-from monolith.model.slices import SliceRequest
+from monolith.model.plan.feature_column import FeatureColumn
+from monolith.model.plan.lookup_plan import LookupPlan
+from monolith.model.plan.planned_table import PlannedFeature, PlannedSlice, PlannedTable
+from monolith.model.plan.slices import SliceRequest
 from monolith.model.spec import EstimatorSpec
+from monolith.tensors import Ragged
 
 NUM_FAKE_EVENTS = 2
 """More than one, so that batch statistics exist and a squeeze too many is noticed."""
@@ -42,42 +43,52 @@ class _WrongLookupError(ValueError):
 class _Recorder:
     """Answers lookups with zeros and remembers them."""
 
-    def __init__(self, schema: Schema) -> None:
-        self._dtypes = dict(schema.columns)
-        self._columns: dict[str, FeatureColumn] = {}
+    def __init__(self, model: MonolithModel, schema: Schema) -> None:
+        self._columns_of_model = model.feature_columns
+        self._types = schema.types
+        self._features: dict[str, tuple[FeatureColumn, dict[str, None]]] = {}
         self._slices: dict[str, dict[str, PlannedSlice]] = {}
 
     def read(self, request: SliceRequest) -> Tensor:
         column, planned = request.column, _planned_slice(request)
-        dtype = self._dtypes.get(column.name)
-        if dtype != "int64":
-            why = "has no such column" if dtype is None else f"has it as {dtype}, and ids are int64"
-            raise _WrongLookupError(
-                f"the model looks up feature {column.name!r}, but the source's schema {why}; its columns are "
-                f"{', '.join(f'{name} ({kind})' for name, kind in self._dtypes.items())}"
-            )
-        self._columns[column.name] = column
-        known = self._slices.setdefault(column.name, {}).setdefault(request.slice_name, planned)
+        self._check_ids(column.name)
+        _, asked = self._features.setdefault(column.name, (column, {}))
+        asked[request.slice_name] = None
+        known = self._slices.setdefault(column.table, {}).setdefault(request.slice_name, planned)
         if known != planned:
             raise _WrongLookupError(
-                f"feature {column.name!r}, slice {request.slice_name!r} is looked up in two ways: {known} and "
+                f"table {column.table!r}, slice {request.slice_name!r} is looked up in two ways: {known} and "
                 f"{planned}; make them equal or name another slice"
             )
-        return torch.zeros(NUM_FAKE_EVENTS, request.dim, requires_grad=True)
+        length = (column.max_seq_length,) if column.max_seq_length else ()
+        return torch.zeros(NUM_FAKE_EVENTS, *length, request.dim, requires_grad=True)
 
     def plan(self) -> LookupPlan:
-        return LookupPlan(
-            tuple(
-                PlannedFeature(
-                    name=name,
-                    slices=tuple(self._slices[name].values()),
-                    occurrence_threshold=column.occurrence_threshold,
-                    expire_days=column.expire_time,
-                    filter_capacity=column.filter_capacity if column.occurrence_threshold else 0,
-                )
-                for name, column in self._columns.items()
-            )
+        features = tuple(
+            PlannedFeature(name, column.table, tuple(asked), column.combiner, column.max_seq_length)
+            for name, (column, asked) in self._features.items()
         )
+        return LookupPlan(features, tuple(self._planned_table(name) for name in self._slices))
+
+    def _planned_table(self, name: str) -> PlannedTable:
+        # The feature that gives the table its name says what its rows live by.
+        owner = self._columns_of_model[name]
+        return PlannedTable(
+            name=name,
+            slices=tuple(self._slices[name].values()),
+            occurrence_threshold=owner.occurrence_threshold,
+            expire_days=owner.expire_time,
+            filter_capacity=owner.filter_capacity if owner.occurrence_threshold else 0,
+        )
+
+    def _check_ids(self, name: str) -> None:
+        found = self._types.get(name)
+        if found is None or found.item != "int64":
+            why = "has no such column" if found is None else f"has it as {found.item}, and ids are int64"
+            raise _WrongLookupError(
+                f"the model looks up feature {name!r}, but the source's schema {why}; its columns are "
+                f"{', '.join(f'{one} ({kind.item})' for one, kind in self._types.items())}"
+            )
 
 
 def make_plan(model: MonolithModel, schema: Schema) -> LookupPlan:
@@ -87,7 +98,7 @@ def make_plan(model: MonolithModel, schema: Schema) -> LookupPlan:
 
 def dry_run(model: MonolithModel, schema: Schema) -> DryRun:
     """Run `model_fn` once per mode on a made-up batch; TRAIN has to work, the other modes may not, with a warning."""
-    recorder, specs = _Recorder(schema), {}
+    recorder, specs = _Recorder(model, schema), {}
     with _unchanged(model):
         for mode in Mode:
             model.train(mode is Mode.TRAIN)
@@ -120,9 +131,15 @@ def _planned_slice(request: SliceRequest) -> PlannedSlice:
     return PlannedSlice(request.slice_name, segment, request.learning_rate)
 
 
-def _fake_batch(schema: Schema) -> dict[str, Tensor]:
-    dtypes = {"int64": torch.int64, "float32": torch.float32}
-    return {name: torch.zeros(NUM_FAKE_EVENTS, dtype=dtypes[dtype]) for name, dtype in schema.columns}
+def _fake_batch(schema: Schema) -> dict[str, Column]:
+    return {name: _fake_column(kind) for name, kind in schema.types.items()}
+
+
+def _fake_column(kind: ColumnType) -> Column:
+    dtype = {"int64": torch.int64, "float32": torch.float32, "uint8": torch.uint8}[kind.item]
+    if kind.is_ragged:  # one value per event: rows of length 0 and 1 would hide no mistake that others show
+        return Ragged(torch.zeros(NUM_FAKE_EVENTS, dtype=dtype), torch.arange(NUM_FAKE_EVENTS + 1))
+    return torch.zeros(NUM_FAKE_EVENTS, *kind.event_shape, dtype=dtype)
 
 
 @contextmanager
