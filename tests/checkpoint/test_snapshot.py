@@ -169,7 +169,7 @@ def test_steps_are_ordered_as_numbers_and_other_names_are_left_alone(tmp_path):
 def test_another_plan_is_refused_and_the_difference_named(tmp_path):
     path = save(tmp_path, 1)
     plan = make_plan(Model(dim=3), SCHEMA)
-    with pytest.raises(PlanMismatchError, match=r"uid\.slices\[vec\]\.segment\.dimSize: 2 there, 3 here"):
+    with pytest.raises(PlanMismatchError, match=r"uid\]\.slices\[vec\]\.segment\.dimSize: 2 there, 3 here"):
         load_snapshot(path, plan=plan, tables=make_tables(plan))
 
 
