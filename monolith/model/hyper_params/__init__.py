@@ -1,0 +1,23 @@
+"""Named settings of models and layers, and a registry of models that settings can be asked for by name."""
+
+from monolith.model.hyper_params.instantiable import InstantiableParams, params, with_params
+from monolith.model.hyper_params.params import Params
+from monolith.model.hyper_params.registry import (
+    GetAllRegisteredClasses,
+    GetClass,
+    GetParams,
+    RegisterSingleTaskModel,
+    SingleTaskModelParams,
+)
+
+__all__ = [
+    "GetAllRegisteredClasses",
+    "GetClass",
+    "GetParams",
+    "InstantiableParams",
+    "Params",
+    "RegisterSingleTaskModel",
+    "SingleTaskModelParams",
+    "params",
+    "with_params",
+]
