@@ -4,6 +4,7 @@ from monolith.checkpoint.dense_state import (
     dense_tensors,
     random_tensors,
     restore_dense_tensors,
+    restore_dense_weights,
     restore_random_tensors,
 )
 from monolith.checkpoint.model_dir import (
@@ -29,6 +30,7 @@ __all__ = [
     "load_snapshot",
     "random_tensors",
     "restore_dense_tensors",
+    "restore_dense_weights",
     "restore_random_tensors",
     "save_snapshot",
     "set_aside_newer",

@@ -32,11 +32,7 @@ def restore_dense_tensors(
     model: nn.Module, optimizer: torch.optim.Optimizer | None, tensors: Mapping[str, Tensor]
 ) -> None:
     """Make model and optimizer what they were; what does not fit is a ValueError that names it."""
-    saved = {name.removeprefix(_MODEL): value for name, value in tensors.items() if name.startswith(_MODEL)}
-    try:
-        model.load_state_dict(saved)
-    except RuntimeError as error:
-        raise ValueError(f"the snapshot's dense weights do not fit {type(model).__name__}: {error}") from error
+    restore_dense_weights(model, tensors)
     has_optimizer = f"{_OPTIMIZER}.json" in tensors
     if has_optimizer != (optimizer is not None):
         raise ValueError(
@@ -45,6 +41,15 @@ def restore_dense_tensors(
         )
     if optimizer is not None:
         optimizer.load_state_dict(restore_tree(_OPTIMIZER, tensors))
+
+
+def restore_dense_weights(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """Make the model's weights and buffers what they were; what does not fit is a ValueError that names it."""
+    saved = {name.removeprefix(_MODEL): value for name, value in tensors.items() if name.startswith(_MODEL)}
+    try:
+        model.load_state_dict(saved)
+    except RuntimeError as error:
+        raise ValueError(f"the snapshot's dense weights do not fit {type(model).__name__}: {error}") from error
 
 
 def random_tensors() -> dict[str, Tensor]:

@@ -1,6 +1,6 @@
 """What `model_fn` returns."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import torch
@@ -8,6 +8,9 @@ from torch import Tensor
 
 Heads = Tensor | Mapping[str, Tensor]
 """One tensor, or one per head."""
+
+LOWEST_LABEL = -1e30
+"""Below it lies only the mark of a missing label, the lowest float32."""
 
 DEFAULT_HEAD = "pred"
 """Name of the only head when the model names none."""
@@ -70,3 +73,18 @@ def labels(spec: EstimatorSpec) -> dict[str, Tensor]:
             f"EstimatorSpec Error! pred has the heads {', '.join(spec.pred)}, so label must be a dict of the same heads"
         )
     return {spec.head_name or DEFAULT_HEAD: spec.label}
+
+
+def observations(spec: EstimatorSpec) -> Iterator[tuple[str, Tensor, Tensor, Tensor]]:
+    """Yield head, predictions, labels and the mask of events, for heads with a label; events without one are left out.
+
+    A label below `LOWEST_LABEL`, as label generation gives to events that say nothing about a head, is none.
+    """
+    observed = labels(spec)
+    for head, scores in predictions(spec).items():
+        if head in observed:
+            flat, label = scores.reshape(-1), observed[head].reshape(-1)
+            if len(flat) != len(label):
+                raise ValueError(f"head {head!r} has {len(flat)} predictions for {len(label)} labels")
+            kept = label > LOWEST_LABEL
+            yield head, flat[kept], label[kept], kept

@@ -1,7 +1,7 @@
 """Metrics of predictions made before their events were trained on."""
 
 from monolith.model.metrics import PredictionWindow
-from monolith.model.spec import EstimatorSpec, labels, predictions
+from monolith.model.spec import EstimatorSpec, observations
 
 
 class ProgressiveMetrics:
@@ -16,10 +16,8 @@ class ProgressiveMetrics:
         """Take the predictions of a batch; those of a regression or without a label are left out."""
         if not spec.classification:
             return
-        observed = labels(spec)
-        for head, scores in predictions(spec).items():
-            if head in observed:
-                self._heads.setdefault(head, PredictionWindow(self._window)).add(scores, observed[head])
+        for head, scores, labels, _ in observations(spec):
+            self._heads.setdefault(head, PredictionWindow(self._window)).add(scores, labels)
 
     def read(self) -> dict[str, float]:
         """Return the metrics by name; computed now, in milliseconds."""

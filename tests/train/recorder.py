@@ -1,5 +1,7 @@
 """A hook that remembers what it was told."""
 
+from pathlib import Path
+
 import monolith as mono
 
 
@@ -37,3 +39,8 @@ class Recorder(mono.Hook):
             name: {int(one): rows.tolist() for ids, part in table.items() for one, rows in zip(ids, part, strict=True)}
             for name, table in context.tables.tables.items()
         }
+
+
+def files_of(folder) -> dict[str, bytes]:
+    """Every file below a folder with its content."""
+    return {str(path): path.read_bytes() for path in sorted(Path(folder).rglob("*")) if path.is_file()}

@@ -7,8 +7,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-NUM_BUCKETS = 1 << 16
-"""Scores that share a bucket count as equal: 65,536 of them lie apart by less than any two events tell."""
+NUM_BUCKETS = 1 << 20
+"""Scores that share a bucket count as equal; log-odds that differ by more than 0.00003 do not."""
 
 
 class StreamingAuc:
@@ -28,7 +28,7 @@ class StreamingAuc:
 
     def __init__(self) -> None:
         """Begin with no predictions."""
-        self._positives, self._negatives = (np.zeros(NUM_BUCKETS) for _ in range(2))
+        self._positives, self._negatives = (torch.zeros(NUM_BUCKETS, dtype=torch.float64) for _ in range(2))
 
     def add(self, scores: Tensor, labels: Tensor, weights: Tensor | None = None) -> None:
         """Take the predictions of a batch; labels above 0.5 are positive."""
@@ -36,10 +36,9 @@ class StreamingAuc:
         logits = torch.logit(scores.detach().reshape(-1).double(), eps=1e-7).clamp(-self._LIMIT, self._LIMIT)
         places = ((logits / self._LIMIT + 1) / 2 * (NUM_BUCKETS - 1)).round().long().cpu()
         positive = labels.detach().reshape(-1).cpu() > 0.5
-        values = None if weights is None else weights.detach().reshape(-1).double().cpu()
+        values = torch.ones_like(logits) if weights is None else weights.detach().reshape(-1).double()
         for counts, chosen in ((self._positives, positive), (self._negatives, ~positive)):
-            part = None if values is None else values[chosen]
-            counts += torch.bincount(places[chosen], part, minlength=NUM_BUCKETS).numpy()
+            counts.index_add_(0, places[chosen], values.cpu()[chosen])
 
     def merge(self, other: Self) -> None:
         """Add the predictions that another one took."""
@@ -48,10 +47,10 @@ class StreamingAuc:
 
     def value(self) -> float:
         """Return the AUC; NaN without a positive or without a negative."""
-        below = np.concatenate([[0.0], np.cumsum(self._negatives)[:-1]])
-        pairs = self._positives.sum() * self._negatives.sum()
+        below = self._negatives.cumsum(0) - self._negatives
+        pairs = float(self._positives.sum() * self._negatives.sum())
         won = float((self._positives * (below + self._negatives / 2)).sum())
-        return float(won / pairs) if pairs else float("nan")
+        return won / pairs if pairs else float("nan")
 
 
 class StreamingMean:

@@ -1,0 +1,163 @@
+"""A trained model to look at: its rows and weights of one snapshot, evaluated or asked, never changed."""
+
+import copy
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from monolith.checkpoint import latest_snapshot, load_snapshot, restore_dense_weights
+from monolith.checkpoint.manifest import read_manifest
+from monolith.data import Batch, Source
+from monolith.hooks import Hook, RunContext, StepValues
+from monolith.model import EstimatorSpec, Lookup, LookupPlan, Mode, MonolithModel, make_tables, run_dense
+from monolith.model.metrics import Calibration, GroupedAuc, StreamingAuc, StreamingMean, StreamingMse
+from monolith.model.spec import observations, predictions
+
+
+class TrainedModel:
+    """A copy of a model with the rows and weights of a snapshot."""
+
+    def __init__(self, model: MonolithModel, path: str | os.PathLike[str]) -> None:
+        """Read the snapshot in folder `path`; the plan is the one it was trained with."""
+        folder = Path(path)
+        self.plan = LookupPlan.from_json(read_manifest(folder).plan)
+        self.tables = make_tables(self.plan)
+        snapshot = load_snapshot(folder, plan=self.plan, tables=self.tables)
+        self.model = copy.deepcopy(model)
+        restore_dense_weights(self.model, snapshot.dense)
+        self.model.eval()
+        self.global_step = snapshot.step
+        self._lookup = Lookup(self.plan, self.tables)
+
+    def run(self, batch: Batch, mode: Mode) -> EstimatorSpec:
+        """Return what the model says about a batch."""
+        with torch.no_grad():
+            leaves = self._lookup.pull(batch.columns, requires_grad=False).leaves
+            return run_dense(self.model, leaves, batch.columns, mode)
+
+    def evaluate(
+        self, source: Source, *, steps: int | None = None, group_by: str | None = None, hooks: Sequence[Hook] = ()
+    ) -> dict[str, float]:
+        """Return loss and metrics over `steps` batches, or all there are; see `Estimator.evaluate`."""
+        metrics, context = _Metrics(group_by), self._context()
+        for hook in hooks:
+            hook.begin()
+        try:
+            for hook in hooks:
+                hook.after_create_session(context)
+            for number, batch in enumerate(self._batches(source, steps, context)):
+                for hook in hooks:
+                    hook.before_run(context)
+                loss = metrics.add(self.run(batch, Mode.EVAL), batch)
+                values = StepValues(
+                    step=number,
+                    loss=loss,
+                    num_events=len(batch),
+                    partition=batch.partition,
+                    first=batch.first,
+                    last=batch.last,
+                )
+                for hook in hooks:
+                    hook.after_run(context, values)
+        except BaseException as error:
+            context.error = error
+            raise
+        finally:
+            for hook in hooks:
+                hook.end(context)
+        return {**metrics.read(), "global_step": float(self.global_step)}
+
+    def predict(self, source: Source, *, keys: Sequence[str] | None = None) -> Iterator[dict[str, Tensor]]:
+        """Yield the predictions of each batch by head."""
+        for batch in source:
+            found = predictions(self.run(batch, Mode.PREDICT))
+            unknown = [key for key in keys or () if key not in found]
+            if unknown:
+                raise KeyError(f"there is no prediction {unknown[0]!r}; the model predicts {', '.join(found)}")
+            yield {key: found[key] for key in keys or found}
+
+    def _batches(self, source: Source, steps: int | None, context: RunContext) -> Iterator[Batch]:
+        if steps == 0:
+            return
+        for number, batch in enumerate(source, 1):
+            yield batch
+            if number == steps or context.stop_requested:
+                return
+
+    def _context(self) -> RunContext:
+        return RunContext(model=self.model, tables=self.tables, global_step=self.global_step)
+
+
+def open_trained(
+    model: MonolithModel, model_dir: str | os.PathLike[str], checkpoint_path: str | os.PathLike[str] | None = None
+) -> TrainedModel:
+    """Return the model as it is in a snapshot, the newest one if none is named."""
+    path = latest_snapshot(model_dir) if checkpoint_path is None else Path(checkpoint_path)
+    if path is None:
+        raise FileNotFoundError(f"there is no snapshot in {model_dir}; train the model first")
+    return TrainedModel(model, path)
+
+
+@dataclass
+class _Head:
+    auc: StreamingAuc = field(default_factory=StreamingAuc)
+    calibration: Calibration = field(default_factory=Calibration)
+    mse: StreamingMse = field(default_factory=StreamingMse)
+    grouped: GroupedAuc = field(default_factory=GroupedAuc)
+
+
+class _Metrics:
+    """Loss and, per head, AUC and calibration of a classification or MSE of a regression."""
+
+    def __init__(self, group_by: str | None) -> None:
+        self._group_by = group_by
+        self._loss = StreamingMean()
+        self._heads: dict[str, _Head] = {}
+        self._classification = True
+        self._num_events = 0
+
+    def add(self, spec: EstimatorSpec, batch: Batch) -> float:
+        self._num_events += len(batch)
+        self._classification = spec.classification
+        loss = float("nan") if spec.loss is None else float(spec.loss)
+        if spec.loss is not None:
+            self._loss.add(loss)
+        groups = self._groups(batch)
+        for name, scores, labels, kept in observations(spec):
+            head = self._heads.setdefault(name, _Head())
+            if not spec.classification:
+                head.mse.add_batch(scores, labels)
+                continue
+            head.auc.add(scores, labels)
+            head.calibration.add(scores, labels)
+            if groups is not None:
+                head.grouped.add(scores, labels, groups[kept])
+        return loss
+
+    def read(self) -> dict[str, float]:
+        found = {"loss": self._loss.value(), "num_events": float(self._num_events)}
+        for name, head in self._heads.items():
+            prefix = "" if len(self._heads) == 1 else f"{name}_"
+            if not self._classification:
+                found[f"{prefix}mse"] = head.mse.value()
+                continue
+            found |= {f"{prefix}auc": head.auc.value(), f"{prefix}calibration": head.calibration.value()}
+            if self._group_by is not None:
+                found[f"{prefix}auc_by_{self._group_by}"] = head.grouped.value()
+        return found
+
+    def _groups(self, batch: Batch) -> Tensor | None:
+        if self._group_by is None:
+            return None
+        groups: Any = batch.columns.get(self._group_by)
+        if not isinstance(groups, Tensor) or groups.dim() != 1 or groups.is_floating_point():
+            raise ValueError(
+                f"group_by={self._group_by!r} must name a column of one id per event; the batch has "
+                f"{', '.join(batch.columns)}"
+            )
+        return groups
