@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from monolith.data import Source
 from monolith.embedding import Compressor, Initializer, LearningRate, Optimizer
+from monolith.hooks import Hook
 from monolith.model.modes import Mode
 from monolith.model.plan.feature_column import (
     DEFAULT_COMPRESSOR,
@@ -38,6 +39,8 @@ class MonolithModel(nn.Module):
         self.params = params
         self.feature_columns: dict[str, FeatureColumn] = {}
         self.slice_reader: SliceReader | None = None
+        self.training_hooks: list[Hook] = []
+        self._added_losses: list[Tensor] = []
 
     def input_fn(self, mode: Mode) -> Source:
         """Return the events for this mode; to be overridden."""
@@ -49,6 +52,30 @@ class MonolithModel(nn.Module):
         `features` has a tensor per column, or a `Ragged` where events differ in how many values they have.
         """
         raise NotImplementedError(f"{type(self).__name__} needs a model_fn(features, mode) that returns EstimatorSpec")
+
+    def add_loss(self, losses: Tensor | Sequence[Tensor]) -> None:
+        """Add scalars to the loss of the present call of `model_fn`, such as those of regularisation."""
+        self._added_losses.extend([losses] if isinstance(losses, Tensor) else losses)
+
+    def add_training_hook(self, hook: Hook) -> None:
+        """Let a hook watch every training run of this model."""
+        if not isinstance(hook, Hook):
+            raise TypeError(f"a training hook must be a monolith.Hook, got {hook!r}")
+        self.training_hooks.append(hook)
+
+    def take_added_losses(self) -> list[Tensor]:
+        """Return what `add_loss` got since the last time; called by whoever runs `model_fn`."""
+        taken, self._added_losses = self._added_losses, []
+        return taken
+
+    def backward(self, loss: Tensor) -> None:
+        """Differentiate the loss; a model that has its gradients already overrides this."""
+        loss.backward()  # type: ignore[no-untyped-call]
+
+    def dense_step(self, optimizer: torch.optim.Optimizer | None) -> None:
+        """Step the dense weights, whose gradients are there."""
+        if optimizer is not None:
+            optimizer.step()
 
     def create_embedding_feature_column(
         self,

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+import torch
 from torch import Tensor
 
 from monolith.data import Column
@@ -18,9 +19,12 @@ def run_model_fn(
     model.slice_reader = reader
     try:
         # A copy: model_fn may add columns to it, and the batch must stay as it came.
-        return as_spec(model.model_fn(dict(features), mode))
+        spec = as_spec(model.model_fn(dict(features), mode))
+        added = model.take_added_losses()
+        return spec if spec.loss is None or not added else spec._replace(loss=torch.stack([spec.loss, *added]).sum())
     finally:
         model.slice_reader = None
+        model.take_added_losses()
 
 
 def run_dense(

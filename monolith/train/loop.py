@@ -46,7 +46,7 @@ class Trainer:
         """Take what `TrainState.open` made ready."""
         self.state = state
         self.config = config
-        self.hooks = list(hooks)
+        self.hooks = [*hooks, *state.model.training_hooks]
         self.sync = sync
         self.metrics = ProgressiveMetrics(config.metric_window)
         self.context = RunContext(
@@ -84,12 +84,11 @@ class Trainer:
         pulled = state.lookup.pull(columns)
         spec = run_dense(state.model, pulled.leaves, columns, Mode.TRAIN)
         loss = self._checked_loss(spec, batch)
-        loss.backward()  # type: ignore[no-untyped-call]
+        state.model.backward(loss)
         self._check_gradients(batch)
         event_time = state.clock.time_of(columns)
         self._push(pulled, batch, event_time)
-        if state.optimizer is not None:
-            state.optimizer.step()
+        state.model.dense_step(state.optimizer)
         state.model.zero_grad()
         self.metrics.add(spec)  # of predictions that were made before this batch was trained on
         state.clock.advance(event_time)
