@@ -15,9 +15,13 @@ HOMES: Final[dict[str, dict[str, str]]] = {
     "monolith.native_training.model": {},
     "monolith.native_training.nested_tensors": {},
     "monolith.native_training.net_utils": {},
-    "monolith.native_training.optimizers.adamom": {},
-    "monolith.native_training.optimizers.rmsprop": {},
-    "monolith.native_training.optimizers.shampoo": {},
+    "monolith.native_training.optimizers.adamom": {"AdamomOptimizer": "monolith.optim.adamom:AdamomOptimizer"},
+    "monolith.native_training.optimizers.rmsprop": {"RmspropOptimizer": "monolith.optim.rmsprop:RmspropOptimizer"},
+    "monolith.native_training.optimizers.shampoo": {
+        "eigen_inverse_root": "monolith.optim.shampoo:eigen_inverse_root",
+        "apply_sparse_precond": "monolith.optim.shampoo:apply_sparse_precond",
+        "ShampooOptimizer": "monolith.optim.shampoo:ShampooOptimizer",
+    },
     "monolith.native_training.prefetch_queue": {},
     "monolith.native_training.ps_benchmark": {},
     "monolith.native_training.ragged_utils": {
