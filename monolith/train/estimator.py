@@ -1,6 +1,11 @@
 """Estimator: a model and a configuration, trained with one call."""
 
+import getpass
+import json
+import os
+import tempfile
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -9,7 +14,8 @@ from torch import Tensor
 from monolith.checkpoint import ModelDirOwner, latest_snapshot
 from monolith.hooks import Hook
 from monolith.model import Mode, MonolithModel
-from monolith.train.config import RunConfig
+from monolith.model.hyper_params import InstantiableParams, Params
+from monolith.train.config import RunConfig, RunnerConfig
 from monolith.train.live_view import LiveView
 from monolith.train.loop import RunResult, Sync, Trainer
 from monolith.train.state import TrainState
@@ -17,16 +23,38 @@ from monolith.train.trained_model import open_trained
 
 
 class Estimator:
-    """Trains a model in this process; a run goes on exactly where the last one in `model_dir` was saved."""
+    """Trains a model in this process; a run goes on exactly where the last one in `model_dir` was saved.
 
-    def __init__(self, model: type[MonolithModel] | MonolithModel, config: RunConfig, *, params: Any = None) -> None:
-        """Take a model class, which is called with `params` after seeding, or a model that is already made."""
-        self.config = config
-        if isinstance(model, type):
-            if config.seed is not None:
-                torch.manual_seed(config.seed)
-            model = model(params)
-        self.model: MonolithModel = model
+    `config` is what runs: what code and command line said, put together.
+    """
+
+    def __init__(
+        self,
+        model: type[MonolithModel] | MonolithModel | InstantiableParams,
+        config: RunConfig | RunnerConfig,
+        warm_start_from: str | None = None,
+        *,
+        params: Any = None,
+    ) -> None:
+        """Take a model, or what makes one after seeding: parameters, or a class that is called with `params`.
+
+        A folder `warm_start_from` is where a model without a snapshot of its own begins, as `restore_dir` says too.
+        """
+        self.config = config.to_runner_config() if isinstance(config, RunConfig) else config
+        if warm_start_from is not None:
+            self.config.restore_dir = warm_start_from
+        _require_one_process(self.config)
+        if self.config.seed is not None and not isinstance(model, MonolithModel):
+            torch.manual_seed(self.config.seed)
+        self.model: MonolithModel = _made(model, params)
+        self._override_params()
+        if not str(self.config.model_dir):
+            self.config.model_dir = default_model_dir(type(self.model).__name__)
+        # The specification has these two exported for whatever reads them downstream.
+        os.environ["TF_GRPC_WORKER_CACHE_THREADS"] = str(self.config.tf_grpc_worker_cache_threads)
+        os.environ["MONOLITH_GRPC_WORKER_SERVICE_HANDLER_MULTIPLIER"] = str(
+            self.config.monolith_grpc_worker_service_handler_multiplier
+        )
 
     def train(
         self,
@@ -97,6 +125,27 @@ class Estimator:
             else:
                 yield found
 
+    def close(self) -> None:
+        """Give back what the estimator holds; one of a single process holds nothing between calls."""
+
+    def _override_params(self) -> None:
+        text = self.config.params_override
+        if not text:
+            return
+        try:
+            values = json.loads(text)
+            if not isinstance(values, dict):
+                raise ValueError("it is not an object")
+        except ValueError as error:
+            raise ValueError(f'params_override must be a JSON object such as {{"units": 8}}, got {text!r}') from error
+        held = getattr(self.model, "p", None) or self.model.params
+        if isinstance(held, Params):
+            held.set(**values)
+        elif isinstance(held, dict):
+            held.update(values)
+        else:
+            raise ValueError(f"params_override: {type(self.model).__name__} has no parameters that could be set")
+
     def latest_checkpoint(self) -> str | None:
         """Return the folder of the newest whole snapshot."""
         path = latest_snapshot(self.config.model_dir)
@@ -113,3 +162,28 @@ def _check_hooks(hooks: Sequence[Hook]) -> None:
     for hook in hooks:
         if not isinstance(hook, Hook):
             raise TypeError(f"hooks must be monolith.Hook objects, got {hook!r}; derive its class from Hook")
+
+
+def default_model_dir(model_name: str) -> Path:
+    """Return where a model without a `model_dir` is kept: in the folder for temporary files, under the user's name."""
+    return Path(tempfile.gettempdir()) / getpass.getuser() / model_name
+
+
+def _made(model: type[MonolithModel] | MonolithModel | InstantiableParams, params: Any) -> MonolithModel:
+    made = model.instantiate() if isinstance(model, InstantiableParams) else model
+    if isinstance(made, type):
+        made = made(params)
+    if not isinstance(made, MonolithModel):
+        raise TypeError(f"an Estimator takes a MonolithModel, its class or its parameters, got {model!r}")
+    return made
+
+
+def _require_one_process(config: RunnerConfig) -> None:
+    for name, single in (("num_ps", 0), ("num_workers", 1)):
+        if getattr(config, name) != single and not config.is_local:
+            raise NotImplementedError(
+                f"{name}={getattr(config, name)}: training in several processes is not there yet; set is_local, or "
+                f"leave {name} at {single}"
+            )
+    if config.enable_sync_training or config.enable_gpu_training:
+        raise NotImplementedError("synchronous training and training on a GPU are not there yet; leave both off")

@@ -14,7 +14,7 @@ from monolith.errors import NotFiniteError
 from monolith.hooks import Hook, RunContext, StepValues
 from monolith.model import Mode, Pulled, run_dense
 from monolith.model.spec import EstimatorSpec
-from monolith.train.config import RunConfig
+from monolith.train.config import RunnerConfig
 from monolith.train.progressive_metrics import ProgressiveMetrics
 from monolith.train.state import TrainState
 from monolith.train.stop_signals import StopSignals
@@ -41,7 +41,7 @@ class Trainer:
     """Trains a state on its source until the data ends, `max_steps` is reached, or somebody asks for a stop."""
 
     def __init__(
-        self, state: TrainState, config: RunConfig, *, hooks: Sequence[Hook] = (), sync: Sync | None = None
+        self, state: TrainState, config: RunnerConfig, *, hooks: Sequence[Hook] = (), sync: Sync | None = None
     ) -> None:
         """Take what `TrainState.open` made ready."""
         self.state = state

@@ -25,7 +25,7 @@ def uninterrupted(log: Path, model_dir: Path, num_steps: int) -> TrainState:
     state = state_of(log, model_dir)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    Trainer(state, RunConfig(model_dir=model_dir)).run(num_steps)
+    Trainer(state, RunConfig(model_dir=model_dir).to_runner_config()).run(num_steps)
     torch.set_num_threads(threads)
     return state
 

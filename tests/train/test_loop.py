@@ -264,9 +264,7 @@ def test_the_view_on_a_terminal_shows_a_table_and_gives_the_cursor_back_after_an
     assert shown.rindex("\x1b[?25h") > shown.rindex("\x1b[?25l")
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"model_dir": ""}, {"save_checkpoints_steps": 0}, {"checkpoints_max_to_keep": 0}, {"metric_window": 0}]
-)
+@pytest.mark.parametrize("wrong", [{"save_checkpoints_steps": 0}, {"checkpoints_max_to_keep": 0}, {"metric_window": 0}])
 def test_settings_that_cannot_be_are_refused(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
         mono.RunConfig(**{"model_dir": "model", **wrong})

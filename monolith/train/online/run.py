@@ -100,7 +100,7 @@ def run_online(
         save_checkpoints_secs=settings.snapshot_seconds,
         metric_window=settings.metric_window,
         seed=settings.seed,
-    )
+    ).to_runner_config()
     with ExitStack() as cleanup:
         cleanup.enter_context(ModelDirOwner(model_dir))
         source = EventLogSource(log_path, batch_size=batch_size, follow=True)

@@ -1,0 +1,123 @@
+"""RunConfig: what a user says about a run."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Self
+
+from monolith.train.config.runner_config import RunnerConfig, ServiceDiscoveryType, runner_defaults
+from monolith.train.config.setting import setting
+
+# The value in a RunConfig goes into the RunnerConfig whatever it is; others only if the user changed them.
+_ALWAYS = (
+    "restore_dir",
+    "restore_ckpt",
+    "model_dir",
+    "enable_fused_layout",
+    "enable_model_dump",
+    "warmup_file",
+    "enable_alias_map_auto_gen",
+    "kafka_topics",
+    "kafka_group_id",
+    "kafka_servers",
+    "save_summary_steps",
+    "log_step_count_steps",
+    "disable_native_metrics",
+)
+_RENAMED = {"enable_parameter_sync": "enable_realtime_training"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """What a user says about a run; what is left at its default may still be said on the command line.
+
+    >>> RunConfig(model_dir="model", save_checkpoints_steps=10).to_runner_config().snapshot_seconds is None
+    True
+    """
+
+    is_local: bool = setting(False, "Train in one process.")
+    num_ps: int = setting(0, "Parameter servers; 0 keeps the tables in the worker.")
+    num_workers: int = setting(1, "Workers, the chief included.")
+    chief_timeout_secs: int = setting(1800, "How long the chief waits for the workers at the end.")
+    operation_timeout_in_ms: int = setting(-1, "The longest a request between processes may take; -1 is forever.")
+    session_creation_timeout_secs: int = setting(7200, "How long processes wait for each other at the start.")
+    enable_fused_layout: bool = setting(False, "Lay out all features of a batch with one native call.")
+    enable_model_dump: bool = setting(False, "Write down the model's definition beside its snapshots.")
+    partial_recovery: bool = setting(False, "Restore only the PS that are new after a failure.")
+    max_retry_times: int = setting(6, "Restarts of a worker.")
+    retry_wait_in_secs: int = setting(5, "Pause before a restart.")
+    bzid: str | None = setting(None, "Business id of the model, for serving.")
+    base_name: str | None = setting(None, "Name of the model in serving.")
+    ps_replica_num: int | None = setting(None, "Replicas of each shard in serving.")
+    enable_parameter_sync: bool = setting(False, "Send what was learned to serving all the time.")
+    model_dir: str | Path = setting("", "Folder of the snapshots; a run goes on from the newest one in it.")
+    restore_dir: str | None = setting(None, "Another model_dir to start from.")
+    restore_ckpt: str | None = setting(None, "Which of its snapshots; the newest if not given.")
+    save_checkpoints_secs: float | None = setting(None, "A snapshot every so many seconds; 60 if neither is given.")
+    save_checkpoints_steps: int | None = setting(None, "A snapshot every so many steps.")
+    max_rpc_deadline_millis: int = setting(30_000, "How long a server waits for rows of another.")
+    dense_only_save_checkpoints_secs: float | None = setting(None, "A snapshot of dense weights alone, in seconds.")
+    dense_only_save_checkpoints_steps: int | None = setting(None, "A snapshot of dense weights alone, in steps.")
+    checkpoints_max_to_keep: int = setting(10, "Snapshots kept; older ones are removed.")
+    warmup_file: str = setting("./warmup_file", "Requests that a server answers before it is asked.")
+    enable_local_profiling: bool = setting(False, "Profile runs of one process.")
+    use_native_multi_hash_table: bool | None = setting(None, "Deprecated; one call always serves all tables.")
+    clear_nn: bool = setting(False, "Restore rows but begin with new dense weights.")
+    continue_training: bool = setting(False, "With clear_nn, go on counting steps.")
+    reload_alias_map: Mapping[str, str] | None = setting(None, "New name -> old name of dense weights.", flag=False)
+    enable_alias_map_auto_gen: bool | None = setting(None, "Guess the names of renamed dense weights; None is yes.")
+    kafka_topics: str | list[str] | None = setting(None, "Topics to read, by comma.")
+    kafka_group_id: str | None = setting(None, "Consumer group.")
+    kafka_servers: str | None = setting(None, "Brokers, by comma.")
+    disable_native_metrics: bool = setting(True, "No AUC and MSE of each head among the summaries.")
+    save_summary_steps: int = setting(100, "Summaries for TensorBoard every so many steps; 0 writes none.")
+    log_step_count_steps: int = setting(100, "Without a terminal, a line every so many steps; 0 prints none.")
+    metric_window: int = setting(100_000, "Predictions over which AUC and log loss of training are computed.")
+    evict_every_seconds: int = setting(3600, "Remove expired rows every so many seconds of event time; 0 never.")
+    seed: int | None = setting(0, "What torch's generator starts from before the model is made; None leaves it alone.")
+    compile: bool = setting(False, "Compile the dense part with torch.compile; takes half a minute at the start.")
+    autocast: bool = setting(False, "Compute the dense part in bfloat16 where that is safe.")
+    deterministic: bool = setting(False, "Use only operations that give the same bits every time.")
+
+    def to_runner_config(self) -> RunnerConfig:
+        """Return what runs: the command line is heard, and overruled by every value that was changed here."""
+        config = RunnerConfig(**{name: getattr(self, name) for name in _ALWAYS})
+        known = runner_defaults()
+        for name in self.changed():
+            target = _RENAMED.get(name, name)
+            if target in known:
+                setattr(config, target, getattr(self, name))
+        if config.discovery_type is ServiceDiscoveryType.CONSUL:
+            config.discovery_type = ServiceDiscoveryType.ZK
+        if not config.enable_gpu_training:
+            config.embedding_prefetch_capacity = max(config.embedding_prefetch_capacity, 1)
+            config.enable_embedding_postpush = True
+        super(RunnerConfig, config).__post_init__()  # what was copied is checked too
+        return config
+
+    def __post_init__(self) -> None:
+        """Reject values that could only fail later, far from here."""
+        self.to_runner_config()
+
+    def changed(self) -> list[str]:
+        """Return the names of the settings that differ from their default."""
+        return [one.name for one in fields(self) if getattr(self, one.name) != one.default]
+
+    def to_json(self) -> str:
+        """Return the settings as a JSON object."""
+        return json.dumps({**asdict(self), "model_dir": str(self.model_dir)})
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Return what `to_json` wrote; a name that is no setting is a ValueError."""
+        values: Any = json.loads(text)
+        unknown = sorted(set(values) - {one.name for one in fields(cls)})
+        if unknown:
+            raise ValueError(f"a RunConfig has no settings {', '.join(unknown)}")
+        return cls(**values)
+
+    @property
+    def snapshot_seconds(self) -> float | None:
+        """Seconds between snapshots that are in force."""
+        return self.to_runner_config().snapshot_seconds
