@@ -1,0 +1,1 @@
+"""What others see of a run: metric names, counters, summaries, stack traces."""
