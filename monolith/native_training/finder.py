@@ -65,13 +65,14 @@ class OriginalPathFinder(MetaPathFinder, Loader):
 
 
 def fetch(home: str) -> object:
-    """Return the object that "package.module:attribute" names.
+    """Return the object, or the module, that "package.module:attribute" names.
 
     >>> fetch("math:floor")(2.5)
     2
     """
     module, _, attribute = home.partition(":")
-    return getattr(import_module(module), attribute)
+    found = import_module(module)
+    return getattr(found, attribute) if hasattr(found, attribute) else import_module(f"{module}.{attribute}")
 
 
 def homes_of(path: str) -> list[str]:

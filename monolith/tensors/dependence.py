@@ -17,8 +17,8 @@ def check_ops_dependence(tensors: Tensor | Sequence[Tensor], others: Tensor | Se
     if found:
         first, second = (",".join(_words(one) for one in part) for part in (left, found))
         raise Exception(  # noqa: TRY002 - the specified type
-            f"Checking ops dependence, the ops [{first}] depend on ops [{second}], which may cause ops [{second}] to be "
-            "run twice."
+            f"Checking ops dependence, the ops [{first}] depend on ops [{second}], which may cause ops [{second}] to "
+            "be run twice."
         )
 
 
