@@ -41,7 +41,9 @@ def test_name(name):
             import_from(name)
     else:
         module, _, attribute = name.partition(":")
-        assert import_from(name) is fetch(HOMES[module][attribute])
+        homes = HOMES[module]
+        home = homes.get(attribute) or f"{homes[EVERYTHING].replace(':', '.')}:{attribute}"
+        assert import_from(name) is fetch(home)
 
 
 def is_there(name: str) -> bool:
