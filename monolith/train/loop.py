@@ -15,6 +15,7 @@ from monolith.hooks import Hook, RunContext, StepValues
 from monolith.model import Mode, Pulled, run_dense
 from monolith.model.spec import EstimatorSpec
 from monolith.train.config import RunnerConfig
+from monolith.train.culprit import blame
 from monolith.train.progressive_metrics import ProgressiveMetrics
 from monolith.train.state import TrainState
 from monolith.train.stop_signals import StopSignals
@@ -57,6 +58,7 @@ class Trainer:
         )
         self._last_save = time.monotonic()
         self._warned = False
+        self._run_dense = torch.compile(run_dense) if config.compile else run_dense
 
     def run(self, max_steps: int | None = None) -> RunResult:
         """Train; a snapshot is there at the start, in between, and at the end."""
@@ -64,7 +66,7 @@ class Trainer:
         state.model.train()
         if state.saved_step is None:
             self._save()  # first weights are random: without them, a crash before the first snapshot starts elsewhere
-        with self._hooks(), StopSignals(self.context.request_stop) as signals:
+        with self._hooks(), StopSignals(self.context.request_stop) as signals, _determinism(self.config.deterministic):
             for batch in signals.until_stopped(self._batches(max_steps)):
                 for hook in self.hooks:
                     hook.before_run(self.context)
@@ -82,10 +84,11 @@ class Trainer:
         """Train on one batch; on an error rows and weights are as they were."""
         state, columns = self.state, batch.columns
         pulled = state.lookup.pull(columns)
-        spec = run_dense(state.model, pulled.leaves, columns, Mode.TRAIN)
-        loss = self._checked_loss(spec, batch)
+        with torch.autocast("cpu", torch.bfloat16, enabled=self.config.autocast):
+            spec = self._run_dense(state.model, pulled.leaves, columns, Mode.TRAIN)
+        loss = self._checked_loss(spec, batch, pulled)
         state.model.backward(loss)
-        self._check_gradients(batch)
+        self._check_gradients(batch, pulled)
         event_time = state.clock.time_of(columns)
         self._push(pulled, batch, event_time)
         state.model.dense_step(state.optimizer)
@@ -113,13 +116,13 @@ class Trainer:
     def _is_over(self, max_steps: int | None) -> bool:
         return self.context.stop_requested or (max_steps is not None and self.state.global_step >= max_steps)
 
-    def _checked_loss(self, spec: EstimatorSpec, batch: Batch) -> Tensor:
+    def _checked_loss(self, spec: EstimatorSpec, batch: Batch, pulled: Pulled) -> Tensor:
         state, loss = self.state, spec.loss
         if loss is None or loss.dim() != 0:
             got = "none" if loss is None else f"shape {tuple(loss.shape)}"
             raise ValueError(f"{type(state.model).__name__}: model_fn must return a scalar loss in TRAIN, got {got}")
         if not bool(torch.isfinite(loss.detach())):
-            raise NotFiniteError(f"the loss is {float(loss.detach())} {self._where(batch)}")
+            raise NotFiniteError(f"the loss is {float(loss.detach())} {self._where(batch)}. {blame(batch, pulled)}")
         if spec.optimizer is not state.optimizer and not self._warned:
             self._warned = True
             warnings.warn(
@@ -129,11 +132,17 @@ class Trainer:
             )
         return loss
 
-    def _check_gradients(self, batch: Batch) -> None:
-        for name, parameter in self.state.model.named_parameters():
-            if parameter.grad is not None and not bool(torch.isfinite(parameter.grad).all()):
+    def _check_gradients(self, batch: Batch, pulled: Pulled) -> None:
+        found = {name: one.grad for name, one in self.state.model.named_parameters() if one.grad is not None}
+        # A sum is finite only if all of it is, and adding up is one pass; only then is it looked at more closely.
+        if not found or bool(torch.isfinite(torch.stack([one.sum() for one in found.values()]).sum())):
+            return
+        for name, gradient in found.items():
+            if not bool(torch.isfinite(gradient).all()):
                 self.state.model.zero_grad()
-                raise NotFiniteError(f"the gradient of {name} is not finite {self._where(batch)}")
+                raise NotFiniteError(
+                    f"the gradient of {name} is not finite {self._where(batch)}. {blame(batch, pulled)}"
+                )
 
     def _push(self, pulled: Pulled, batch: Batch, event_time: int) -> None:
         try:
@@ -189,3 +198,14 @@ class Trainer:
         finally:
             for hook in told:
                 hook.end(self.context)
+
+
+@contextmanager
+def _determinism(wanted: bool) -> Iterator[None]:
+    """Refuse operations whose result may differ from run to run, meanwhile."""
+    before = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(wanted or before)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before)

@@ -1,0 +1,48 @@
+"""Which value of a batch made a loss or a gradient not finite."""
+
+from collections.abc import Iterator, Mapping
+
+import torch
+from torch import Tensor
+
+from monolith.data import Batch, Column
+from monolith.model import Pulled
+from monolith.tensors import Ragged
+
+
+def blame(batch: Batch, pulled: Pulled) -> str:
+    """Return words that name the first wrong inputs of a batch: columns, then rows; or that the model itself did it."""
+    found = [*_wrong_columns(batch.columns), *_wrong_rows(batch.columns, pulled.leaves)]
+    if not found:
+        return "all columns and rows are finite, so it arose in the model"
+    return "; ".join(found[:3]) + (f"; and {len(found) - 3} more" if len(found) > 3 else "")
+
+
+def _wrong_columns(columns: Mapping[str, Column]) -> Iterator[str]:
+    for name, column in columns.items():
+        values = column.values if isinstance(column, Ragged) else column
+        place = _first_wrong(values)
+        if place is not None:
+            event = int(column.value_rowids()[place]) if isinstance(column, Ragged) else place
+            yield f"column {name!r} is {_shown(values[place])} in event {event} of the batch"
+
+
+def _wrong_rows(columns: Mapping[str, Column], leaves: Mapping[tuple[str, str], Tensor]) -> Iterator[str]:
+    for (feature, slice_name), leaf in leaves.items():
+        place = _first_wrong(leaf)
+        if place is not None:
+            column = columns[feature]
+            ids = column.to_list()[place] if isinstance(column, Ragged) else column[place].tolist()
+            yield f"the row of {feature!r}, slice {slice_name!r}, id {ids} is not finite"
+
+
+def _first_wrong(values: Tensor) -> int | None:
+    """Return the place, along the first dimension, of the first value that is not finite."""
+    if not values.is_floating_point():
+        return None
+    wrong = ~torch.isfinite(values.detach()).reshape(len(values), -1).all(1)
+    return int(wrong.nonzero()[0]) if bool(wrong.any()) else None
+
+
+def _shown(value: Tensor) -> str:
+    return str(value.tolist())[:80]

@@ -1,0 +1,88 @@
+"""Determinism, bfloat16 and compiling; and errors that name the culprit."""
+
+import pytest
+import torch
+
+import monolith as mono
+from monolith.data import EventLogSource
+from monolith.errors import NotFiniteError
+from tests.model.movie_model import MovieRanking, write_movie_log
+from tests.train.recorder import Recorder
+
+
+def losses(tmp_path, name, dropout=0.0, **settings):
+    recorder = Recorder()
+    config = mono.RunConfig(model_dir=tmp_path / name, log_step_count_steps=0, **settings)
+    mono.Estimator(MovieRanking, config, params={"log": tmp_path / "log", "dropout": dropout}).train(hooks=[recorder])
+    return recorder.losses
+
+
+def test_the_same_seed_gives_the_same_losses_to_the_last_bit(tmp_path):
+    write_movie_log(tmp_path / "log", 3000)
+    runs = [
+        losses(tmp_path, name, dropout=0.1, deterministic=True, seed=seed)
+        for name, seed in (("a", 3), ("b", 3), ("c", 4))
+    ]
+    assert runs[0] == runs[1]
+    assert runs[0] != runs[2]
+    assert not torch.are_deterministic_algorithms_enabled()
+
+
+def test_bfloat16_learns_the_same_to_its_precision(tmp_path):
+    write_movie_log(tmp_path / "log", 3000)
+    full, half = losses(tmp_path, "full"), losses(tmp_path, "half", autocast=True)
+    assert half != full
+    torch.testing.assert_close(torch.tensor(half), torch.tensor(full), rtol=0.02, atol=0)
+
+
+class Damaged(MovieRanking):
+    """Gets one value that is no number, in the label or in a row."""
+
+    def input_fn(self, mode):
+        source = EventLogSource(self.params["log"], batch_size=100)
+        return mono.data.Pipeline(source).map(self.damage) if self.params["where"] == "label" else source
+
+    def damage(self, batch):
+        label = batch.columns["label"].clone()
+        if batch.first == 200:
+            label[17] = float("nan")
+        return batch.with_columns({**batch.columns, "label": label})
+
+
+def test_a_label_that_is_no_number_is_named_with_its_event(tmp_path):
+    write_movie_log(tmp_path / "log", 1000)
+    estimator = mono.Estimator(
+        Damaged,
+        mono.RunConfig(model_dir=tmp_path / "model", log_step_count_steps=0, save_checkpoints_steps=2),
+        params={"log": tmp_path / "log", "where": "label"},
+    )
+    with pytest.raises(NotFiniteError, match=r"nan at step 2, .*column 'label' is nan in event 17 of the batch"):
+        estimator.train()
+    # What was trained until then is there.
+    assert estimator.latest_checkpoint().endswith("model.ckpt-2")
+
+
+class BadRow(mono.Hook):
+    def before_run(self, context):
+        if context.global_step == 1:
+            table = context.tables["mov"]
+            table.assign(torch.arange(200), torch.full((200, table.dim), float("inf")))
+
+
+def test_a_row_that_is_not_finite_is_named_with_its_id(tmp_path):
+    write_movie_log(tmp_path / "log", 1000)
+    estimator = mono.Estimator(
+        Damaged,
+        mono.RunConfig(model_dir=tmp_path / "model", log_step_count_steps=0),
+        params={"log": tmp_path / "log", "where": "row"},
+    )
+    with pytest.raises(NotFiniteError, match=r"the row of 'mov', slice '(vec|bias)', id \d+ is not finite"):
+        estimator.train(hooks=[BadRow()])
+
+
+@pytest.mark.timeout(600)
+def test_a_compiled_model_trains_like_an_eager_one(tmp_path):
+    write_movie_log(tmp_path / "log", 1024)
+    eager, compiled = losses(tmp_path, "eager"), losses(tmp_path, "compiled", compile=True)
+    assert len(compiled) == 4
+    assert compiled == pytest.approx(eager, rel=1e-4)
