@@ -71,7 +71,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/.builder
 
 # What tests and lint need besides.
 $(VENV)/.dev: $(VENV)/.installed
-	$(PIP_INSTALL) --no-build-isolation --config-settings wheel.cmake=false --config-settings editable.mode=inplace -e '.[dev,serving]'
+	$(PIP_INSTALL) --no-build-isolation --config-settings wheel.cmake=false --config-settings editable.mode=inplace -e '.[dev,serving,kafka,tensorboard,columnar]'
 	@touch $@
 
 build/dev/build.ninja: | $(VENV)/.builder
