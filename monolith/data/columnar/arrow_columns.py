@@ -57,6 +57,8 @@ def to_column(array: Any, kind: ColumnType, fill: Fill | None = None) -> Column:
         ColumnError: A value is missing or does not fit; `row` is the first such row.
     """
     array = _plain(array)
+    if arrow().types.is_null(array.type):
+        array = arrow().nulls(len(array), _arrow_type(kind))
     if kind.item == "uint8":
         return _bytes_column(_filled(array, fill))
     if not kind.is_list:
@@ -88,6 +90,14 @@ def _list_parts(array: Any, kind: ColumnType, fill: Fill | None) -> tuple[np.nda
         row = int(np.searchsorted(np.cumsum(lengths), error.row or 0, side="right"))
         raise ColumnError(f"{error.problem} in its list", row=row) from error.__cause__
     return lengths, values
+
+
+def _arrow_type(kind: ColumnType) -> Any:
+    pa = arrow()
+    if kind.item == "uint8":
+        return pa.large_binary()
+    number = pa.int64() if kind.item == "int64" else pa.float32()
+    return pa.large_list(number) if kind.is_list else number
 
 
 def _variable(array: Any) -> Any:

@@ -104,6 +104,8 @@ def _item_type(found: Any) -> str | None:
 
 def _can_become(found: Any, kind: ColumnType) -> bool:
     plain = plain_type(found)
+    if arrow().types.is_null(plain):
+        return True  # every value is missing: whether that is an error is for the rows to say
     if kind.item == "uint8":
         return is_bytes(plain)
     if is_list(plain) != kind.is_list:
