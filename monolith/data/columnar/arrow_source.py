@@ -32,6 +32,8 @@ class ArrowSource(FileSource):
         fid_v1: Columns whose ids have their slot in the top 10 bits; batches have it in 15 bits, as elsewhere.
     """
 
+    _place_fields = ChunkedReader.PLACE_FIELDS
+
     def __init__(
         self,
         files: Files,

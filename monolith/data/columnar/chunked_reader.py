@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor
 
@@ -32,6 +32,8 @@ class ChunkedReader(ABC):
         fill: What stands in for missing values.
         fid_v1: Columns whose ids have their slot in the top 10 bits; they are given the layout of 15 bits.
     """
+
+    PLACE_FIELDS: ClassVar = ("chunk", "in_chunk")
 
     fields: Any
     """Schema of the file, as Arrow has it."""

@@ -3,7 +3,7 @@
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from typing import Any, Protocol, Self, TypeAlias
+from typing import Any, ClassVar, Protocol, Self, TypeAlias
 
 from monolith.data.batch import Batch, Column
 from monolith.data.schema import Schema
@@ -46,6 +46,9 @@ class FileSource(ABC):
         batch_size: Rows per batch.
         drop_remainder: Leave out the batch at the end of a file that does not reach its multiple of `batch_size`.
     """
+
+    _place_fields: ClassVar[tuple[str, ...]]
+    """What a place holds beside the row."""
 
     files: tuple[str, ...]
     """Paths of the files of this part, in reading order."""
@@ -90,8 +93,10 @@ class FileSource(ABC):
             OffsetError: The file it lies in is not among those of this source.
         """
         place = {name: value for name, value in state.items() if name != "file"}
-        if "file" not in state or "row" not in place or not all(isinstance(v, int) and v >= 0 for v in place.values()):
-            raise ValueError(f"the state of files is {{'file': path, 'row': number, ...}}, got {dict(state)}")
+        is_place = place == {"row": 0} or set(place) == {"row", *self._place_fields}
+        if "file" not in state or not is_place or not all(isinstance(v, int) and v >= 0 for v in place.values()):
+            fields = ", ".join(repr(name) for name in ("file", "row", *self._place_fields))
+            raise ValueError(f"the state of {type(self).__name__} has {fields}, got {dict(state)}")
         if state["file"] not in self.files:
             raise OffsetError(
                 f"the position lies in {state['file']}, which is none of the {len(self.files)} files from "

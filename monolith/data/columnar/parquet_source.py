@@ -50,6 +50,8 @@ class ParquetSource(FileSource):
         ColumnError: A file lacks a column, has another type in it, or a value is missing.
     """
 
+    _place_fields = ChunkedReader.PLACE_FIELDS
+
     def __init__(
         self,
         files: Files,

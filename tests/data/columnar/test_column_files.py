@@ -275,8 +275,10 @@ def test_positions_of_other_files_are_refused(form, pattern, tmp_path):
     source = form[0](pattern, 4)
     with pytest.raises(OffsetError, match=r"lies in /elsewhere, .*part-0\.data to .*part-3\.data"):
         source.restore({"file": "/elsewhere", "row": 0})
-    for state in ({}, {"row": 3}, {"file": source.files[0], "row": -1}, {"file": source.files[0], "row": "1"}):
-        with pytest.raises(ValueError, match="the state of files"):
+    whole = {"file": source.files[0], "row": 4, "chunk": 1, "in_chunk": 0}
+    source.restore(whole)
+    for state in ({}, {"row": 3}, {"file": source.files[0], "row": 4}, whole | {"row": -1}, whole | {"chunk": "1"}):
+        with pytest.raises(ValueError, match="the state of .* has 'file', 'row', 'chunk', 'in_chunk', got"):
             source.restore(state)
     state = source.state() | {"row": 1000, "chunk": 250, "in_chunk": 0}
     source.restore(state)

@@ -37,6 +37,8 @@ class LineSource(FileSource):
         drop_remainder: Leave out the batch at the end of a file that does not reach its multiple of `batch_size`.
     """
 
+    _place_fields = ("line", "byte")
+
     num_skipped: int
     """Lines skipped since this source was made."""
 
