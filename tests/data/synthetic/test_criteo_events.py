@@ -81,6 +81,16 @@ def test_new_ids_come_up_and_are_chosen():
     assert never[ID_NAMES[place]].max() <= size
 
 
+def test_favourites_keep_their_share_beside_new_ids():
+    world = CriteoEvents(3, num_ids=100_000, new_share=0.4, new_ids_per_second=1_000)
+    ids = np.stack([world.events(5 * 10**6, 100_000)[name] for name in ID_NAMES])
+    sizes = np.array(world.vocabulary_sizes)
+    # Where the continuous distribution has its first rank, of those not chosen for being new.
+    expected = 0.6 * (1 - 2**-0.1) / (1 - (sizes + 1.0) ** -0.1)
+    large = sizes > 100  # of which the first id is not new any more
+    np.testing.assert_allclose((ids == 1).mean(axis=1)[large], expected[large], atol=0.005)
+
+
 def test_planted_probabilities_are_calibrated_and_give_the_planted_auc():
     world = CriteoEvents(3)
     clicks, probability = world.events(0, 100_000)["label"], world.probabilities(0, 100_000)
