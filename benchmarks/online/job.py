@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Self
 
 from benchmarks.machine import ROOT
 from monolith.data import EventLogWriter, append_forever
-from monolith.data.paced_append import EventMaker
+from monolith.data.synthetic import EventMaker
 
 START_SECONDS = 60.0
 STOP_SECONDS = 30.0

@@ -2,12 +2,11 @@
 
 from monolith.data.batch import Batch, Column
 from monolith.data.event_log import EventLogSource, EventLogWriter, LogInUseError, log_length
-from monolith.data.paced_append import append_forever
 from monolith.data.pipeline import Pipeline
 from monolith.data.resume_check import assert_resume_is_exact
 from monolith.data.schema import ColumnType, Dtype, Schema
 from monolith.data.source import OffsetError, Source, State
-from monolith.data.synthetic import MOVIE_SCHEMA, MovieEvents
+from monolith.data.synthetic import MOVIE_SCHEMA, MovieEvents, append_forever
 
 __all__ = [
     "MOVIE_SCHEMA",

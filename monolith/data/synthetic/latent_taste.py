@@ -29,7 +29,7 @@ def movie_traits(seed: int, movies: Ints) -> Floats:
     """Return the traits of each movie, normal numbers that depend on the seed and its own number alone."""
     places = np.arange(2 * NUM_TRAITS, dtype=np.uint64).reshape(2, 1, NUM_TRAITS)
     counters = movies.astype(np.uint64)[None, :, None] * np.uint64(2 * NUM_TRAITS) + places
-    bits = _mix(counters + _mix(np.array(seed, np.uint64)))
+    bits = mix_bits(counters + mix_bits(np.array(seed, np.uint64)))
     return _box_muller((bits >> np.uint64(11)).astype(np.float64) * 2.0**-53 + 2.0**-54)
 
 
@@ -39,13 +39,15 @@ def _box_muller(pairs: Floats) -> Floats:
     return result
 
 
-def _mix(x: np.ndarray[Any, np.dtype[np.uint64]]) -> np.ndarray[Any, np.dtype[np.uint64]]:
+def mix_bits(x: np.ndarray[Any, np.dtype[np.uint64]]) -> np.ndarray[Any, np.dtype[np.uint64]]:
     """Return 64 bits that each depend on every bit of `x`: the output step of SplitMix64."""
     with np.errstate(over="ignore"):
-        x = x + np.uint64(0x9E3779B97F4A7C15)
-        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        return x ^ (x >> np.uint64(31))
+        mixed = np.asarray(x + np.uint64(0x9E3779B97F4A7C15))
+        for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+            mixed ^= mixed >> np.uint64(shift)
+            mixed *= np.uint64(factor)
+        mixed ^= mixed >> np.uint64(31)
+        return mixed
 
 
 class LatentTaste:

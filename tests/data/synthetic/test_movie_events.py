@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from monolith.data import MOVIE_SCHEMA, EventLogSource, MovieEvents, append_forever, log_length
-from monolith.data.latent_taste import LatentTaste, movie_traits
+from monolith.data.synthetic.latent_taste import LatentTaste, movie_traits
 
 
 def pairwise_auc(labels, scores):

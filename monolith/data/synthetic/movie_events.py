@@ -1,17 +1,14 @@
 """MovieEvents: MovieLens-shaped events from a made-up world in which the best possible prediction is known."""
 
-import math
-from typing import Any
-
 import numpy as np
 
-from monolith.data.latent_taste import Floats, Ints, LatentTaste, uniforms
 from monolith.data.schema import Schema
+from monolith.data.synthetic.latent_taste import Floats, Ints, LatentTaste, uniforms
+from monolith.data.synthetic.planted import BLOCK, Columns, EventBlocks, area_under_curve, sigmoid, zipf_ranks
 
 MOVIE_SCHEMA = Schema.of(uid="int64", mov="int64", label="float32", req_time="int64", seq="int64")
 """User, movie, liked (1) or not (0), seconds since 1970, and the event's own offset."""
 
-_BLOCK = 8192
 _USER_ZIPF, _MOVIE_ZIPF = 0.6, 0.9
 # Purposes of random numbers; 1 and 2 are those of LatentTaste.
 _EVENTS, _FAVOURITES = 3, 4
@@ -79,11 +76,11 @@ class MovieEvents:
         self._taste = LatentTaste(seed, users, drift_seconds=drift_seconds, common=common_taste, own=own_taste)
         # Which of the first movies are the favourites is no matter of their ids.
         self._favourites = np.argsort(uniforms(seed, _FAVOURITES, 0, (movies,)), kind="stable")
-        self._last_block: tuple[int, dict[str, np.ndarray[Any, Any]]] = (-1, {})
+        self._blocks = EventBlocks(self._make_block)
 
-    def events(self, first: int, count: int) -> dict[str, np.ndarray[Any, Any]]:
+    def events(self, first: int, count: int) -> Columns:
         """Return events `first` to `first + count - 1`, one array per column of `MOVIE_SCHEMA`."""
-        columns = self._columns(first, count)
+        columns = self._blocks.columns(first, count)
         return {name: columns[name] for name in MOVIE_SCHEMA.names}
 
     def probabilities(self, first: int, count: int, *, as_of: int | None = None) -> Floats:
@@ -95,7 +92,7 @@ class MovieEvents:
             as_of: Give instead what the best model says that learned up to this event and then stopped: tastes are
                 those of that time, and movies that came out later are to it like any other.
         """
-        columns = self._columns(first, count)
+        columns = self._blocks.columns(first, count)
         if as_of is None:
             probability: Floats = columns["probability"]
             return probability
@@ -103,33 +100,20 @@ class MovieEvents:
         then = np.full(count, as_of / self._events_per_second)
         appeal = self._taste.appeal(columns["uid"] - 1, movies, then) if count else np.empty(0)
         known = movies < self._num_movies(then)
-        return _sigmoid(self._like_bias + np.where(known, appeal, 0.0))
+        return sigmoid(self._like_bias + np.where(known, appeal, 0.0))
 
     def planted_auc(self, first: int, count: int, *, as_of: int | None = None) -> float:
         """Return the AUC that no model can beat on these events, but for luck; with `as_of`, that of a stopped one."""
-        return _auc(self.events(first, count)["label"], self.probabilities(first, count, as_of=as_of))
+        return area_under_curve(self.events(first, count)["label"], self.probabilities(first, count, as_of=as_of))
 
-    def _columns(self, first: int, count: int) -> dict[str, np.ndarray[Any, Any]]:
-        if first < 0 or count < 0:
-            raise ValueError(f"first and count must not be negative, got {first} and {count}")
-        numbers = range(first // _BLOCK, max(first + count - 1, first) // _BLOCK + 1)
-        blocks = [self._block(number) for number in numbers]
-        begin = first - numbers[0] * _BLOCK
-        # Blocks are made whole and cut afterwards: an event does not depend on which others are asked for.
-        return {
-            name: np.concatenate([block[name] for block in blocks])[begin : begin + count].copy() for name in blocks[0]
-        }
-
-    def _block(self, number: int) -> dict[str, np.ndarray[Any, Any]]:
-        if self._last_block[0] == number:
-            return self._last_block[1]
-        draws = uniforms(self._seed, _EVENTS, number, (4, _BLOCK))
-        seq = np.arange(number * _BLOCK, (number + 1) * _BLOCK, dtype=np.int64)
+    def _make_block(self, number: int) -> Columns:
+        draws = uniforms(self._seed, _EVENTS, number, (4, BLOCK))
+        seq = np.arange(number * BLOCK, (number + 1) * BLOCK, dtype=np.int64)
         seconds = seq / self._events_per_second
-        users = _zipf(draws[0], np.float64(self._users), _USER_ZIPF)
+        users = zipf_ranks(draws[0], np.float64(self._users), _USER_ZIPF)
         movies = self._choose_movies(draws[1], draws[2], self._num_movies(seconds))
-        probability = _sigmoid(self._like_bias + self._taste.appeal(users, movies, seconds))
-        block: dict[str, np.ndarray[Any, Any]] = {
+        probability = sigmoid(self._like_bias + self._taste.appeal(users, movies, seconds))
+        return {
             "uid": users + 1,
             "mov": movies + 1,
             "label": (draws[3] < probability).astype(np.float32),
@@ -137,8 +121,6 @@ class MovieEvents:
             "seq": seq,
             "probability": probability,
         }
-        self._last_block = (number, block)
-        return block
 
     def _num_movies(self, seconds: Floats) -> Floats:
         """Return how many movies have come out by each time."""
@@ -146,33 +128,6 @@ class MovieEvents:
         return result
 
     def _choose_movies(self, which: Floats, draw: Floats, num_movies: Floats) -> Ints:
-        newest_first = num_movies.astype(np.int64) - 1 - _zipf(draw, num_movies, _MOVIE_ZIPF)
-        favourites = self._favourites[_zipf(draw, np.float64(self._movies), _MOVIE_ZIPF)]
+        newest_first = num_movies.astype(np.int64) - 1 - zipf_ranks(draw, num_movies, _MOVIE_ZIPF)
+        favourites = self._favourites[zipf_ranks(draw, np.float64(self._movies), _MOVIE_ZIPF)]
         return np.where(which < self._new_share, newest_first, favourites)
-
-
-def _zipf(draw: Floats, size: Floats | np.float64, exponent: float) -> Ints:
-    """Return ranks from 0 to `size - 1`, of which rank r has a share that falls like (r + 1) ** -exponent.
-
-    The inverse of the continuous distribution on [1, size + 1): one power per draw, for any size.
-    """
-    power = 1 - exponent
-    ranks = np.power(draw * (np.power(size + 1, power) - 1) + 1, 1 / power)
-    result: Ints = np.minimum(ranks, size).astype(np.int64) - 1  # rounding must not reach size + 1
-    return result
-
-
-def _sigmoid(logit: Floats) -> Floats:
-    result: Floats = 1 / (1 + np.exp(-logit))
-    return result
-
-
-def _auc(labels: np.ndarray[Any, Any], scores: Floats) -> float:
-    """Return the share of (liked, not liked) pairs that the scores put in the right order; a tie counts half."""
-    _, places, counts = np.unique(scores, return_inverse=True, return_counts=True)
-    mean_rank = np.cumsum(counts) - (counts - 1) / 2
-    liked = labels > 0.5
-    num_liked, num_other = int(liked.sum()), int((~liked).sum())
-    if not num_liked or not num_other:
-        return math.nan
-    return float((mean_rank[places][liked].sum() - num_liked * (num_liked + 1) / 2) / (num_liked * num_other))

@@ -1,0 +1,35 @@
+"""Files by name or pattern, on any storage that fsspec knows."""
+
+import os
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import fsspec
+
+Files: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+"""One file or pattern ("clicks/*.parquet", "s3://bucket/day=*/part-*"), or several."""
+
+
+def list_files(files: Files) -> tuple[str, ...]:
+    """Return the files in the order given, those of a pattern sorted.
+
+    Raises:
+        FileNotFoundError: A file is not there, or a pattern matches none.
+    """
+    names = [files] if isinstance(files, str | os.PathLike) else list(files)
+    if not names:
+        raise ValueError("no files were given; give at least one path or pattern")
+    found = [path for name in names for path in _expand(os.fspath(name))]
+    return tuple(dict.fromkeys(found))
+
+
+def _expand(name: str) -> list[str]:
+    storage, path = fsspec.core.url_to_fs(name)
+    if not any(mark in path for mark in "*?["):
+        if not storage.exists(path):
+            raise FileNotFoundError(f"there is no file {name}")
+        return [name]
+    matches = sorted(storage.glob(path))
+    if not matches:
+        raise FileNotFoundError(f"no file matches {name}")
+    return [storage.unstrip_protocol(match) if "://" in name else match for match in matches]
