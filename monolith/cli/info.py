@@ -15,6 +15,7 @@ from monolith.cli.console import console
 
 # extra -> the distribution whose presence shows that the extra is installed
 OPTIONAL_PARTS = {
+    "columnar": "pyarrow",
     "kafka": "confluent-kafka",
     "ray": "ray",
     "zookeeper": "kazoo",

@@ -227,3 +227,19 @@ def test_shards_share_nothing_and_together_are_the_log(tmp_path):
     assert_resume_is_exact(lambda: EventLogSource(tmp_path, batch_size=16).shard(3, 1))
     with pytest.raises(ValueError, match="shard 3 of 3"):
         whole.shard(3, 3)
+
+
+def test_columns_of_a_fixed_width_come_back(tmp_path):
+    schema = Schema.of(uid="int64", dense="float32[3]")
+    dense = np.arange(15, dtype=np.float32).reshape(5, 3)
+    with EventLogWriter(tmp_path, schema) as writer:
+        writer.append({"uid": np.arange(5), "dense": dense})
+        with pytest.raises(ValueError, match=r"shapes .*'dense': \('events', 3\).*got"):
+            writer.append({"uid": np.arange(5), "dense": dense[:, :2]})
+    (batch,) = EventLogSource(tmp_path, batch_size=5)
+    assert batch.columns["dense"].tolist() == dense.tolist()
+
+
+def test_a_log_of_ragged_columns_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="ragged columns tags"):
+        EventLogWriter(tmp_path, Schema.of(tags="int64[]"))

@@ -137,15 +137,18 @@ class EventLogWriter:
         if set(columns) != set(self.schema.names):
             raise ValueError(f"append needs exactly the columns {self.schema.names}, got {tuple(columns)}")
         arrays = {name: np.asarray(column) for name, column in columns.items()}
+        kinds = self.schema.types
         shapes = {name: array.shape for name, array in arrays.items()}
-        if len(set(shapes.values())) != 1 or any(len(shape) != 1 for shape in shapes.values()):
-            raise ValueError(f"append needs columns of one dimension and equal length, got {shapes}")
-        for name, dtype in self.schema:
-            if not np.can_cast(arrays[name].dtype, dtype, "safe"):
+        lengths = {shape[:1] for shape in shapes.values()}
+        if len(lengths) != 1 or any(shapes[name][1:] != kind.event_shape for name, kind in kinds.items()):
+            wanted = {name: ("events", *kind.event_shape) for name, kind in kinds.items()}
+            raise ValueError(f"append needs columns of equal length and shapes {wanted}, got {shapes}")
+        for name, kind in kinds.items():
+            if not np.can_cast(arrays[name].dtype, kind.numpy_dtype, "safe"):
                 raise TypeError(
-                    f"column {name!r} is {dtype} and cannot hold every {arrays[name].dtype}; convert it before append"
+                    f"column {name!r} is {kind.item} and cannot hold every {arrays[name].dtype}; convert it before append"
                 )
-        records = np.empty(next(iter(shapes.values())), self.schema.numpy_dtype)
+        records = np.empty(lengths.pop(), self.schema.numpy_dtype)
         for name, array in arrays.items():
             records[name] = array
         return records
