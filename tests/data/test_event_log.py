@@ -112,7 +112,7 @@ def test_an_append_beyond_the_frame_limit_becomes_several_frames(tmp_path):
         ({"uid": [1], "label": [1.0]}, "exactly the columns"),
         ({"uid": [1], "label": [1.0], "seq": [1], "more": [1]}, "exactly the columns"),
         ({"uid": [1, 2], "label": [1.0], "seq": [1]}, "equal length"),
-        ({"uid": [[1]], "label": [[1.0]], "seq": [[1]]}, "one dimension"),
+        ({"uid": [[1]], "label": [[1.0]], "seq": [[1]]}, "equal length and shapes"),
         ({"uid": [1.5], "label": [1.0], "seq": [1]}, "cannot hold every float64"),
     ],
 )

@@ -146,7 +146,7 @@ class EventLogWriter:
         for name, kind in kinds.items():
             if not np.can_cast(arrays[name].dtype, kind.numpy_dtype, "safe"):
                 raise TypeError(
-                    f"column {name!r} is {kind.item} and cannot hold every {arrays[name].dtype}; convert it before append"
+                    f"column {name!r} is {kind.item} and cannot hold every {arrays[name].dtype}; convert it first"
                 )
         records = np.empty(lengths.pop(), self.schema.numpy_dtype)
         for name, array in arrays.items():
