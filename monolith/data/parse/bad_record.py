@@ -26,8 +26,7 @@ class BadRecordError(MonolithError, ValueError):
         """Tell of the first of `num_bad` bad records in a batch."""
         more = f" ({num_bad - 1} more in this batch)" if num_bad > 1 else ""
         super().__init__(
-            f"record {bad.record}, byte {bad.offset}: {bad.reason}{more}; "
-            'on_error="skip" leaves such records out'
+            f'record {bad.record}, byte {bad.offset}: {bad.reason}{more}; on_error="skip" leaves such records out'
         )
         self.bad = bad
 
