@@ -41,14 +41,11 @@ inline const std::uint8_t* decode_varint(const std::uint8_t* p, const std::uint8
       value = squeeze_varint(word & (stops ^ (stops - 1)) & ~kTopBits);
       p += (std::countr_zero(stops) + 1) / 8;
     } else {
-      value = squeeze_varint(word & ~kTopBits) | std::uint64_t{p[8] & 0x7fU} << 56;
-      if (p[8] < 0x80) {
-        p += 9;
-      } else {
-        if (p[9] >= 0x80) return nullptr;
-        value |= std::uint64_t{p[9]} << 63;
-        p += 10;
-      }
+      // Nine or ten bytes; hashed ids have either at random, so no branch tells them apart.
+      const std::uint64_t ten = p[8] >> 7;
+      if ((ten & p[9] >> 7) != 0) return nullptr;
+      value = squeeze_varint(word & ~kTopBits) | std::uint64_t{p[8] & 0x7fU} << 56 | (ten & p[9]) << 63;
+      p += 9 + ten;
     }
     return p <= end ? p : nullptr;
   }
