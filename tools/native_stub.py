@@ -36,6 +36,9 @@ RETURNS = {
     "Compressor.decode": "NDArray[numpy.float32]",
     "Compressor.encode": "NDArray[numpy.uint8]",
     "Compressor.retrieve": "NDArray[numpy.float32]",
+    "RecordParser.parse": (
+        "tuple[int, list[tuple[torch.Tensor, torch.Tensor | None, bool]], list[tuple[int, int, str]]]"
+    ),
     "RowTable.read_rows": ROWS,
     "RowTable.read_snapshot": ROWS,
     "RowTable.take_changes": "tuple[NDArray[numpy.int64], NDArray[numpy.int64], bool]",

@@ -464,3 +464,12 @@ def fill_with_offset_map_grad(
     grad: _Doubles,
     out: _Doubles,
 ) -> None: ...
+
+class RecordParser:
+    """Turns serialized records of one format into columns; the way in is monolith.data.parse."""
+
+    def __init__(self, format: str, columns: Sequence[tuple[str, str, str, int, int, float, float, bool]]) -> None: ...
+    def parse(
+        self, data: _Bytes, row_splits: _Int64s
+    ) -> tuple[int, list[tuple[torch.Tensor, torch.Tensor | None, bool]], list[tuple[int, int, str]]]:
+        """Returns the number of rows, (values, row splits, present) per column and (record, offset, text) per bad record."""

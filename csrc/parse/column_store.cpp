@@ -1,0 +1,69 @@
+#include "parse/column_store.h"
+
+#include <cstring>
+
+namespace monolith::parse {
+
+namespace {
+
+std::size_t row_bytes(const ColumnSpec& spec) {
+  return static_cast<std::size_t>(spec.width) * (spec.type == ValueType::kInt64 ? 8 : 4);
+}
+
+ValueBuffer joined(std::span<ColumnSink* const> sinks) {
+  if (sinks.size() == 1) return std::move(sinks[0]->values());
+  std::size_t size = 0;
+  for (ColumnSink* sink : sinks) size += sink->values().size();
+  ValueBuffer all(size);
+  std::uint8_t* out = all.data();
+  for (ColumnSink* sink : sinks) {
+    const ValueBuffer& values = sink->values();
+    if (values.size() > 0) std::memcpy(out, values.data(), values.size());
+    out += values.size();
+  }
+  return all;
+}
+
+}  // namespace
+
+ColumnStore::ColumnStore(const ColumnSpec& spec, std::size_t num_rows) : spec_(&spec), num_rows_(num_rows) {
+  if (is_ragged()) {
+    lengths_ = ValueBuffer((num_rows + 1) * sizeof(std::int64_t));
+  } else {
+    fixed_ = ValueBuffer(num_rows * row_bytes(spec));
+  }
+}
+
+void ColumnStore::clear_lengths(std::size_t first_row, std::size_t num_rows) {
+  if (is_ragged()) std::fill_n(lengths_.as<std::int64_t>() + first_row, num_rows, 0);
+}
+
+Column ColumnStore::finish(std::span<ColumnSink* const> sinks, std::span<const std::size_t> kept, bool keep_all) {
+  Column column;
+  for (const ColumnSink* sink : sinks) column.present |= sink->present();
+  const std::size_t num_kept = keep_all ? num_rows_ : kept.size();
+  if (!is_ragged()) {
+    const std::size_t size = row_bytes(*spec_);
+    for (std::size_t i = 0; !keep_all && i < kept.size(); ++i) {
+      std::memmove(fixed_.data() + i * size, fixed_.data() + kept[i] * size, size);
+    }
+    column.values = std::move(fixed_);
+    column.values.truncate(num_kept * size);
+    return column;
+  }
+  column.values = joined(sinks);
+  // Lengths become splits in place: kept[i] >= i, so no length is written over before it was read.
+  auto* const splits = lengths_.as<std::int64_t>();
+  std::int64_t end = 0;
+  for (std::size_t i = 0; i < num_kept; ++i) {
+    const std::int64_t length = splits[keep_all ? i : kept[i]];
+    splits[i] = end;
+    end += length;
+  }
+  splits[num_kept] = end;
+  column.row_splits = std::move(lengths_);
+  column.row_splits.truncate((num_kept + 1) * sizeof(std::int64_t));
+  return column;
+}
+
+}  // namespace monolith::parse

@@ -1,0 +1,152 @@
+"""RecordParser: serialized records in, columns out."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal, TypeAlias
+
+import torch
+from torch import Tensor
+
+from monolith._core import native
+from monolith.data.batch import Column
+from monolith.data.parse.bad_record import BadRecord, BadRecordError, MissingFeatureError
+from monolith.data.parse.column_request import ColumnRequest, NativeSpec
+from monolith.data.schema import ColumnType, Schema
+from monolith.tensors import Ragged
+
+OnError: TypeAlias = Literal["raise", "skip"]
+Format: TypeAlias = Literal["tf_example", "example", "example_batch", "instance"]
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedRecords:
+    """What a parser made of a batch of records."""
+
+    columns: dict[str, Column]
+
+    num_rows: int
+    """Length of every column."""
+
+    bad: tuple[BadRecord, ...]
+    """The records that were left out, in order."""
+
+    kept: Tensor | None
+    """Indices of the records that were not left out, int64; None if all are there."""
+
+
+class RecordParser:
+    """Turns serialized records of one format into columns.
+
+    A batch of records is a `Ragged` of uint8, one row per record (see `records_of`). Parsing runs in compiled code on
+    all cores, without the interpreter's lock.
+
+    The sub-classes take names and types instead of requests; use one of those.
+    """
+
+    schema: Schema
+    """The columns it returns."""
+
+    def __init__(self, record_format: Format, columns: Sequence[ColumnRequest], *, on_error: OnError = "raise") -> None:
+        """Prepare for these columns.
+
+        Args:
+            record_format: What the records are.
+            columns: What to take out of the records.
+            on_error: "raise": a bad record is a `BadRecordError`; "skip": it is left out.
+        """
+        if on_error not in ("raise", "skip"):
+            raise ValueError(f'on_error must be "raise" or "skip", got {on_error!r}')
+        names = [column.name for column in columns]
+        if len(set(names)) != len(names):
+            raise ValueError(f"deplicate names, pls check! {sorted({n for n in names if names.count(n) > 1})}")
+        self.schema = Schema(tuple((column.name, column.dtype) for column in columns))
+        self.format: Format = record_format
+        self.columns = tuple(columns)
+        self.on_error: OnError = on_error
+        self.num_skipped = 0
+        """Records left out so far."""
+        self._native = _native_parser(record_format, tuple(column.native() for column in columns))
+        self._types = tuple(ColumnType.parse(column.dtype) for column in columns)
+
+    def __call__(self, records: Ragged) -> tuple[dict[str, Column], Tensor | None]:
+        """Return the columns, and the indices of the records that were not left out (None: all are there)."""
+        parsed = self.parse(records)
+        return parsed.columns, parsed.kept
+
+    def parse(self, records: Ragged) -> ParsedRecords:
+        """Return the columns and what was left out.
+
+        Raises:
+            BadRecordError: a record is damaged or has values of another type, and `on_error` is "raise".
+            MissingFeatureError: a required feature is in no record of a batch that has any.
+        """
+        if records.values.dtype != torch.uint8:
+            raise TypeError(f"records must be a Ragged of uint8, got {records.values.dtype}")
+        num_rows, found, bad_records = self._native.parse(records.values, records.row_splits)
+        bad = tuple(BadRecord(*one) for one in bad_records)
+        if bad and self.on_error == "raise":
+            raise BadRecordError(bad[0], len(bad))
+        self.num_skipped += len(bad)
+        absent = [c.name for c, (_, _, present) in zip(self.columns, found, strict=True) if c.required and not present]
+        if absent and num_rows:
+            raise MissingFeatureError(f"no record of this batch has the required {', '.join(absent)}")
+        columns = {
+            request.name: _column(kind, values, splits)
+            for request, kind, (values, splits, _) in zip(self.columns, self._types, found, strict=True)
+        }
+        return ParsedRecords(columns, num_rows, bad, _kept(records.num_rows, bad))
+
+
+def records_of(serialized: Sequence[bytes]) -> Ragged:
+    """Return records as parsers take them: a `Ragged` of uint8, one row per record.
+
+    >>> records_of([b"ab", b"", b"c"]).row_splits.tolist()
+    [0, 2, 2, 3]
+    """
+    joined = bytearray(b"".join(serialized))
+    values = torch.frombuffer(joined, dtype=torch.uint8) if joined else torch.empty(0, dtype=torch.uint8)
+    return Ragged.from_row_lengths(values, torch.tensor([len(one) for one in serialized], dtype=torch.int64))
+
+
+def with_options(
+    columns: Sequence[ColumnRequest], required: Sequence[str] | bool, missing: Mapping[str, float]
+) -> list[ColumnRequest]:
+    """Return the requests with these features required and these values where a record lacks one."""
+    names = {column.name for column in columns}
+    wanted = names if required is True else set(required or ())
+    unknown = sorted((wanted | missing.keys()) - names)
+    if unknown:
+        raise ValueError(f"{', '.join(unknown)} in required or missing, but not among the columns {sorted(names)}")
+    return [
+        ColumnRequest(
+            name=column.name,
+            dtype=column.dtype,
+            source=column.source,
+            slot=column.slot,
+            missing=missing.get(column.name, column.missing),
+            empty=column.empty,
+            required=column.name in wanted,
+            convert_to_v2=column.convert_to_v2,
+        )
+        for column in columns
+    ]
+
+
+@lru_cache(maxsize=64)
+def _native_parser(record_format: Format, columns: tuple[NativeSpec, ...]) -> native.RecordParser:
+    return native.RecordParser(record_format, list(columns))
+
+
+def _column(kind: ColumnType, values: Tensor, splits: Tensor | None) -> Column:
+    if splits is not None:
+        return Ragged(values, splits)
+    return values if kind.is_list else values.view(-1)
+
+
+def _kept(num_records: int, bad: tuple[BadRecord, ...]) -> Tensor | None:
+    if not bad:
+        return None
+    keep = torch.ones(num_records, dtype=torch.bool)
+    keep[[one.record for one in bad]] = False
+    return keep.nonzero().squeeze(1)
