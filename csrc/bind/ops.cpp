@@ -1,4 +1,4 @@
-// Ragged arrays, pooling and id routing.
+// Ragged arrays, pooling, id routing and hashing.
 #include "bind/ops.h"
 
 namespace monolith::bind {
@@ -7,6 +7,7 @@ void bind_ops(nb::module_& m) {
   bind_ragged(m);
   bind_pooling(m);
   bind_routing(m);
+  bind_hashing(m);
 }
 
 }  // namespace monolith::bind

@@ -43,5 +43,6 @@ nb::ndarray<nb::pytorch, T, nb::ndim<1>> to_tensor(std::vector<T> values) {
 void bind_ragged(nb::module_& m);
 void bind_pooling(nb::module_& m);
 void bind_routing(nb::module_& m);
+void bind_hashing(nb::module_& m);
 
 }  // namespace monolith::bind

@@ -1,6 +1,7 @@
 #include "ops/ragged.h"
 
 #include "bind/ops.h"
+#include "ops/ragged_rows.h"
 
 namespace monolith::bind {
 
@@ -49,6 +50,21 @@ void bind_ragged(nb::module_& m) {
       "value_rowids", [](Ids row_splits, Flat<std::int64_t> out) { value_rowids(span_of(row_splits), span_of(out)); },
       "row_splits"_a.noconvert(), "out"_a.noconvert(), Release());
   m.def("normalize_merged_split", &normalize, "row_split"_a.noconvert(), "row_split_size"_a.noconvert());
+  m.def(
+      "chosen_row_splits",
+      [](Ids row_splits, Ids indices, Flat<std::int64_t> out) {
+        chosen_row_splits(span_of(row_splits), span_of(indices), span_of(out));
+      },
+      "row_splits"_a.noconvert(), "indices"_a.noconvert(), "out"_a.noconvert(), Release());
+  m.def(
+      "copy_rows",
+      [](Flat<const std::uint8_t> values, std::size_t value_bytes, Ids row_splits, Ids indices, Ids out_splits,
+         Flat<std::uint8_t> out) {
+        copy_rows(span_of(values), value_bytes, span_of(row_splits), span_of(indices), span_of(out_splits),
+                  span_of(out));
+      },
+      "values"_a.noconvert(), "value_bytes"_a, "row_splits"_a.noconvert(), "indices"_a.noconvert(),
+      "out_splits"_a.noconvert(), "out"_a.noconvert(), Release());
   m.def("group_by_index", &group, "indices"_a.noconvert(), "num_groups"_a);
   m.def("ragged_group_by_index", &ragged_group, "indices"_a.noconvert(), "row_splits"_a.noconvert(), "num_groups"_a);
 }

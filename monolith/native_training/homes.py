@@ -21,7 +21,9 @@ HOMES: Final[dict[str, dict[str, str]]] = {
     },
     "monolith.native_training.mlp_utils": {},
     "monolith.native_training.model": {},
-    "monolith.native_training.nested_tensors": {},
+    "monolith.native_training.nested_tensors": {
+        "NestedTensors": "monolith.tensors.nested_tensors:NestedTensors",
+    },
     "monolith.native_training.net_utils": {},
     "monolith.native_training.optimizers.adamom": {"AdamomOptimizer": "monolith.optim.adamom:AdamomOptimizer"},
     "monolith.native_training.optimizers.rmsprop": {"RmspropOptimizer": "monolith.optim.rmsprop:RmspropOptimizer"},
@@ -30,7 +32,13 @@ HOMES: Final[dict[str, dict[str, str]]] = {
         "apply_sparse_precond": "monolith.optim.shampoo:apply_sparse_precond",
         "ShampooOptimizer": "monolith.optim.shampoo:ShampooOptimizer",
     },
-    "monolith.native_training.prefetch_queue": {},
+    "monolith.native_training.prefetch_queue": {
+        "AsyncFunctionMgr": "monolith.data.prefetch.async_functions:AsyncFunctionMgr",
+        "AsyncPushHook": "monolith.data.prefetch.async_functions:AsyncPushHook",
+        "EnqueueHook": "monolith.data.prefetch.prefetch_queue:EnqueueHook",
+        "MultiQueueRunner": "monolith.data.prefetch.prefetch_queue:MultiQueueRunner",
+        "enqueue_dicts_with_queue_return": "monolith.data.prefetch.prefetch_queue:enqueue_dicts_with_queue_return",
+    },
     "monolith.native_training.ps_benchmark": {},
     "monolith.native_training.ragged_utils": {
         "fused_value_rowids": "monolith.tensors.ragged:fused_value_rowids",
@@ -74,7 +82,15 @@ HOMES: Final[dict[str, dict[str, str]]] = {
     },
     "monolith.native_training.sync_hooks": {},
     "monolith.native_training.sync_training_hooks": {},
-    "monolith.native_training.tensor_utils": {},
+    "monolith.native_training.tensor_utils": {
+        "maybe_squeeze_3d_tensor": "monolith.tensors.packing:maybe_squeeze_3d_tensor",
+        "merge_dicts": "monolith.tensors.packing:merge_dicts",
+        "pack_tensors": "monolith.tensors.packing:pack_tensors",
+        "pack_typed_keyed_tensors": "monolith.tensors.packing:pack_typed_keyed_tensors",
+        "split_tensors_with_type": "monolith.tensors.packing:split_tensors_with_type",
+        "unpack_packed_tensors": "monolith.tensors.packing:unpack_packed_tensors",
+        "unpack_tensors": "monolith.tensors.packing:unpack_tensors",
+    },
     "monolith.native_training.test_utils": {
         "generate_test_hash_table_config": "monolith.embedding.entry:generate_test_hash_table_config",
     },

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from monolith.tensors import StaticReshapeNBuilder, static_reshape
+from monolith.tensors import StaticReshapeNBuilder, map_leaves, static_reshape
 
 
 def test_sizes_and_shapes():
@@ -56,3 +56,12 @@ def test_gradients_pass_through():
 def test_shapes_that_do_not_fit_are_refused(shapes, message):
     with pytest.raises(ValueError, match=message):
         static_reshape([torch.zeros(2, 3)], shapes)
+
+
+def test_nested_structures_are_flattened_place_by_place():
+    builder = StaticReshapeNBuilder()
+    nested = {"x": torch.arange(6).view(2, 3), "y": (torch.arange(4).view(2, 2), [torch.tensor(9)])}
+    places = map_leaves(nested, lambda tensor: builder.add(tensor, (None,)))
+    outputs, _ = builder.build()
+    flat = map_leaves(places, lambda place: outputs[place].tolist())
+    assert flat == {"x": [0, 1, 2, 3, 4, 5], "y": ([0, 1, 2, 3], [[9]])}

@@ -1,0 +1,34 @@
+// Hashes of values and byte strings.
+#include "bind/ops.h"
+#include "ops/city_hash.h"
+
+namespace monolith::bind {
+
+using namespace nb::literals;
+
+namespace {
+
+using Release = nb::call_guard<nb::gil_scoped_release>;
+
+std::uint64_t hash_bytes(const nb::bytes& bytes) {
+  return city_hash64({reinterpret_cast<const std::uint8_t*>(bytes.c_str()), bytes.size()});
+}
+
+}  // namespace
+
+void bind_hashing(nb::module_& m) {
+  // One short string: shorter than letting go of the GIL takes.
+  m.def("city_hash64", &hash_bytes, "bytes"_a);
+  m.def(
+      "city_hash64_values",
+      [](Ids values, Flat<std::int64_t> out) { city_hash64_values(span_of(values), span_of(out)); },
+      "values"_a.noconvert(), "out"_a.noconvert(), Release());
+  m.def(
+      "city_hash64_rows",
+      [](Flat<const std::uint8_t> bytes, Ids row_splits, Flat<std::int64_t> out) {
+        city_hash64_rows(span_of(bytes), span_of(row_splits), span_of(out));
+      },
+      "bytes"_a.noconvert(), "row_splits"_a.noconvert(), "out"_a.noconvert(), Release());
+}
+
+}  // namespace monolith::bind

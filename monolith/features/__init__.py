@@ -1,0 +1,45 @@
+"""Columns become ids: fids and their slots, the hash of strings, feature lists, layouts."""
+
+from monolith.features.feature_list import FeatureList
+from monolith.features.feature_list_entries import Cache, Feature, Feed
+from monolith.features.fid import (
+    convert_fid_v1_to_v2,
+    extract_fid,
+    make_fid_v1,
+    make_fid_v2,
+    slot_of_v1,
+    slot_of_v2,
+    switch_slot_v1,
+    switch_slot_v2,
+)
+from monolith.features.slots import (
+    SlotMap,
+    enable_tob_env,
+    get_slot_feature_name,
+    get_slot_from_feature_name,
+    register_slots,
+)
+from monolith.features.string_hash import hash_byte_rows, hash_bytes, hash_values
+
+__all__ = [
+    "Cache",
+    "Feature",
+    "FeatureList",
+    "Feed",
+    "SlotMap",
+    "convert_fid_v1_to_v2",
+    "enable_tob_env",
+    "extract_fid",
+    "get_slot_feature_name",
+    "get_slot_from_feature_name",
+    "hash_byte_rows",
+    "hash_bytes",
+    "hash_values",
+    "make_fid_v1",
+    "make_fid_v2",
+    "register_slots",
+    "slot_of_v1",
+    "slot_of_v2",
+    "switch_slot_v1",
+    "switch_slot_v2",
+]
