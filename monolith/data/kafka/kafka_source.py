@@ -250,6 +250,7 @@ class KafkaSource:
             if queue.name in self._paused:
                 self._connected().resume(queue.name)
                 self._paused.discard(queue.name)
+            self._hold_back(queue.name)
             self._fetch()
             if self._stop.is_set():
                 return None
@@ -259,7 +260,6 @@ class KafkaSource:
                     f"within {self._settings.timeout_seconds:g} s, though it should have records up to {end - 1} "
                     f"({self._connected().trouble or 'the servers are silent'}); check that the brokers run"
                 )
-            self._hold_back(queue.name)
         return self._cut(queue, end)
 
     def _in_turn(self, left: list[str]) -> str:
