@@ -14,8 +14,8 @@ NEW_COLUMNS = {"actions": "int64[]", "label": "float32", "sample_rate": "float32
 class JoinConfig:
     """How impressions and actions are joined; times are whole seconds of the events' own clock.
 
-    >>> JoinConfig(key=("req_id", "item_id"), window_seconds=600).batch_seconds
-    60
+    >>> JoinConfig(key=("req_id", "item_id"), window_seconds=1600).step_seconds
+    100
     """
 
     key: tuple[str, ...]
@@ -27,8 +27,9 @@ class JoinConfig:
     allowed_lateness_seconds: int = 0
     """An event may be this much older than the newest event before it in its partition; older ones are dropped."""
 
-    batch_seconds: int = 60
-    """One batch has the impressions whose windows end in the same so many seconds; they wait for each other."""
+    batch_seconds: int | None = None
+    """One batch has the impressions whose windows end in the same so many seconds; they wait for each other. The work
+    per event grows with window_seconds / batch_seconds. None is a sixteenth of the window, at least a second."""
 
     positive_actions: tuple[int, ...] | None = None
     """Action codes that make the label 1; None means any."""
@@ -71,8 +72,9 @@ class JoinConfig:
         if not self.key:
             raise ValueError("key must name at least one column, such as ('req_id',)")
         for name in ("window_seconds", "batch_seconds"):
-            if getattr(self, name) <= 0:
-                raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
+            value = getattr(self, name)
+            if value is not None and value <= 0:
+                raise ValueError(f"{name} must be positive, got {value}")
         for name in ("allowed_lateness_seconds", "max_skew_seconds"):
             if (getattr(self, name) or 0) < 0:
                 raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
@@ -80,6 +82,11 @@ class JoinConfig:
             raise ValueError(f"negative_keep_rate must be above 0 and at most 1, got {self.negative_keep_rate}")
         if self.num_partitions is not None and self.num_partitions <= 0:
             raise ValueError(f"num_partitions must be positive or None, got {self.num_partitions}")
+
+    @property
+    def step_seconds(self) -> int:
+        """Seconds of window ends per batch, the default put in."""
+        return self.batch_seconds or max(1, self.window_seconds // 16)
 
     def output_schema(self, schema: Schema) -> Schema:
         """Return the columns of joined events; ValueError if the input lacks one, or has one of the new ones."""

@@ -22,6 +22,8 @@ from monolith.data.source import Source, State
 _log = logging.getLogger(__name__)
 _FOREVER = 1 << 62
 _MAX_TIME = 1 << 40  # seconds; tens of thousands of years on
+_COUNTS = ("num_late", "num_skipped", "num_duplicates", "num_dropped_negatives")
+_STATE_KEYS = {"source", "clocks", "closed", "emitted", *_COUNTS}
 
 
 class Joiner:
@@ -53,7 +55,7 @@ class Joiner:
 
     def _begin(self) -> None:
         self._clocks = Clocks(self.config)
-        self._windows = Windows(self.config.window_seconds, self.config.batch_seconds)
+        self._windows = Windows(self.config.window_seconds, self.config.step_seconds)
         self._closed, self._emitted = NEVER, NEVER
         self._checkpoints: list[tuple[int, State]] = []
         self.num_late = 0
@@ -95,14 +97,13 @@ class Joiner:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go to a position; the windows open there are read again when iteration goes on."""
-        wanted = self.state().keys()
-        if set(state) != wanted:
-            raise ValueError(f"the state of a joiner has {', '.join(sorted(wanted))}, got {', '.join(sorted(state))}")
+        if set(state) != _STATE_KEYS:
+            raise ValueError(f"the state of a joiner has {', '.join(sorted(_STATE_KEYS))}, got {', '.join(state)}")
         self._begin()
         self.source.restore(state["source"])
         self._clocks.restore(state["clocks"])
         self._closed, self._emitted = state["closed"], state["emitted"]
-        for name in ("num_late", "num_skipped", "num_duplicates", "num_dropped_negatives"):
+        for name in _COUNTS:
             setattr(self, name, state[name])
         self._take_checkpoint()
 
@@ -172,8 +173,8 @@ class Joiner:
         if self.config.on_error == "raise":
             place = int(np.flatnonzero(bad)[0])
             raise ValueError(
-                f"event {place} of batch {batch.name}: {self.config.kind} must be 0 or 1 and {self.config.time} seconds "
-                f"from 0 to {_MAX_TIME - 1}, got {kinds[place]} and {times[place]}; filter it, or on_error='skip'"
+                f"event {place} of batch {batch.name}: {self.config.kind} must be 0 or 1 and {self.config.time} "
+                f"from 0 to {_MAX_TIME - 1} s, got {kinds[place]} and {times[place]}; filter it, or on_error='skip'"
             )
         self.num_skipped += int(bad.sum())
         return batch.select(torch.from_numpy(~bad))
@@ -186,7 +187,7 @@ class Joiner:
     # Batches out ---------------------------------------------------------------------------------------------------
 
     def _emit(self, until: int) -> Iterator[Batch]:
-        seconds = self.config.batch_seconds
+        seconds = self.config.step_seconds
         for number in self._windows.due(until):
             first, last = number * seconds, (number + 1) * seconds
             closed = self._windows.close(number)

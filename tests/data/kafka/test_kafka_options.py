@@ -78,7 +78,8 @@ def test_a_state_that_is_no_position_is_refused(state):
 
 
 @pytest.mark.parametrize(
-    ("stream_ms", "poll_ms", "ends_after_polls"), [(0, 100, 1), (100, 100, 1), (250, 100, 3), (50, 100, 1), (300, 100, 3)]
+    ("stream_ms", "poll_ms", "ends_after_polls"),
+    [(0, 100, 1), (100, 100, 1), (250, 100, 3), (50, 100, 1), (300, 100, 3)],
 )
 def test_a_stream_ends_after_so_many_empty_polls(stream_ms, poll_ms, ends_after_polls):
     patience = Patience(stream_timeout_ms=stream_ms, poll_timeout_ms=poll_ms)
