@@ -72,14 +72,14 @@ class Keys:
         return equal
 
     def previous(self) -> Places:
-        """Return for each key the place of the last equal one before it, -1 if there is none."""
-        order = np.argsort(self.hashes, kind="stable")
-        before, after = order[:-1], order[1:]
-        alike = self.hashes[before] == self.hashes[after]
-        before, after = before[alike], after[alike]
+        """Return for each key the place of the last equal one before it, -1 if there is none.
+
+        The keys must be sorted by their hashes.
+        """
+        places = np.arange(1, len(self))[self.hashes[1:] == self.hashes[:-1]]
         found = np.full(len(self), -1, np.int64)
-        if self.same(before, self, after).all():
-            found[after] = before
+        if self.same(places - 1, self, places).all():
+            found[places] = places - 1
             return found
         # Different keys share a hash: once in many years. Then the values decide, one by one.
         last: dict[tuple[Any, ...], int] = {}
@@ -89,19 +89,25 @@ class Keys:
         return found
 
 
-def candidates(ordered: Hashes, wanted: Hashes) -> tuple[Places, Places]:
-    """Return all pairs of equal hashes as places in `wanted` and in `ordered`, which must be sorted.
+def candidates(first: Hashes, second: Hashes) -> tuple[Places, Places]:
+    """Return all pairs of equal hashes as places in the two, both of which must be sorted.
 
-    >>> found = candidates(np.array([1, 2, 2, 5], np.uint64), np.array([2, 3, 1], np.uint64))
-    >>> [places.tolist() for places in found]
-    [[0, 0, 2], [1, 2, 0]]
+    Pairs of one place in the first are in the order of the second.
+
+    >>> [places.tolist() for places in candidates(np.array([1, 2, 2], np.uint64), np.array([2, 2, 5], np.uint64))]
+    [[1, 1, 2, 2], [0, 1, 0, 1]]
     """
-    low = np.searchsorted(ordered, wanted, "left")
-    counts = np.searchsorted(ordered, wanted, "right") - low
-    ends = np.cumsum(counts)
-    left = np.repeat(np.arange(len(wanted)), counts)
-    right = np.arange(len(left)) + np.repeat(low - (ends - counts), counts)
-    return left, right
+    if len(second) < len(first):  # fewer searches; sorted ones are the quick ones
+        there, here = candidates(second, first)
+        order = np.argsort(here, kind="stable")
+        return here[order], there[order]
+    low = np.searchsorted(second, first, "left")
+    hits = np.flatnonzero(second[np.minimum(low, len(second) - 1)] == first) if len(second) else low[:0]
+    low = low[hits]
+    counts = np.searchsorted(second, first[hits], "right") - low
+    here = np.repeat(hits, counts)
+    there = np.arange(len(here)) + np.repeat(low - (np.cumsum(counts) - counts), counts)
+    return here, there
 
 
 def _column(batch: Batch, name: str) -> NDArray[Any]:

@@ -106,13 +106,15 @@ class Windows:
         """Return the impressions of a bucket with their actions; duplicates are left out."""
         bucket = self._impressions.pop(number)
         order, times, keys = bucket.in_time()
-        duplicate = self._duplicates(number, times, keys)
-        kept = np.flatnonzero(~duplicate)
+        by_hash = np.argsort(keys.hashes, kind="stable")
+        single = ~self._duplicates(number, times[by_hash], keys.take(by_hash))
+        by_hash = by_hash[single]
+        row_of_hash, kept = np.argsort(np.argsort(by_hash)), np.sort(by_hash)
         rows = torch.from_numpy(order[kept])
         parts = [chunk.columns.columns for chunk in bucket.chunks if chunk.columns is not None]
         columns = {name: select_rows(concatenate([part[name] for part in parts]), rows) for name in parts[0]}
-        keys, times = keys.take(kept), times[kept]
-        return Closed(keys, columns, self._actions_of(number, times, keys), int(duplicate.sum()))
+        actions = self._actions_of(number, times[by_hash], keys.take(by_hash), row_of_hash)
+        return Closed(keys.take(kept), columns, actions, int((~single).sum()))
 
     def forget(self, closed: int) -> None:
         """Let go of what no window that ends at this time or later can need."""
@@ -122,36 +124,35 @@ class Windows:
                 del store[number]
 
     def _duplicates(self, number: int, times: Times, keys: Keys) -> NDArray[np.bool_]:
-        """Say which impressions have an earlier one of the same key within the window before them."""
+        """Say which impressions, sorted by hash, have an earlier one of the same key within the window before them."""
         previous = keys.previous()
         duplicate = (previous >= 0) & (times - times[previous] <= self._window)
         for older in range(self._oldest(number), number):
             if older in self._recent:
                 old_keys, old_times = self._recent[older]
-                mine, theirs = candidates(old_keys.hashes, keys.hashes)
+                mine, theirs = candidates(keys.hashes, old_keys.hashes)
                 near = keys.same(mine, old_keys, theirs) & (times[mine] - old_times[theirs] <= self._window)
                 duplicate[mine[near]] = True
         last = np.ones(len(keys), np.bool_)
         last[previous[previous >= 0]] = False
-        places = np.flatnonzero(last)
-        places = places[np.argsort(keys.hashes[places], kind="stable")]
-        self._recent[number] = (keys.take(places), times[places])
+        self._recent[number] = (keys.take(last), times[last])
         return duplicate
 
-    def _actions_of(self, number: int, times: Times, keys: Keys) -> Ragged:
-        rows, codes = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    def _actions_of(self, number: int, times: Times, keys: Keys, rows: Places) -> Ragged:
+        """Return the actions of impressions sorted by hash; `rows` says where each goes."""
+        joined_rows, joined_codes = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
         for near in range(self._oldest(number), number + 1):
             if near in self._actions:
                 action_keys, action_times, action_codes = self._actions[near].by_key
-                mine, theirs = candidates(action_keys.hashes, keys.hashes)
+                mine, theirs = candidates(keys.hashes, action_keys.hashes)
                 after = action_times[theirs] - times[mine]
                 joined = keys.same(mine, action_keys, theirs) & (after >= 0) & (after <= self._window)
-                rows.append(mine[joined])
-                codes.append(action_codes[theirs[joined]])
-        row = np.concatenate(rows)
+                joined_rows.append(rows[mine[joined]])
+                joined_codes.append(action_codes[theirs[joined]])
+        row = np.concatenate(joined_rows)
         order = np.argsort(row, kind="stable")  # by impression, and of one impression by time
         lengths = torch.from_numpy(np.bincount(row, minlength=len(times)).astype(np.int64))
-        return Ragged.from_row_lengths(torch.from_numpy(np.concatenate(codes)[order]), lengths)
+        return Ragged.from_row_lengths(torch.from_numpy(np.concatenate(joined_codes)[order]), lengths)
 
     def _oldest(self, number: int) -> int:
         return (number * self._seconds - self._window) // self._seconds
