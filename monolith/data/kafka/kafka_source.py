@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _WARN_EVERY_SECONDS = 60.0
-_MAX_QUEUED_BATCHES = 4
+_MAX_QUEUED_BYTES = 64 << 20
+"""Of all partitions together, where one is waited for; pausing costs a fetch, so it should be rare."""
 
 
 class KafkaSource:
@@ -270,8 +271,9 @@ class KafkaSource:
 
     def _hold_back(self, needed: str) -> None:
         """Stop fetching partitions that have enough in the queue while another one is waited for."""
+        share = _MAX_QUEUED_BYTES / len(self._queues)
         for name, queue in self._queues.items():
-            enough = len(queue) >= _MAX_QUEUED_BATCHES * self._batch_size or queue.reached >= self._ends[name]
+            enough = queue.num_bytes >= share or queue.reached >= self._ends[name]
             if enough and name != needed and name not in self._paused:
                 self._connected().pause(name)
                 self._paused.add(name)

@@ -10,9 +10,15 @@ import torch
 from monolith.data.batch import Batch, Column
 from monolith.tensors import Ragged
 
+_MESSAGE_BYTES = 256  # about what the client needs for a message besides its record
+
 
 class Message(Protocol):
     """What is read of a message."""
+
+    def __len__(self) -> int:
+        """Return the size of the record."""
+        ...
 
     def offset(self) -> int:
         """Return its place in the partition."""
@@ -47,6 +53,8 @@ class PartitionQueue:
         """Every offset below was fetched or does not exist."""
         self._batch_size = batch_size
         self._messages: list[Message] = []
+        self.num_bytes = 0
+        """Memory of what is here, about."""
 
     def __len__(self) -> int:
         return len(self._messages)
@@ -57,6 +65,7 @@ class PartitionQueue:
             messages = [message for message in messages if message.offset() >= self.reached]
         if messages:
             self._messages += messages
+            self.num_bytes += _size(messages)
             self.reached = messages[-1].offset() + 1
 
     def reach(self, offset: int) -> None:
@@ -78,11 +87,16 @@ class PartitionQueue:
         everything = not self._messages or self._messages[-1].offset() < last
         count = len(self._messages) if everything else bisect_left(self._messages, last, key=lambda m: m.offset())
         chosen, self._messages = self._messages[:count], self._messages[count:]
+        self.num_bytes -= _size(chosen)
         if filter_empty:
             chosen = [message for message in chosen if message.value()]
         self.position = last
         values = {name: COLUMNS[name](chosen) for name in columns}
         return Batch(columns=values, first=first, last=last, partition=self.name)
+
+
+def _size(messages: Sequence[Message]) -> int:
+    return sum(map(len, messages)) + _MESSAGE_BYTES * len(messages)
 
 
 def join_bytes(values: Sequence[bytes]) -> Ragged:

@@ -110,6 +110,9 @@ class Message:
     def value(self):
         return b"%d" % self.place
 
+    def __len__(self):
+        return len(self.value())
+
 
 def test_a_queue_takes_no_message_twice_and_cuts_what_is_missing_short():
     queue = PartitionQueue("t:0", 3, 4)
@@ -122,7 +125,7 @@ def test_a_queue_takes_no_message_twice_and_cuts_what_is_missing_short():
         cuts.append((batch.first, batch.last, [bytes(row) for row in batch.columns["record"].to_list()]))
     assert cuts == [(3, 4, [b"3"]), (4, 8, [b"5", b"6"]), (8, 12, [])]
     queue.reach(16)
-    assert len(queue.cut(["record"])) == 1 and len(queue) == 0
+    assert len(queue.cut(["record"])) == 1 and len(queue) == 0 and queue.num_bytes == 0
 
 
 def test_the_error_of_an_expired_offset_names_everything():

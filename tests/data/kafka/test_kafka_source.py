@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import Producer
 
 from monolith.data import OffsetError, assert_resume_is_exact
-from monolith.data.kafka import BrokerError, KafkaSource, KafkaWriter
+from monolith.data.kafka import BrokerError, KafkaSource, KafkaWriter, kafka_source
 from tests.data.kafka.broker import NUM_PARTITIONS
 
 pytestmark = pytest.mark.timeout(120)
@@ -74,8 +74,9 @@ def test_partitions_take_turns(broker, topic, write):
     assert order == [f"{topic}:{p}" for p in range(NUM_PARTITIONS)] * 3
 
 
-def test_long_partitions_are_held_back_and_nothing_is_lost(broker, topic, write):
+def test_long_partitions_are_held_back_and_nothing_is_lost(broker, topic, write, monkeypatch):
     """More records than the queues take while another partition is read: fetching pauses and goes on."""
+    monkeypatch.setattr(kafka_source, "_MAX_QUEUED_BYTES", 4 * 200 * 256)  # 200 small records per partition
     counts = [40, 9_000, 3_000, 1]
     for partition, count in enumerate(counts):
         write(topic, partition, made(partition, count))
@@ -85,7 +86,7 @@ def test_long_partitions_are_held_back_and_nothing_is_lost(broker, topic, write)
         found.setdefault(batch.partition, []).extend(texts(batch))
         longest = max(longest, *map(len, source._queues.values()))
     assert found == {f"{topic}:{p}": made(p, count) for p, count in enumerate(counts)}
-    assert longest <= 4 * 50 + 2 * 700  # a fetch takes twice 700 at most
+    assert longest <= 200 + 2 * 700  # a fetch takes twice 700 at most
 
 
 def test_offsets_without_records_make_batches_shorter(broker, topic):
