@@ -12,4 +12,5 @@ NB_MODULE(native, m) {
   bind_optim(m);
   bind_bounds(m);
   bind_ops(m);
+  bind_record_frames(m);
 }
