@@ -14,10 +14,14 @@ using BytesOut = Array<std::uint8_t>;
 
 std::span<const std::byte> bytes_of(const BytesIn& array) { return std::as_bytes(as_span(array)); }
 
-CopiedFrames copy(BytesIn input, const FrameLayout& layout, std::size_t num_frames, BytesOut payloads,
-                  IdsOut row_splits, IdsOut headers) {
-  return copy_frames(bytes_of(input), layout, num_frames, std::as_writable_bytes(as_span(payloads)),
-                     as_span(row_splits), as_span(headers));
+FramePass decode(BytesIn input, const FrameLayout& layout, std::size_t max_frames, BytesOut payloads,
+                 std::size_t payload_bytes, IdsOut row_splits, std::size_t num_records, IdsOut headers) {
+  return decode_frames(bytes_of(input), layout, max_frames,
+                       {.payloads = std::as_writable_bytes(as_span(payloads)),
+                        .payload_bytes = payload_bytes,
+                        .row_splits = as_span(row_splits),
+                        .num_records = num_records,
+                        .headers = as_span(headers)});
 }
 
 void encode(BytesIn payloads, IdsIn row_splits, IdsIn headers, const FrameLayout& layout, BytesOut out) {
@@ -51,21 +55,20 @@ void bind_types(nb::module_& m) {
   nb::enum_<FrameStop>(m, "FrameStop")
       .value("ENOUGH", FrameStop::kEnough)
       .value("INPUT", FrameStop::kInput)
+      .value("ROOM", FrameStop::kRoom)
       .value("LENGTH_CRC", FrameStop::kLengthCrc)
       .value("TOO_LONG", FrameStop::kTooLong)
       .value("DEAD_BEEF", FrameStop::kDeadBeef);
-  nb::class_<FoundFrames>(m, "FoundFrames")
-      .def_ro("num_frames", &FoundFrames::num_frames)
-      .def_ro("num_bytes", &FoundFrames::num_bytes)
-      .def_ro("payload_bytes", &FoundFrames::payload_bytes)
-      .def_ro("stop", &FoundFrames::stop)
-      .def_ro("length", &FoundFrames::length)
-      .def_ro("wanted", &FoundFrames::wanted);
-  nb::class_<CopiedFrames>(m, "CopiedFrames")
-      .def_ro("num_records", &CopiedFrames::num_records)
-      .def_ro("payload_bytes", &CopiedFrames::payload_bytes)
-      .def_ro("num_bad", &CopiedFrames::num_bad)
-      .def_ro("first_bad", &CopiedFrames::first_bad);
+  nb::class_<FramePass>(m, "FramePass")
+      .def_ro("num_frames", &FramePass::num_frames)
+      .def_ro("num_bytes", &FramePass::num_bytes)
+      .def_ro("stop", &FramePass::stop)
+      .def_ro("length", &FramePass::length)
+      .def_ro("wanted", &FramePass::wanted)
+      .def_ro("num_records", &FramePass::num_records)
+      .def_ro("payload_bytes", &FramePass::payload_bytes)
+      .def_ro("num_bad", &FramePass::num_bad)
+      .def_ro("first_bad", &FramePass::first_bad);
 }
 
 }  // namespace
@@ -74,13 +77,13 @@ void bind_record_frames(nb::module_& m) {
   using Release = nb::call_guard<nb::gil_scoped_release>;
   bind_types(m);
   m.def(
-      "find_frames",
+      "skip_frames",
       [](BytesIn input, const FrameLayout& layout, std::size_t max_frames) {
-        return find_frames(bytes_of(input), layout, max_frames);
+        return skip_frames(bytes_of(input), layout, max_frames);
       },
       "input"_a.noconvert(), "layout"_a, "max_frames"_a, Release());
-  m.def("copy_frames", &copy, "input"_a.noconvert(), "layout"_a, "num_frames"_a, "payloads"_a.noconvert(),
-        "row_splits"_a.noconvert(), "headers"_a.noconvert(), Release());
+  m.def("decode_frames", &decode, "input"_a.noconvert(), "layout"_a, "max_frames"_a, "payloads"_a.noconvert(),
+        "payload_bytes"_a, "row_splits"_a.noconvert(), "num_records"_a, "headers"_a.noconvert(), Release());
   m.def("encode_frames", &encode, "payloads"_a.noconvert(), "row_splits"_a.noconvert(), "headers"_a.noconvert(),
         "layout"_a, "out"_a.noconvert(), Release());
 }

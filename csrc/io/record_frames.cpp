@@ -1,6 +1,5 @@
 #include "io/record_frames.h"
 
-#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <stdexcept>
@@ -15,8 +14,6 @@ static_assert(std::endian::native == std::endian::little, "numbers are read in t
 
 constexpr std::size_t kWord = sizeof(std::uint64_t);
 constexpr std::size_t kCrc = sizeof(std::uint32_t);
-// The checksum reads what the copy brought into the nearest cache; a multiple of the lanes of crc32c.
-constexpr std::size_t kCopyBlock = 4 * 6144;
 
 template <typename Number>
 Number load(const std::byte* from) {
@@ -127,19 +124,6 @@ class HeaderCursor {
   std::size_t wanted_ = 0;
 };
 
-std::uint32_t copy_with_crc(const std::byte* from, std::size_t size, std::byte* to) {
-  std::uint32_t crc = 0;
-  while (size > 0) {
-    const std::size_t block = std::min(size, kCopyBlock);
-    std::memcpy(to, from, block);
-    crc = crc32c({from, block}, crc);
-    from += block;
-    to += block;
-    size -= block;
-  }
-  return crc;
-}
-
 // Takes the payload to `to`; false if its checksum does not hold.
 bool copy_payload(std::span<const std::byte> input, const Frame& frame, bool has_crc, std::byte* to) {
   const std::byte* from = input.data() + frame.payload;
@@ -147,7 +131,7 @@ bool copy_payload(std::span<const std::byte> input, const Frame& frame, bool has
     if (frame.size > 0) std::memcpy(to, from, frame.size);
     return true;
   }
-  return mask_crc(copy_with_crc(from, frame.size, to)) == load<std::uint32_t>(from + frame.size);
+  return mask_crc(copy_with_crc32c({from, frame.size}, to)) == load<std::uint32_t>(from + frame.size);
 }
 
 void check_layout(const FrameLayout& layout) {
@@ -160,55 +144,71 @@ void check_layout(const FrameLayout& layout) {
 
 }  // namespace
 
-FoundFrames find_frames(std::span<const std::byte> input, const FrameLayout& layout, std::size_t max_frames) {
+namespace {
+
+// The loop of a pass; `take` does what is to be done with a frame, and is false if that needs more room.
+template <typename Take>
+FramePass pass_frames(std::span<const std::byte> input, const FrameLayout& layout, std::size_t max_frames, Take take) {
   check_layout(layout);
-  FoundFrames found;
-  while (found.num_frames < max_frames) {
-    HeaderCursor cursor(input, found.num_bytes, layout);
+  FramePass pass;
+  while (pass.num_frames < max_frames) {
+    HeaderCursor cursor(input, pass.num_bytes, layout);
     Frame frame;
-    found.stop = cursor.read(frame);
-    if (found.stop != FrameStop::kEnough) {
-      found.length = cursor.length();
-      found.wanted = cursor.wanted();
+    pass.stop = cursor.read(frame);
+    if (pass.stop != FrameStop::kEnough) {
+      pass.length = cursor.length();
+      pass.wanted = cursor.wanted();
       break;
     }
-    ++found.num_frames;
-    found.num_bytes = frame.end;
-    found.payload_bytes += frame.size;
+    if (!take(frame, pass)) {
+      pass.stop = FrameStop::kRoom;
+      pass.wanted = frame.size;
+      break;
+    }
+    ++pass.num_frames;
+    pass.num_bytes = frame.end;
   }
-  return found;
+  return pass;
 }
 
-CopiedFrames copy_frames(std::span<const std::byte> input, const FrameLayout& layout, std::size_t num_frames,
-                         std::span<std::byte> payloads, std::span<std::int64_t> row_splits,
-                         std::span<std::int64_t> headers) {
+void check_output(const FrameLayout& layout, std::size_t max_frames, const FrameOutput& output, bool has_headers) {
+  const bool has_splits =
+      output.row_splits.size() > output.num_records && output.row_splits.size() - output.num_records - 1 >= max_frames;
+  const bool fits_headers = !has_headers || (output.headers.size() >= output.num_records &&
+                                             output.headers.size() - output.num_records >= max_frames);
+  if (!has_splits || !fits_headers || output.payload_bytes > output.payloads.size()) {
+    throw std::invalid_argument("no room for " + std::to_string(max_frames) + " records behind " +
+                                std::to_string(output.num_records) + " in row_splits (" +
+                                std::to_string(output.row_splits.size()) + "), headers (" +
+                                std::to_string(output.headers.size()) + ") or payloads");
+  }
   check_layout(layout);
-  const std::size_t num_headers = layout.lagrangex_header && !layout.tf_record ? num_frames : 0;
-  if (row_splits.size() < num_frames + 1 || headers.size() < num_headers) {
-    throw std::invalid_argument("row_splits and headers must have room for " + std::to_string(num_frames) +
-                                " records, got " + std::to_string(row_splits.size()) + " and " +
-                                std::to_string(headers.size()) + " entries");
-  }
-  CopiedFrames copied;
-  row_splits[0] = 0;
-  std::size_t at = 0;
-  for (std::size_t i = 0; i < num_frames; ++i) {
-    Frame frame;
-    const bool is_whole = HeaderCursor(input, at, layout).read(frame) == FrameStop::kEnough;
-    if (!is_whole || frame.size > payloads.size() - copied.payload_bytes) {
-      throw std::invalid_argument("frame " + std::to_string(i) +
-                                  " is not in the input, or payloads has no room for it; call find_frames first");
+}
+
+}  // namespace
+
+FramePass skip_frames(std::span<const std::byte> input, const FrameLayout& layout, std::size_t max_frames) {
+  return pass_frames(input, layout, max_frames, [](const Frame&, FramePass&) { return true; });
+}
+
+FramePass decode_frames(std::span<const std::byte> input, const FrameLayout& layout, std::size_t max_frames,
+                        const FrameOutput& output) {
+  const bool has_headers = layout.lagrangex_header && !layout.tf_record;
+  check_output(layout, max_frames, output, has_headers);
+  return pass_frames(input, layout, max_frames, [&](const Frame& frame, FramePass& pass) {
+    const std::size_t at = output.payload_bytes + pass.payload_bytes;
+    if (frame.size > output.payloads.size() - at) return false;
+    if (!copy_payload(input, frame, layout.tf_record, output.payloads.data() + at)) {
+      if (pass.num_bad++ == 0) pass.first_bad = pass.num_bytes;
+      return true;
     }
-    if (copy_payload(input, frame, layout.tf_record, payloads.data() + copied.payload_bytes)) {
-      if (num_headers > 0) headers[copied.num_records] = frame.header;
-      copied.payload_bytes += frame.size;
-      row_splits[++copied.num_records] = static_cast<std::int64_t>(copied.payload_bytes);
-    } else if (copied.num_bad++ == 0) {
-      copied.first_bad = at;
-    }
-    at = frame.end;
-  }
-  return copied;
+    const std::size_t record = output.num_records + pass.num_records;
+    if (has_headers) output.headers[record] = frame.header;
+    output.row_splits[record + 1] = static_cast<std::int64_t>(at + frame.size);
+    pass.payload_bytes += frame.size;
+    ++pass.num_records;
+    return true;
+  });
 }
 
 std::size_t frame_overhead(const FrameLayout& layout) {

@@ -3,9 +3,9 @@
 // Two families. TFRecord: u64 length, u32 masked CRC-32C of the length, payload, u32 masked CRC-32C of the payload.
 // PB streams: a header that FrameLayout's switches describe, u64 size, payload; no checksums. All little-endian.
 //
-// Reading is done in two passes over bytes that are in the cache: `find_frames` looks at headers alone and says how
-// much there is, so that the caller allocates exactly; `copy_frames` then checks and moves the payloads in one go.
-// Nothing is ever allocated, read or written by the word of a length that was not compared with what is there.
+// A caller reads a chunk of the file, small enough to stay in the processor's cache, and `decode_frames` checks and
+// moves the payloads of its whole frames in one pass; what is left over goes before the next chunk. Nothing is ever
+// read or written by the word of a length that was not compared with what is there.
 #pragma once
 
 #include <cstddef>
@@ -34,41 +34,44 @@ struct FrameLayout {
 // A size field with this value marks damage in PB streams.
 inline constexpr std::uint64_t kDeadBeefSize = 0xFEFEFEFEU;
 
-// Why find_frames went no further.
+// Why a pass went no further.
 enum class FrameStop {
   kEnough,     // It found as many frames as it was asked for.
   kInput,      // The input ends within the next frame, or exactly before it.
+  kRoom,       // The next frame is whole, but its payload does not fit into what is left of the output.
   kLengthCrc,  // The checksum of a TFRecord length does not fit it.
   kTooLong,    // A length is over max_record_bytes.
   kDeadBeef,   // A size is kDeadBeefSize.
 };
 
-struct FoundFrames {
+struct FramePass {
   std::size_t num_frames = 0;
-  std::size_t num_bytes = 0;      // What these frames take of the input; the next frame, or the fault, is here.
-  std::size_t payload_bytes = 0;  // Of all of them.
+  std::size_t num_bytes = 0;  // What these frames take of the input; the next frame, or the fault, is here.
   FrameStop stop = FrameStop::kEnough;
-  std::uint64_t length = 0;  // kTooLong: the length that was refused.
-  std::size_t wanted = 0;    // kInput: the next frame needs at least so many bytes from num_bytes on.
-};
-
-// Finds up to `max_frames` whole frames at the beginning of `input`.
-FoundFrames find_frames(std::span<const std::byte> input, const FrameLayout& layout, std::size_t max_frames);
-
-struct CopiedFrames {
-  std::size_t num_records = 0;    // Whose checksum held.
-  std::size_t payload_bytes = 0;  // Theirs.
-  std::size_t num_bad = 0;        // Left out: their checksum did not hold.
+  std::uint64_t length = 0;       // kTooLong: the length that was refused.
+  std::size_t wanted = 0;         // kInput: bytes the next frame needs at least. kRoom: bytes of its payload.
+  std::size_t num_records = 0;    // decode_frames: frames whose checksum held.
+  std::size_t payload_bytes = 0;  // decode_frames: theirs.
+  std::size_t num_bad = 0;        // decode_frames: frames left out, for their checksum did not hold.
   std::size_t first_bad = 0;      // Place of the first of them in the input, when there is one.
 };
 
-// Copies the payloads of the `num_frames` frames that find_frames found at the beginning of `input` to `payloads`, end
-// to end, with `row_splits` (num_frames + 1 entries; those behind the records are left alone) and, if there is a
-// lagrangex_header, the low 32 bits of each header to `headers`. Records with a wrong checksum are left out.
-// Throws std::invalid_argument if the frames are not there or an output is too small.
-CopiedFrames copy_frames(std::span<const std::byte> input, const FrameLayout& layout, std::size_t num_frames,
-                         std::span<std::byte> payloads, std::span<std::int64_t> row_splits,
-                         std::span<std::int64_t> headers);
+// Goes past up to `max_frames` whole frames at the beginning of `input`, by their headers alone.
+FramePass skip_frames(std::span<const std::byte> input, const FrameLayout& layout, std::size_t max_frames);
+
+// Where payloads go: behind what earlier passes left there.
+struct FrameOutput {
+  std::span<std::byte> payloads{};
+  std::size_t payload_bytes = 0;         // Of `payloads`, taken already.
+  std::span<std::int64_t> row_splits{};  // The end of record i stands in row_splits[i + 1]; row_splits[0] is 0.
+  std::size_t num_records = 0;           // Of earlier passes.
+  std::span<std::int64_t> headers{};     // With a lagrangex_header: the low 32 bits of each record's; else unused.
+};
+
+// Takes up to `max_frames` whole frames from the beginning of `input`, checks them, and appends their payloads. Records
+// with a wrong checksum are left out. Throws std::invalid_argument if row_splits or headers have no room for them all.
+FramePass decode_frames(std::span<const std::byte> input, const FrameLayout& layout, std::size_t max_frames,
+                        const FrameOutput& output);
 
 // Bytes that a frame has beside its payload, as encode_frames writes it.
 std::size_t frame_overhead(const FrameLayout& layout);

@@ -464,3 +464,68 @@ def fill_with_offset_map_grad(
     grad: _Doubles,
     out: _Doubles,
 ) -> None: ...
+
+class FrameLayout:
+    def __init__(
+        self,
+        *,
+        tf_record: bool = False,
+        lagrangex_header: bool = False,
+        sort_id: bool = False,
+        kafka_dump: bool = False,
+        kafka_dump_prefix: bool = False,
+        max_record_bytes: int = 1073741824,
+    ) -> None: ...
+    @property
+    def max_record_bytes(self) -> int: ...
+    @property
+    def overhead(self) -> int:
+        """Bytes that a written frame has beside its payload."""
+
+class FrameStop(enum.Enum):
+    ENOUGH = 0
+
+    INPUT = 1
+
+    ROOM = 2
+
+    LENGTH_CRC = 3
+
+    TOO_LONG = 4
+
+    DEAD_BEEF = 5
+
+class FramePass:
+    @property
+    def num_frames(self) -> int: ...
+    @property
+    def num_bytes(self) -> int: ...
+    @property
+    def stop(self) -> FrameStop: ...
+    @property
+    def length(self) -> int: ...
+    @property
+    def wanted(self) -> int: ...
+    @property
+    def num_records(self) -> int: ...
+    @property
+    def payload_bytes(self) -> int: ...
+    @property
+    def num_bad(self) -> int: ...
+    @property
+    def first_bad(self) -> int: ...
+
+def skip_frames(input: _Bytes, layout: FrameLayout, max_frames: int) -> FramePass: ...
+def decode_frames(
+    input: _Bytes,
+    layout: FrameLayout,
+    max_frames: int,
+    payloads: _Bytes,
+    payload_bytes: int,
+    row_splits: _Int64s,
+    num_records: int,
+    headers: _Int64s,
+) -> FramePass: ...
+def encode_frames(
+    payloads: _Bytes, row_splits: _Int64s, headers: _Int64s, layout: FrameLayout, out: _Bytes
+) -> None: ...
