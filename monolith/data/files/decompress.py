@@ -132,7 +132,7 @@ class SnappyReader:
         if size == 0:
             return memoryview(b"")
         try:
-            return memoryview(self._codec.decompress(data, decompressed_size=size))
+            return memoryview(self._codec.decompress(data, decompressed_size=size)).cast("B")
         except OSError as error:
             raise CorruptFileError(f"{self._path}: snappy block at byte {at} is damaged ({error})") from error
 

@@ -93,8 +93,7 @@ class RecordFile:
         Raises:
             CorruptFileError: A record among them is bad; the position stays before them, and later calls say the same.
         """
-        if self._failure is not None:
-            raise CorruptFileError(self._failure)
+        self._check_failure()
         gathered = _Gathered(count, self._memory, self._framing.has_data_source_key)
         num_bytes = 0
         while not self._has_ended and gathered.num_frames < count:
@@ -109,6 +108,7 @@ class RecordFile:
 
     def skip(self, count: int) -> int:
         """Go past up to `count` records, whose data is not looked at; return how many there were."""
+        self._check_failure()
         num_frames = 0
         while not self._has_ended and num_frames < count:
             done = native.skip_frames(self._buffer[self._begin : self._end], self._layout, count - num_frames)
@@ -191,6 +191,10 @@ class RecordFile:
                 'on_error="skip" leaves such records out'
             )
         self.num_skipped += done.num_bad
+
+    def _check_failure(self) -> None:
+        if self._failure is not None:
+            raise CorruptFileError(self._failure)
 
     def _fail(self, fault: str) -> NoReturn:
         # The buffer is past the position, so that nothing can be read after this.
