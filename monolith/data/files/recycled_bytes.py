@@ -9,8 +9,14 @@ Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 _MAX_ARRAYS = 4
 _SMALL_BYTES = 32 << 10
-_NUM_OWN_REFERENCES = 3
-"""Of an array that nobody uses: the list's, the loop's and that of the call that counts."""
+
+
+def _num_references(arrays: list[Bytes], index: int) -> int:
+    return sys.getrefcount(arrays[index])
+
+
+# Measured, not written down: interpreters differ in what they count.
+_UNUSED = _num_references([np.empty(1, np.uint8)], 0)
 
 
 class RecycledBytes:
@@ -28,9 +34,9 @@ class RecycledBytes:
         """Return an array of so many bytes or more, of any content, at which nobody else looks."""
         if size < _SMALL_BYTES:
             return np.empty(_SMALL_BYTES, np.uint8)
-        for array in self._arrays:
-            if sys.getrefcount(array) == _NUM_OWN_REFERENCES and size <= len(array) <= 4 * size:
-                return array
+        for index in range(len(self._arrays)):
+            if _num_references(self._arrays, index) == _UNUSED and size <= len(self._arrays[index]) <= 4 * size:
+                return self._arrays[index]
         array = np.empty(size + size // 8, np.uint8)
         self._arrays = [*self._arrays[1 - _MAX_ARRAYS :], array]
         return array
