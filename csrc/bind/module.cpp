@@ -13,4 +13,5 @@ NB_MODULE(native, m) {
   bind_bounds(m);
   bind_ops(m);
   bind_parse(m);
+  bind_record_frames(m);
 }

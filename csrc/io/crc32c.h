@@ -11,7 +11,10 @@ namespace monolith {
 // crc32c(b, crc32c(a)) == crc32c(a + b). Uses the processor's instruction where there is one.
 std::uint32_t crc32c(std::span<const std::byte> data, std::uint32_t initial = 0);
 
-// The same by tables, on any processor; crc32c falls back to it.
+// Copies `data` to `to` and returns its checksum; faster than one after the other, above all for short data.
+std::uint32_t copy_with_crc32c(std::span<const std::byte> data, std::byte* to);
+
+// As crc32c, by tables, on any processor; crc32c falls back to it.
 std::uint32_t crc32c_portable(std::span<const std::byte> data, std::uint32_t initial = 0);
 
 // TFRecord stores checksums masked, so that a checksum of data that holds checksums stays meaningful.

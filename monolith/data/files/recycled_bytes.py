@@ -1,0 +1,42 @@
+"""RecycledBytes: memory for batch after batch without asking the system for fresh pages each time."""
+
+import sys
+from typing import Any
+
+import numpy as np
+
+Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+
+_MAX_ARRAYS = 4
+_SMALL_BYTES = 32 << 10
+
+
+def _num_references(arrays: list[Bytes], index: int) -> int:
+    return sys.getrefcount(arrays[index])
+
+
+# Measured, not written down: interpreters differ in what they count.
+_UNUSED = _num_references([np.empty(1, np.uint8)], 0)
+
+
+class RecycledBytes:
+    """Hands out arrays and takes those again whose last user is gone: tensors and views over an array keep it in use.
+
+    Fresh memory costs more than to fill it: the system clears every page of it first.
+    """
+
+    def __init__(self) -> None:
+        self.last_size = 0
+        """What the last user needed in the end; the next will need about as much."""
+        self._arrays: list[Bytes] = []
+
+    def take(self, size: int) -> Bytes:
+        """Return an array of so many bytes or more, of any content, at which nobody else looks."""
+        if size < _SMALL_BYTES:
+            return np.empty(_SMALL_BYTES, np.uint8)
+        for index in range(len(self._arrays)):
+            if _num_references(self._arrays, index) == _UNUSED and size <= len(self._arrays[index]) <= 4 * size:
+                return self._arrays[index]
+        array = np.empty(size + size // 8, np.uint8)
+        self._arrays = [*self._arrays[1 - _MAX_ARRAYS :], array]
+        return array

@@ -1,0 +1,199 @@
+#include "io/record_frames.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "check.h"
+#include "io/crc32c.h"
+
+namespace {
+
+using namespace monolith;
+using Bytes = std::vector<std::byte>;
+
+// Every layout that a file can have.
+std::vector<FrameLayout> layouts() {
+  std::vector<FrameLayout> all{{.tf_record = true}, {.lagrangex_header = true}};
+  for (int switches = 0; switches < 8; ++switches) {
+    all.push_back(
+        {.sort_id = (switches & 1) != 0, .kafka_dump = (switches & 2) != 0, .kafka_dump_prefix = (switches & 4) != 0});
+  }
+  for (FrameLayout& layout : all) layout.max_record_bytes = 1 << 20;
+  return all;
+}
+
+Bytes random_bytes(std::mt19937& random, std::size_t size) {
+  Bytes bytes(size);
+  for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
+  return bytes;
+}
+
+// An exact copy on the heap: the address sanitizer then sees each byte read beyond the end.
+struct Exact {
+  explicit Exact(std::span<const std::byte> bytes) : size(bytes.size()), data(new std::byte[bytes.size()]) {
+    std::copy(bytes.begin(), bytes.end(), data.get());
+  }
+  std::span<const std::byte> span() const { return {data.get(), size}; }
+  std::size_t size;
+  std::unique_ptr<std::byte[]> data;
+};
+
+void test_crc_of_every_length() {
+  std::mt19937 random(1);
+  const Bytes bytes = random_bytes(random, 30000);
+  std::vector<std::size_t> sizes(1000);
+  std::iota(sizes.begin(), sizes.end(), 0);
+  for (const std::size_t size : {6143, 6144, 6145, 6151, 24576, 24583, 29990}) sizes.push_back(size);
+  for (const std::size_t size : sizes) {
+    const Exact data({bytes.data() + size % 8, size});
+    const std::uint32_t expected = crc32c_portable(data.span());
+    CHECK_EQ(crc32c(data.span()), expected);
+    CHECK_EQ(crc32c(data.span(), 12345U), crc32c_portable(data.span(), 12345U));
+    const std::unique_ptr<std::byte[]> copy(new std::byte[size]);
+    CHECK_EQ(copy_with_crc32c(data.span(), copy.get()), expected);
+    CHECK(std::equal(copy.get(), copy.get() + size, data.data.get()));
+  }
+  const std::string digits = "123456789";
+  CHECK_EQ(crc32c_portable(std::as_bytes(std::span(digits))), 0xE3069283U);  // The check value of CRC-32C.
+}
+
+struct Encoded {
+  Bytes payloads;
+  std::vector<std::int64_t> splits{0};
+  std::vector<std::int64_t> headers;
+  Bytes frames;
+};
+
+Encoded encode_random(std::mt19937& random, const FrameLayout& layout, std::size_t num_records) {
+  Encoded encoded;
+  for (std::size_t i = 0; i < num_records; ++i) {
+    encoded.splits.push_back(encoded.splits.back() + static_cast<std::int64_t>(random() % 40));
+    if (layout.lagrangex_header) encoded.headers.push_back(static_cast<std::int64_t>(random()));
+  }
+  encoded.payloads = random_bytes(random, static_cast<std::size_t>(encoded.splits.back()));
+  encoded.frames.resize(encoded.payloads.size() + num_records * frame_overhead(layout));
+  encode_frames(encoded.payloads, encoded.splits, encoded.headers, layout, encoded.frames);
+  return encoded;
+}
+
+// Decodes with an output that grows by a few bytes whenever there is no room, and input that comes in two pieces.
+void test_round_trip(const FrameLayout& layout) {
+  std::mt19937 random(2);
+  const Encoded encoded = encode_random(random, layout, 50);
+  for (std::size_t cut = 0; cut <= encoded.frames.size(); cut += 7) {
+    Bytes payloads;
+    std::vector<std::int64_t> splits(51), headers(50);
+    std::size_t at = 0, records = 0, bytes = 0, end = cut;
+    while (records < 50) {
+      const Exact input({encoded.frames.data() + at, end - at});
+      const FramePass pass = decode_frames(input.span(), layout, 50 - records,
+                                           {.payloads = payloads,
+                                            .payload_bytes = bytes,
+                                            .row_splits = splits,
+                                            .num_records = records,
+                                            .headers = headers});
+      CHECK_EQ(pass.num_records, pass.num_frames);
+      CHECK_EQ(skip_frames(input.span(), layout, pass.num_frames).num_bytes, pass.num_bytes);
+      at += pass.num_bytes;
+      records += pass.num_records;
+      bytes += pass.payload_bytes;
+      if (pass.stop == FrameStop::kRoom) {
+        CHECK(pass.wanted > payloads.size() - bytes);
+        payloads.resize(bytes + pass.wanted + 3);
+      } else if (pass.stop == FrameStop::kInput) {
+        CHECK(pass.wanted > input.size - pass.num_bytes);
+        if (end == encoded.frames.size()) break;
+        end = encoded.frames.size();
+      } else {
+        CHECK(pass.stop == FrameStop::kEnough);
+      }
+    }
+    payloads.resize(bytes);
+    CHECK(payloads == encoded.payloads);
+    CHECK(splits == encoded.splits);
+    if (layout.lagrangex_header) CHECK(headers == encoded.headers);
+  }
+}
+
+FramePass decode_once(std::span<const std::byte> input, const FrameLayout& layout) {
+  const Exact exact(input);
+  Bytes payloads(input.size());
+  std::vector<std::int64_t> splits(101), headers(100);
+  const FramePass pass =
+      decode_frames(exact.span(), layout, 100, {.payloads = payloads, .row_splits = splits, .headers = headers});
+  // What is promised of any input.
+  CHECK(pass.num_bytes <= input.size());
+  CHECK(pass.payload_bytes <= pass.num_bytes);
+  CHECK_EQ(pass.num_records + pass.num_bad, pass.num_frames);
+  CHECK(std::is_sorted(splits.begin(), splits.begin() + static_cast<std::ptrdiff_t>(pass.num_records) + 1));
+  CHECK_EQ(splits[pass.num_records], static_cast<std::int64_t>(pass.payload_bytes));
+  const FramePass skipped = skip_frames(exact.span(), layout, 100);
+  CHECK_EQ(skipped.num_frames, pass.num_frames);
+  CHECK(skipped.stop == pass.stop);
+  return pass;
+}
+
+void test_mutations(const FrameLayout& layout) {
+  constexpr std::array<std::uint64_t, 6> kSizes{0, 0xFEFEFEFE, 1U << 20, (1U << 20) + 1, ~0ULL, 1ULL << 63};
+  std::mt19937 random(3);
+  for (int i = 0; i < 3000; ++i) {
+    Bytes frames = encode_random(random, layout, random() % 5).frames;
+    if (!frames.empty()) {
+      for (unsigned change = random() % 4; change > 0; --change) {
+        frames[random() % frames.size()] = static_cast<std::byte>(random());
+      }
+      const std::size_t place = random() % frames.size();
+      if (random() % 2 == 0 && frames.size() - place >= 8) {
+        std::memcpy(frames.data() + place, &kSizes[random() % kSizes.size()], 8);
+      }
+      frames.resize(frames.size() - random() % 2 * (random() % frames.size()));
+    }
+    decode_once(frames, layout);
+  }
+}
+
+void test_faults() {
+  const auto frame = [](std::uint64_t size) {
+    Bytes bytes(8);
+    std::memcpy(bytes.data(), &size, 8);
+    return bytes;
+  };
+  const FrameLayout plain{.max_record_bytes = 1000};
+  CHECK(decode_once(frame(0xFEFEFEFE), plain).stop == FrameStop::kDeadBeef);
+  CHECK(decode_once(frame(1001), plain).stop == FrameStop::kTooLong);
+  CHECK_EQ(decode_once(frame(~0ULL), plain).length, ~0ULL);
+  CHECK(decode_once(frame(1000), plain).stop == FrameStop::kInput);
+  CHECK_EQ(decode_once(frame(1000), plain).wanted, 1008);
+  CHECK(decode_once(frame(~0ULL), {.sort_id = true}).stop == FrameStop::kTooLong);
+
+  const FrameLayout tf_record{.tf_record = true};
+  std::mt19937 random(4);
+  const Bytes good = encode_random(random, tf_record, 3).frames;
+  for (std::size_t i = 0; i < good.size(); ++i) {
+    Bytes bad = good;
+    bad[i] ^= std::byte{1};
+    const FramePass pass = decode_once(bad, tf_record);
+    CHECK(pass.num_bad == 1 || pass.stop == FrameStop::kLengthCrc);
+  }
+  std::vector<std::int64_t> splits(3);
+  CHECK_THROWS(decode_frames(good, tf_record, 3, {.row_splits = splits}), "no room for 3 records");
+  CHECK_THROWS(skip_frames(good, {.max_record_bytes = ~0ULL}, 1), "max_record_bytes");
+}
+
+}  // namespace
+
+int main() {
+  test_crc_of_every_length();
+  test_faults();
+  for (const FrameLayout& layout : layouts()) {
+    test_round_trip(layout);
+    test_mutations(layout);
+  }
+  return monolith::test::finish();
+}
