@@ -24,6 +24,7 @@ class Cached:
     """
 
     schema: Schema
+    _is_whole: bool
 
     def __init__(self, source: Source, max_bytes: int | None = None) -> None:
         if max_bytes is not None and max_bytes <= 0:

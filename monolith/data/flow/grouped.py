@@ -17,6 +17,7 @@ class CacheOne:
     """
 
     schema: Schema
+    _held: Batch | None
 
     def __init__(self, source: Source) -> None:
         """Look ahead in a source."""
@@ -52,7 +53,7 @@ class CacheOne:
     def _start(self, source: Source) -> None:
         self.source = source
         self.schema = source.schema
-        self._held: Batch | None = None
+        self._held = None
         self._state = source.state()
 
 
@@ -69,6 +70,7 @@ class MergedWindow:
     """
 
     schema: Schema
+    _group: list[Batch]
 
     def __init__(self, source: Source, size: int = 2, *, drop_remainder: bool = True) -> None:
         if size <= 0:
@@ -104,7 +106,7 @@ class MergedWindow:
     def _start(self, source: Source) -> None:
         self.source = source
         self.schema = source.schema
-        self._group: list[Batch] = []
+        self._group = []
         self._state = source.state()
 
     def _take_group(self) -> tuple[Batch, ...]:

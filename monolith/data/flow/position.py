@@ -19,5 +19,5 @@ def check_position(state: Mapping[str, Any], owner: str, **kinds: type) -> None:
         value = state[name]
         if not isinstance(value, kind) or isinstance(value, bool) != (kind is bool):
             raise ValueError(f"{keys}; {name} must be a {kind.__name__}, got {value!r}")
-        if kind is int and value < 0:
+        if isinstance(value, int) and value < 0:
             raise ValueError(f"{keys}; {name} must be an int >= 0, got {value}")

@@ -1,0 +1,1 @@
+"""Negatives drawn from a pool of items seen before."""
