@@ -22,6 +22,7 @@ from monolith.data.flow import (
 from monolith.data.flow.mapped import BatchFunction
 from monolith.data.schema import Schema
 from monolith.data.source import Source, State
+from monolith.data.transforms import InstanceReweight, Transform, schema_after
 
 
 class Pipeline:
@@ -59,6 +60,14 @@ class Pipeline:
     def filter(self, predicate: Callable[[Batch], Tensor]) -> "Pipeline":
         """Keep the events for which the predicate's mask [events] is true."""
         return self.map(lambda batch: batch.select(predicate(batch)))
+
+    def transform(self, step: Transform) -> "Pipeline":
+        """Send each batch through a transform; a column that it needs and that is not there is an error at once."""
+        return self.map(step, schema_after(step, self.schema))
+
+    def instance_reweight(self, action_priority: str, reweight: str, method: int = 0) -> "Pipeline":
+        """Repeat or drop events by the weights of their actions; see `InstanceReweight`."""
+        return self.transform(InstanceReweight(action_priority, reweight, method))
 
     def rebatch(self, batch_size: int, *, drop_remainder: bool = False) -> "Pipeline":
         """Cut the rows into batches of one size, across files and partitions."""

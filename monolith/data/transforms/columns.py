@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from monolith.data.batch import Batch, Column
+from monolith.features.fid import as_signed
 from monolith.tensors import Ragged
 
 LINE_ID_LISTS = frozenset({"actions", "pre_actions", "special_strategies"})
@@ -82,11 +83,7 @@ def signed_ids(ids: Iterable[int]) -> Tensor:
     >>> signed_ids([1, 2**64 - 1]).tolist()
     [1, -1]
     """
-    numbers = list(ids)
-    for number in numbers:
-        if not -(1 << 63) <= number < 1 << 64:
-            raise ValueError(f"an id has 64 bits, got {number}")
-    return torch.tensor([(number & ((1 << 64) - 1)) - ((number >> 63 & 1) << 64) for number in numbers]).to(torch.int64)
+    return torch.tensor([as_signed(number) for number in ids], dtype=torch.int64)
 
 
 def describe(column: Column) -> str:

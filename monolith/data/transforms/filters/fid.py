@@ -9,6 +9,7 @@ from torch import Tensor
 from monolith.data.batch import Batch
 from monolith.data.transforms.columns import get_int_lists, get_ints, id_columns, rows_with_any, signed_ids
 from monolith.data.transforms.step import Filter
+from monolith.features.fid import NUM_SLOTS_V1, NUM_SLOTS_V2, slot_of_v1, slot_of_v2
 from monolith.tensors import Ragged
 
 
@@ -49,7 +50,7 @@ class FilterByFid(Filter):
         """Reject slots and versions that do not exist."""
         if self.fid_version not in (1, 2):
             raise ValueError(f"FilterByFid: fid_version must be 1 or 2, got {self.fid_version}")
-        num_slots = 1 << (10 if self.fid_version == 1 else 15)
+        num_slots = NUM_SLOTS_V1 if self.fid_version == 1 else NUM_SLOTS_V2
         for slot in self.select_slots or ():
             if not 0 <= slot < num_slots:
                 raise ValueError(f"FilterByFid: slots are 0 to {num_slots - 1}, got {slot}")
@@ -78,7 +79,8 @@ class FilterByFid(Filter):
         for fid in self.select_fids or ():
             keep &= _any_column(columns, signed_ids([fid]), num_events)
         if self.select_slots:
-            slots = [column.with_values(_slots_of(column.values, self.fid_version)) for column in columns]
+            slots_of = slot_of_v1 if self.fid_version == 1 else slot_of_v2
+            slots = [column.with_values(slots_of(column.values)) for column in columns]
             for slot in self.select_slots:
                 keep &= _any_column(slots, torch.tensor([slot]), num_events)
         return keep
@@ -106,7 +108,3 @@ def _any_column(columns: list[Ragged], wanted: Tensor, num_events: int) -> Tenso
     for column in columns:
         found |= rows_with_any(column, wanted)
     return found
-
-
-def _slots_of(ids: Tensor, fid_version: int) -> Tensor:
-    return (ids >> 54) & 0x3FF if fid_version == 1 else (ids >> 48) & 0x7FFF
