@@ -89,7 +89,8 @@ class AddLabel(Transform):
             before[:, :1] = torch.where(before[:, :1] <= 0, INVALID_LABEL, before[:, :1])
         else:
             before = torch.empty(len(batch), 0)
-        draws = batch_uniforms(self.seed, batch, "AddLabel", len(self.tasks) * len(batch)).reshape(-1, len(batch))
+        draws = batch_uniforms(self.seed, batch, "AddLabel", len(self.tasks) * len(batch))
+        draws = draws.reshape(len(self.tasks), len(batch))
         added = [self._labels(task, actions, draws[place]) for place, task in enumerate(self.tasks)]
         labelled = with_labels(batch, torch.cat([before, torch.stack(added, 1)], 1))
         rate = torch.full((len(batch),), self.new_sample_rate)
