@@ -23,6 +23,7 @@ from monolith.data.flow.mapped import BatchFunction
 from monolith.data.schema import Schema
 from monolith.data.source import Source, State
 from monolith.data.transforms import InstanceReweight, Transform, schema_after
+from monolith.data.transforms.negative import ItemPool, NegativeGen, NegativeGenConfig
 
 
 class Pipeline:
@@ -68,6 +69,10 @@ class Pipeline:
     def instance_reweight(self, action_priority: str, reweight: str, method: int = 0) -> "Pipeline":
         """Repeat or drop events by the weights of their actions; see `InstanceReweight`."""
         return self.transform(InstanceReweight(action_priority, reweight, method))
+
+    def negative_gen(self, config: NegativeGenConfig, pool: ItemPool | None = None) -> "Pipeline":
+        """Put negatives before each positive, drawn from items seen before; see `NegativeGen`."""
+        return Pipeline(NegativeGen(self.source, config, pool))
 
     def rebatch(self, batch_size: int, *, drop_remainder: bool = False) -> "Pipeline":
         """Cut the rows into batches of one size, across files and partitions."""

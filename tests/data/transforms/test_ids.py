@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monolith.data.transforms import (
@@ -29,6 +29,7 @@ def crossed(a, b, slot, bits):
     return value - 2**64 if value >= 2**63 else value
 
 
+@settings(max_examples=50)
 @given(st.lists(st.tuples(st.lists(INT64, max_size=3), st.lists(INT64, max_size=3)), min_size=1, max_size=5))
 def test_crossing_is_the_folded_product_of_all_pairs(rows):
     src1, src2 = (Ragged.from_lists([row[side] for row in rows], torch.int64) for side in (0, 1))
@@ -68,6 +69,7 @@ def test_slots_of_several_columns():
         SwitchSlot({"c": (True, 1)})(batch)
 
 
+@settings(max_examples=50)
 @given(st.dictionaries(st.integers(-5, 5), INT64, min_size=1), st.lists(st.integers(-6, 6)))
 def test_a_dictionary_maps_ids(mapping, values):
     mapped = map_id(torch.tensor(values, dtype=torch.int64), mapping, -7)

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monolith.data.transforms import InstanceReweight
@@ -52,6 +52,7 @@ def expected(pre_actions, actions, label, method):
 ACTIONS = st.lists(st.sampled_from([1, 2, 4, 7, 9]), max_size=3)
 
 
+@settings(max_examples=50)
 @given(st.lists(st.tuples(ACTIONS, ACTIONS, st.sampled_from([-1.0, 1.0])), min_size=1, max_size=30), st.integers(0, 1))
 def test_every_event_comes_as_often_as_the_rules_say(rows, method):
     batch = events(
