@@ -35,7 +35,7 @@ class OneByOne:
             self.items.popitem(last=False)
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(st.integers(1, 6), st.lists(st.lists(st.integers(0, 8), max_size=12), max_size=6))
 def test_batches_of_pushes_are_pushes_one_by_one(max_items, batches):
     queue, slow = ChannelQueue(max_items), OneByOne(max_items)
