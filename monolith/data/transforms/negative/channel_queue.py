@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from monolith.data.batch import concatenate, select_rows, slice_rows
+from monolith.data.batch import slice_rows
 from monolith.tensors import Ragged
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
@@ -93,9 +93,7 @@ class ChannelQueue:
 
     def gather(self, numbers: Ints) -> dict[str, Ragged]:
         """Return the features of the items with these numbers."""
-        places = torch.from_numpy(numbers - self.begin)
-        rows = {name: select_rows(column, places) for name, column in self.features.items()}
-        return {name: column for name, column in rows.items() if isinstance(column, Ragged)}
+        return index_rows(self.features, numbers - self.begin)
 
     def count_samples(self, numbers: Ints) -> Ints:
         """Count draws of items, in order, and return how often each was drawn by then."""
@@ -137,7 +135,7 @@ class ChannelQueue:
         gone = np.flatnonzero(~is_new & (own < oldest))
         stop = int(gone[0]) if len(gone) else len(pushed)
         begins[first : first + stop], ends[first : first + stop] = oldest[:stop], after[:stop]
-        self._append(pushed[:stop][is_new[:stop]], _at(features, first + np.flatnonzero(is_new[:stop])))
+        self._append(pushed[:stop][is_new[:stop]], index_rows(features, first + np.flatnonzero(is_new[:stop])))
         np.add.at(self.origin_counts, own[:stop] - self.begin, 1)
         return first + stop
 
@@ -165,7 +163,7 @@ class ChannelQueue:
         self._sorted_gids = np.insert(self._sorted_gids, places, gids[order])
         self._sorted_numbers = np.insert(self._sorted_numbers, places, self.end + order)
         self.features = {
-            name: _join(self.features[name], column) if name in self.features else column
+            name: Ragged.concat([self.features[name], column]) if name in self.features else column
             for name, column in features.items()
         }
         self.gids = np.concatenate([self.gids, gids])
@@ -173,10 +171,10 @@ class ChannelQueue:
         self.sample_counts = np.concatenate([self.sample_counts, zeros])
 
 
-def _at(features: Mapping[str, Ragged], places: Ints) -> dict[str, Ragged]:
+def index_rows(features: Mapping[str, Ragged], places: Ints) -> dict[str, Ragged]:
+    """Return the rows at some places of each feature."""
     indices = torch.from_numpy(places)
-    rows = {name: select_rows(column, indices) for name, column in features.items()}
-    return {name: column for name, column in rows.items() if isinstance(column, Ragged)}
+    return {name: rows.index_rows(indices) for name, rows in features.items()}
 
 
 def _slice(column: Ragged, begin: int, count: int) -> Ragged:
@@ -184,9 +182,3 @@ def _slice(column: Ragged, begin: int, count: int) -> Ragged:
     assert isinstance(rows, Ragged)
     # A copy: a view would keep the memory of all items that ever were.
     return Ragged(rows.values.clone(), rows.row_splits)
-
-
-def _join(first: Ragged, second: Ragged) -> Ragged:
-    joined = concatenate([first, second])
-    assert isinstance(joined, Ragged)
-    return joined

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from monolith.data.batch import Batch, Column, concatenate, select_rows
+from monolith.data.batch import Batch, Column
 from monolith.data.draws import batch_uniforms
 from monolith.data.flow.position import check_position
 from monolith.data.schema import Schema
@@ -195,4 +195,4 @@ def _replaced(column: Column, places: Tensor, rows: Ragged) -> Column:
     count = column.num_rows
     indices = torch.arange(count)
     indices[places] = count + torch.arange(len(places))
-    return select_rows(concatenate([column, rows]), indices)
+    return Ragged.concat([column, rows]).index_rows(indices)

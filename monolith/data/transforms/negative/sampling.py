@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from monolith.data.batch import Batch, concatenate, select_rows
+from monolith.data.batch import Batch
 from monolith.data.draws import batch_uniforms
-from monolith.data.transforms.negative.channel_queue import ChannelQueue, Ints, Timeline
+from monolith.data.transforms.negative.channel_queue import ChannelQueue, Ints, Timeline, index_rows
 from monolith.data.transforms.negative.item_pool import ItemPool
 from monolith.data.transforms.negative.settings import NegativeGenConfig
 from monolith.tensors import Ragged
@@ -47,10 +47,7 @@ class ChannelMoves:
         """Push the items of the given events, each to its channel."""
         for channel in np.unique(channels[rows]).tolist():
             own = rows[channels[rows] == channel]
-            places = torch.from_numpy(own)
-            chosen = {name: select_rows(column, places) for name, column in features.items()}
-            items = {name: column for name, column in chosen.items() if isinstance(column, Ragged)}
-            self._pushes[channel] = own, self.pool.channel(channel).push(gids[own], items)
+            self._pushes[channel] = own, self.pool.channel(channel).push(gids[own], index_rows(features, own))
 
     def spans(self, channel: int, rows: Ints) -> tuple[Ints, Ints]:
         """Return the numbers of the oldest item, and behind the newest, of a channel after the given events."""
@@ -127,11 +124,8 @@ def _collect(
         pieces.append(queue.gather(numbers[here]))
         order.append(here)
     back = torch.from_numpy(np.argsort(np.concatenate(order), kind="stable")) if order else torch.empty(0).long()
-    features = {}
-    for name in pieces[0] if pieces else ():
-        column = select_rows(concatenate([piece[name] for piece in pieces]), back)
-        assert isinstance(column, Ragged)
-        features[name] = column
+    names = pieces[0] if pieces else ()
+    features = {name: Ragged.concat([piece[name] for piece in pieces]).index_rows(back) for name in names}
     return Draws(rows, gids, _weights(config, age, freq), features)
 
 
