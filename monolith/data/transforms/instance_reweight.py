@@ -133,11 +133,10 @@ class InstanceReweight(Transform):
 def _copies(pre: _Side, cur: _Side, label: Tensor) -> tuple[Tensor, Tensor]:
     """Return how often each event comes, and whether its label changes its sign."""
     is_better = pre.priority > cur.priority
-    is_known = is_better & pre.has_label
-    is_same = is_known & (pre.label == label)
+    is_same = pre.has_label & (pre.label == label)
     turned = is_same & (pre.copies > cur.copies)
     copies = torch.where(is_same, (pre.copies - cur.copies).abs(), cur.copies)
-    copies = torch.where(is_known & ~is_same, pre.copies + cur.copies, copies)
+    copies = torch.where(pre.has_label & ~is_same, pre.copies + cur.copies, copies)
     never_any = (pre.priority == NONEXIST_PRIORITY) & (cur.priority == NONEXIST_PRIORITY)
     return torch.where(is_better, copies, never_any.to(torch.int64)), turned
 

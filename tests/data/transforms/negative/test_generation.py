@@ -132,6 +132,22 @@ def test_easy_negatives_come_from_any_channel():
         assert bounds[0] <= others <= bounds[1]  # 3 of 4 items are in channel 7: 0, 150 and 300 of 400
 
 
+def test_a_draw_that_finds_too_few_items_is_the_last_of_its_positive():
+    config = replace(
+        SMALL,
+        per_channel=True,
+        channel_feature="chnid",
+        neg_num=400,
+        easy_hard_ratio=0.5,
+        start_num=2,
+        cache_only_pos=True,
+    )
+    first = made([1] * 4, channels=[[7], [7], [7], [8]])
+    batch = run(config, first, made([1], first=4, channels=[[7]]))[1]
+    # One of eight draws goes to channel 8, which has one item: the first such ends it.
+    assert 0 < len(batch) - 1 < 100
+
+
 def test_weights():
     def weights(config):
         batch = run(config, made([1, -1, 1]))[0]
