@@ -1,15 +1,29 @@
 """Pipeline: a source, and the steps its batches go through, written as one chain."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from torch import Tensor
 
 from monolith.data.batch import Batch
-from monolith.data.flow import Mapped
+from monolith.data.flow import (
+    Cached,
+    CacheOne,
+    Concatenated,
+    Interleaved,
+    Mapped,
+    MergedWindow,
+    Rebatched,
+    Repeated,
+    Shuffled,
+    SplitFlow,
+    Taken,
+)
 from monolith.data.flow.mapped import BatchFunction
 from monolith.data.schema import Schema
 from monolith.data.source import Source, State
+from monolith.data.transforms import InstanceReweight, Transform, schema_after
+from monolith.data.transforms.negative import ItemPool, NegativeGen, NegativeGenConfig
 
 
 class Pipeline:
@@ -47,3 +61,63 @@ class Pipeline:
     def filter(self, predicate: Callable[[Batch], Tensor]) -> "Pipeline":
         """Keep the events for which the predicate's mask [events] is true."""
         return self.map(lambda batch: batch.select(predicate(batch)))
+
+    def transform(self, step: Transform) -> "Pipeline":
+        """Send each batch through a transform; a column that it needs and that is not there is an error at once."""
+        return self.map(step, schema_after(step, self.schema))
+
+    def instance_reweight(self, action_priority: str, reweight: str, method: int = 0) -> "Pipeline":
+        """Repeat or drop events by the weights of their actions; see `InstanceReweight`."""
+        return self.transform(InstanceReweight(action_priority, reweight, method))
+
+    def negative_gen(self, config: NegativeGenConfig, pool: ItemPool | None = None) -> "Pipeline":
+        """Put negatives before each positive, drawn from items seen before; see `NegativeGen`."""
+        return Pipeline(NegativeGen(self.source, config, pool))
+
+    def rebatch(self, batch_size: int, *, drop_remainder: bool = False) -> "Pipeline":
+        """Cut the rows into batches of one size, across files and partitions."""
+        return Pipeline(Rebatched(self.source, batch_size, drop_remainder=drop_remainder))
+
+    def shuffle(self, *, window: int, batch_size: int, seed: int = 0) -> "Pipeline":
+        """Put the rows of each window into a random order, the same in every run."""
+        return Pipeline(Shuffled(self.source, window=window, batch_size=batch_size, seed=seed))
+
+    def repeat(self, epochs: int | None = None) -> "Pipeline":
+        """Go through the data so often; None for ever."""
+        return Pipeline(Repeated(self.source, epochs))
+
+    def take(self, num_batches: int) -> "Pipeline":
+        """End after so many batches."""
+        return Pipeline(Taken(self.source, num_batches))
+
+    def cache(self, max_bytes: int | None = None) -> "Pipeline":
+        """Keep the batches in memory for the next pass."""
+        return Pipeline(Cached(self.source, max_bytes))
+
+    def concatenate(self, *others: Source) -> "Pipeline":
+        """Go on with other sources when this one ends."""
+        return Pipeline(Concatenated([self.source, *_sources(others)]))
+
+    def interleave(self, *others: Source, block_length: int = 1) -> "Pipeline":
+        """Take turns with other sources, so many batches each."""
+        return Pipeline(Interleaved([self.source, *_sources(others)], block_length=block_length))
+
+    def split_flow(self, data_flow: Sequence[str], index: int, *, key_column: str = "data_source_key") -> "Pipeline":
+        """Keep the records of one of several data sources, read from the beginning by a copy of this chain."""
+        return Pipeline(SplitFlow(self.source, data_flow, index, key_column=key_column))
+
+    def merge_flow(self, *others: Source) -> "Pipeline":
+        """Put flows together again, one batch of each by turns."""
+        return self.interleave(*others)
+
+    def cache_one(self) -> CacheOne:
+        """End the chain with pairs of a batch and whether it is the last."""
+        return CacheOne(self.source)
+
+    def merged_window(self, size: int = 2, *, drop_remainder: bool = True) -> MergedWindow:
+        """End the chain with tuples of so many consecutive batches."""
+        return MergedWindow(self.source, size, drop_remainder=drop_remainder)
+
+
+def _sources(others: Sequence[Source]) -> list[Source]:
+    return [other.source if isinstance(other, Pipeline) else other for other in others]

@@ -1,0 +1,1 @@
+"""Filters: steps that drop events."""

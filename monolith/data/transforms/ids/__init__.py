@@ -1,0 +1,1 @@
+"""Steps on ids: crossing them, moving them to other slots, mapping them."""
