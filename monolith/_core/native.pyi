@@ -472,4 +472,4 @@ class RecordParser:
     def parse(
         self, data: _Bytes, row_splits: _Int64s
     ) -> tuple[int, list[tuple[torch.Tensor, torch.Tensor | None, bool]], list[tuple[int, int, str]]]:
-        """Returns the number of rows, (values, row splits, present) per column and (record, offset, text) per bad record."""
+        """Returns the number of rows, (values, splits, present) per column, (record, offset, text) per bad record."""
