@@ -105,8 +105,7 @@ void bind_parse(nb::module_& m) {
           },
           "format"_a, "columns"_a)
       .def("parse", &parse_records, "data"_a.noconvert(), "row_splits"_a.noconvert(),
-           "Returns the number of rows, (values, row splits, present) per column and (record, offset, text) per bad "
-           "record.");
+           "Returns the number of rows, (values, splits, present) per column, (record, offset, text) per bad record.");
 }
 
 }  // namespace monolith::bind

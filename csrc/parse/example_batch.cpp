@@ -191,9 +191,15 @@ void note(std::size_t record, const Bytes& bytes, WireError& error, BadRecord& b
   bad = {record, static_cast<std::size_t>(error.at - bytes.begin), std::move(error.text)};
 }
 
+template <class Task>
+void for_each_task(const Records& records, std::size_t num_tasks, const Task& task) {
+  if (records.data.size() >= kMinParallelBytes) return parallel_for(num_tasks, task);
+  for (std::size_t i = 0; i < num_tasks; ++i) task(i);
+}
+
 std::vector<Scan> scan_records(const Targets& targets, const Records& records) {
   std::vector<Scan> scans(records.size());
-  parallel_for(scans.size(), [&](std::size_t i) {
+  for_each_task(records, scans.size(), [&](std::size_t i) {
     Scan& scan = scans[i];
     const std::uint8_t* const data = records.data.data();
     scan.record = {data + records.splits[i], data + records.splits[i + 1], data + records.data.size()};
@@ -227,9 +233,9 @@ Sinks make_sinks(std::span<const Scan> scans, std::span<ColumnStore> stores) {
   return sinks;
 }
 
-void read_lists(std::span<Scan> scans, const Targets& targets, Sinks& sinks) {
+void read_lists(const Records& records, std::span<Scan> scans, const Targets& targets, Sinks& sinks) {
   std::vector<BadRecord> found(scans.size() * targets.size());
-  parallel_for(found.size(), [&](std::size_t task) {
+  for_each_task(records, found.size(), [&](std::size_t task) {
     const std::size_t record = task / targets.size();
     try {
       read_target(scans[record], targets, task % targets.size(), sinks[record]);
@@ -277,7 +283,7 @@ ParsedBatch parse_example_batches(std::span<const ColumnSpec> specs, const Recor
   stores.reserve(specs.size());
   for (const ColumnSpec& spec : specs) stores.emplace_back(spec, num_rows);
   Sinks sinks = make_sinks(scans, stores);
-  read_lists(scans, targets, sinks);
+  read_lists(records, scans, targets, sinks);
   const std::vector<std::size_t> kept = drop_bad_rows(scans, stores, sinks);
 
   ParsedBatch batch;

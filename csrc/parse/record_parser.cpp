@@ -12,8 +12,6 @@ namespace monolith::parse {
 
 namespace {
 
-// Smaller pieces of a batch than this cost more to hand out than to parse.
-constexpr std::size_t kMinRowsPerChunk = 64;
 constexpr std::size_t kChunksPerThread = 4;
 
 struct RowChunk {
@@ -21,10 +19,10 @@ struct RowChunk {
   std::vector<BadRecord> bad;
 };
 
-std::size_t rows_per_chunk(std::size_t num_records) {
+std::size_t rows_per_chunk(const Records& records) {
   const auto threads = static_cast<std::size_t>(num_threads());
-  if (threads == 1) return std::max<std::size_t>(num_records, 1);
-  return std::max(kMinRowsPerChunk, num_records / (threads * kChunksPerThread) + 1);
+  if (threads == 1 || records.data.size() < kMinParallelBytes) return std::max<std::size_t>(records.size(), 1);
+  return records.size() / (threads * kChunksPerThread) + 1;
 }
 
 Bytes record_at(const Records& records, std::size_t i) {
@@ -111,7 +109,7 @@ ParsedBatch parse_rows(const RowFormat& format, std::span<const ColumnSpec> spec
   stores.reserve(specs.size());
   for (const ColumnSpec& spec : specs) stores.emplace_back(spec, num_records);
 
-  const std::size_t step = rows_per_chunk(num_records);
+  const std::size_t step = rows_per_chunk(records);
   std::vector<RowChunk> chunks;
   for (std::size_t first = 0; first < num_records || chunks.empty(); first += step) {
     chunks.push_back({RowReader{{}, NameHints(format.names())}, {}});

@@ -36,6 +36,9 @@ class RecordParser {
   std::unique_ptr<RowFormat> rows_;  // not for kExampleBatch
 };
 
+// Fewer bytes than this are parsed sooner than other threads wake up.
+inline constexpr std::size_t kMinParallelBytes = std::size_t{1} << 15;
+
 // The two ways through a batch of records; `splits` were checked.
 ParsedBatch parse_rows(const RowFormat& format, std::span<const ColumnSpec> specs, const Records& records);
 ParsedBatch parse_example_batches(std::span<const ColumnSpec> specs, const Records& records);

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "check.h"
-#include "ops/parallel_for.h"
 #include "parse/record_parser.h"
 #include "record_bytes.h"
 
@@ -250,8 +249,6 @@ int main(int argc, char** argv) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() < seconds;
   };
   while (more() && monolith::test::num_failures == 0) {
-    // Mostly one thread: starting others for a handful of bytes takes far longer than to parse them.
-    monolith::set_num_threads(below(random, 32) == 0 ? 2 : 1);
     for (const Subject& subject : subjects) {
       bad += try_once(subject, random) ? 1 : 0;
       ++tries;

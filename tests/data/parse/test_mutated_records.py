@@ -22,7 +22,7 @@ from monolith.tensors import Ragged
 from tests.data.parse import read_by_protobuf as expected
 from tests.data.parse.made_records import random_example, random_example_batch, random_instance, random_tf_example
 
-NUM_MUTATIONS = 1500
+NUM_MUTATIONS = 1000
 
 # Reasons that are none to protobuf: it does not know what was asked for.
 OWN_REASONS = ("was asked for", "exactly one is wanted", "features for", "batch_size", "expected a line id")
