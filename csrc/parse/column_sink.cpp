@@ -3,6 +3,8 @@
 #include <bit>
 #include <string>
 
+#include "ops/city_hash.h"
+
 namespace monolith::parse {
 
 namespace {
@@ -50,6 +52,10 @@ void ColumnSink::add_doubles(Bytes packed) {
 }
 
 void ColumnSink::add_string(Bytes bytes) {
+  if (type_ == ValueType::kInt64) {
+    add_int64(static_cast<std::int64_t>(city_hash64({bytes.begin, bytes.size()})));
+    return;
+  }
   if (count_++ == 0) values_.append(bytes.begin, bytes.size());
   wrong_at_ = bytes.begin;
 }

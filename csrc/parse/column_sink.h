@@ -93,7 +93,7 @@ class ColumnSink {
   void add_float(float value);              // float32
   void add_floats(Bytes packed);            // float32
   void add_doubles(Bytes packed);           // float32
-  void add_string(Bytes bytes);             // bytes
+  void add_string(Bytes bytes);             // bytes; int64 takes the string's city_hash64
 
   // Whether the column takes values of this type; if not, the row fails unless a later occurrence replaces them.
   bool takes(ValueType type, Bytes at, const char* kind) {
@@ -101,6 +101,10 @@ class ColumnSink {
       return true;
     refuse(at, kind);
     return false;
+  }
+  // The same of strings, which columns of ids take too: as their hash.
+  bool takes_strings(Bytes at, const char* kind) {
+    return type_ == ValueType::kInt64 || takes(ValueType::kBytes, at, kind);
   }
   void refuse(Bytes at, const char* kind) {
     wrong_ = kind;

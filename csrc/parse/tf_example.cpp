@@ -26,7 +26,7 @@ void read_feature(Bytes feature, ColumnSink& sink) {
     } else if (tag == tag_of(kBytesList, kLength)) {
       sink.enter(kBytesList);
       const Bytes list = reader.bytes();
-      if (sink.takes(ValueType::kBytes, list, kKindNames[kBytesList])) read_bytes_list(list, sink);
+      if (sink.takes_strings(list, kKindNames[kBytesList])) read_bytes_list(list, sink);
     } else {
       reader.skip(tag);
     }
@@ -63,7 +63,7 @@ bool read_plain_entry(Bytes entry, RowReader& rows) {
     sink.expect_scalar();
     sink.add_floats(values);
   } else {
-    if (sink.takes(ValueType::kBytes, values, kKindNames[kBytesList])) sink.add_string(values);
+    if (sink.takes_strings(values, kKindNames[kBytesList])) sink.add_string(values);
   }
   return true;
 }

@@ -360,6 +360,10 @@ def huge_empty(num_bytes: int) -> NDArray[numpy.uint8]:
 def check_row_splits(row_splits: _Int64s, num_values: int) -> None: ...
 def value_rowids(row_splits: _Int64s, out: _Int64s) -> None: ...
 def normalize_merged_split(row_split: _Int64s, row_split_size: _Int64s) -> torch.Tensor: ...
+def chosen_row_splits(row_splits: _Int64s, indices: _Int64s, out: _Int64s) -> None: ...
+def copy_rows(
+    values: _Bytes, value_bytes: int, row_splits: _Int64s, indices: _Int64s, out_splits: _Int64s, out: _Bytes
+) -> None: ...
 def group_by_index(indices: _Int64s, num_groups: int) -> tuple[torch.Tensor, ...]: ...
 def ragged_group_by_index(indices: _Int64s, row_splits: _Int64s, num_groups: int) -> tuple[torch.Tensor, ...]: ...
 @overload
@@ -464,6 +468,9 @@ def fill_with_offset_map_grad(
     grad: _Doubles,
     out: _Doubles,
 ) -> None: ...
+def city_hash64(bytes: bytes) -> int: ...
+def city_hash64_values(values: _Int64s, out: _Int64s) -> None: ...
+def city_hash64_rows(bytes: _Bytes, row_splits: _Int64s, out: _Int64s) -> None: ...
 
 class RecordParser:
     """Turns serialized records of one format into columns; the way in is monolith.data.parse."""
@@ -473,3 +480,68 @@ class RecordParser:
         self, data: _Bytes, row_splits: _Int64s
     ) -> tuple[int, list[tuple[torch.Tensor, torch.Tensor | None, bool]], list[tuple[int, int, str]]]:
         """Returns the number of rows, (values, splits, present) per column, (record, offset, text) per bad record."""
+
+class FrameLayout:
+    def __init__(
+        self,
+        *,
+        tf_record: bool = False,
+        lagrangex_header: bool = False,
+        sort_id: bool = False,
+        kafka_dump: bool = False,
+        kafka_dump_prefix: bool = False,
+        max_record_bytes: int = 1073741824,
+    ) -> None: ...
+    @property
+    def max_record_bytes(self) -> int: ...
+    @property
+    def overhead(self) -> int:
+        """Bytes that a written frame has beside its payload."""
+
+class FrameStop(enum.Enum):
+    ENOUGH = 0
+
+    INPUT = 1
+
+    ROOM = 2
+
+    LENGTH_CRC = 3
+
+    TOO_LONG = 4
+
+    DEAD_BEEF = 5
+
+class FramePass:
+    @property
+    def num_frames(self) -> int: ...
+    @property
+    def num_bytes(self) -> int: ...
+    @property
+    def stop(self) -> FrameStop: ...
+    @property
+    def length(self) -> int: ...
+    @property
+    def wanted(self) -> int: ...
+    @property
+    def num_records(self) -> int: ...
+    @property
+    def payload_bytes(self) -> int: ...
+    @property
+    def num_bad(self) -> int: ...
+    @property
+    def first_bad(self) -> int: ...
+
+def skip_frames(input: _Bytes, layout: FrameLayout, max_frames: int) -> FramePass: ...
+def decode_frames(
+    input: _Bytes,
+    layout: FrameLayout,
+    max_frames: int,
+    payloads: _Bytes,
+    payload_bytes: int,
+    row_splits: _Int64s,
+    num_records: int,
+    headers: _Int64s,
+) -> FramePass: ...
+def encode_frames(
+    payloads: _Bytes, row_splits: _Int64s, headers: _Int64s, layout: FrameLayout, out: _Bytes
+) -> None: ...

@@ -1,8 +1,9 @@
 """Pipeline: a source, and the steps its batches go through, written as one chain."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
+import torch
 from torch import Tensor
 
 from monolith.data.batch import Batch
@@ -20,7 +21,11 @@ from monolith.data.flow import (
     Taken,
 )
 from monolith.data.flow.mapped import BatchFunction
-from monolith.data.schema import Schema
+from monolith.data.flow.parsed import Parser, parse_step
+from monolith.data.joiner import JoinConfig, Joiner
+from monolith.data.prefetch import Prefetched
+from monolith.data.record_forms import RecordForm, make_parser
+from monolith.data.schema import Dtype, Schema
 from monolith.data.source import Source, State
 from monolith.data.transforms import InstanceReweight, Transform, schema_after
 from monolith.data.transforms.negative import ItemPool, NegativeGen, NegativeGenConfig
@@ -57,6 +62,38 @@ class Pipeline:
     def map(self, function: BatchFunction, schema: Schema | None = None) -> "Pipeline":
         """Change each batch; give the schema if the function changes the columns."""
         return Pipeline(Mapped(self.source, function, schema))
+
+    def parse(
+        self,
+        parser: Parser | RecordForm = "tf_example",
+        *,
+        on_error: Literal["raise", "skip"] = "raise",
+        **columns: Dtype,
+    ) -> "Pipeline":
+        """Turn serialized records into columns: `parse(uid="int64", tags="int64[]", label="float32")`.
+
+        Args:
+            parser: What the records are ("tf_example", "example", "example_batch", "instance" or "json"), or a parser
+                of `monolith.data.parse` with all its options.
+            on_error: "skip" leaves out records that cannot be read and counts them in the parser's `num_skipped`.
+            columns: Names and types, with a form instead of a parser. "label" and "instance_weight" of the original's
+                messages are the record's own.
+        """
+        if not isinstance(parser, str):
+            if columns:
+                raise ValueError(f"a parser says itself which columns it makes; drop {', '.join(columns)}")
+            return self.map(parse_step(parser), parser.schema)
+        if not columns:
+            raise ValueError('name the columns to parse, such as parse(uid="int64", label="float32")')
+        return self.parse(make_parser(parser, columns, on_error))
+
+    def prefetch(self, capacity: int = 2, *, device: str | torch.device | None = None) -> "Pipeline":
+        """Make batches ahead in the background, and on a device if one is named; 0 makes none."""
+        return Pipeline(Prefetched(self.source, capacity, device=device))
+
+    def join(self, config: JoinConfig) -> "Pipeline":
+        """Join impressions with the actions that follow them; see `Joiner`."""
+        return Pipeline(Joiner(self.source, config))
 
     def filter(self, predicate: Callable[[Batch], Tensor]) -> "Pipeline":
         """Keep the events for which the predicate's mask [events] is true."""

@@ -21,8 +21,10 @@ class Source(Protocol):
     A new source stands at its beginning. Iterating, stopping and iterating again goes on where it stopped.
     """
 
-    schema: Schema
-    """The columns of every batch."""
+    @property
+    def schema(self) -> Schema:
+        """The columns of every batch."""
+        ...
 
     def __iter__(self) -> Iterator[Batch]:
         """Yield batches from the present position on; end with the data, unless the source follows its growth."""

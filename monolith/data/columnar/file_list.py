@@ -6,8 +6,10 @@ from typing import TypeAlias
 
 import fsspec
 
+from monolith.data.files.patterns import expand_placeholders
+
 Files: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
-"""One file or pattern ("clicks/*.parquet", "s3://bucket/day=*/part-*"), or several."""
+"""One file or pattern ("clicks/*.parquet", "s3://bucket/{DATE(20240101,20240131)}/part-*"), or several."""
 
 
 def list_files(files: Files) -> tuple[str, ...]:
@@ -19,7 +21,7 @@ def list_files(files: Files) -> tuple[str, ...]:
     names = [files] if isinstance(files, str | os.PathLike) else list(files)
     if not names:
         raise ValueError("no files were given; give at least one path or pattern")
-    found = [path for name in names for path in _expand(os.fspath(name))]
+    found = [path for name in names for one in expand_placeholders(os.fspath(name)) for path in _expand(one)]
     return tuple(dict.fromkeys(found))
 
 

@@ -15,7 +15,8 @@ Features = Mapping[str, Dtype] | Schema
 class TfExampleParser(RecordParser):
     """Parses `tf.Example` records: each column is the feature of its name.
 
-    Lists longer than a fixed width are cut, shorter ones filled up with `missing` (0 unless said otherwise).
+    Lists longer than a fixed width are cut, shorter ones filled up with `missing` (0 unless said otherwise). Strings
+    where int64 is asked for become ids by the stated hash, `monolith.features.string_hash`.
 
     >>> from monolith.data.parse import records_of
     >>> from monolith.protos.tf_example_pb2 import Example

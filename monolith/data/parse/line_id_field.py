@@ -5,6 +5,9 @@ from google.protobuf.descriptor import FieldDescriptor
 from monolith.data.parse.column_request import ColumnRequest
 from monolith.protos.line_id_pb2 import LineId
 
+LINE_ID_FIELDS = frozenset(LineId.DESCRIPTOR.fields_by_name)
+"""Names of all fields of a LineId."""
+
 
 def line_id_column(name: str, width: int | None = None) -> ColumnRequest:
     """Return the request for a field of the line id.

@@ -8,6 +8,7 @@ from google.protobuf.message import DecodeError
 from monolith.data.parse.bad_record import BadRecord, BadRecordError
 from monolith.data.parse.parse_functions import Records
 from monolith.data.parse.record_parser import records_of
+from monolith.features.string_hash import hash_bytes
 from monolith.protos import example_pb2, tf_example_pb2
 from monolith.tensors import Ragged
 
@@ -27,7 +28,7 @@ def tf_example_to_example(
     Args:
         serialized: The tf.Example records.
         sparse_features: Features that become ids of layout v2, with their slots (1 to 32767). An integer is the id's
-            payload itself, a float x becomes int(log2(|x| + 1)).
+            payload itself, a string is hashed (`city_hash64`), a float x becomes int(log2(|x| + 1)).
         dense_features: Features that are taken over as they are.
         label: The float feature that holds the labels; "" for none.
         instance_weight: The float feature that holds the weight; records without one weigh 1.
@@ -51,7 +52,7 @@ def tf_example_to_example(
             elif name in sparse_features:
                 slot = sparse_features[name]
                 named = example.named_feature.add(name=name, id=slot)
-                named.feature.fid_v2_list.value.extend(_fids(name, feature, slot))
+                named.feature.fid_v2_list.value.extend(_fids(feature, slot))
             elif name in dense:
                 _copy_dense(feature, example.named_feature.add(name=name).feature)
         converted.append(example.SerializeToString())
@@ -66,11 +67,11 @@ def _each(serialized: Records) -> Iterable[bytes]:
     return [data[begin:end] for begin, end in zip(splits, splits[1:], strict=False)]
 
 
-def _fids(name: str, feature: tf_example_pb2.Feature, slot: int) -> list[int]:
+def _fids(feature: tf_example_pb2.Feature, slot: int) -> list[int]:
     kind = feature.WhichOneof("kind")
     if kind == "bytes_list":
-        raise ValueError(f"feature {name!r} holds strings; hash them to integers before")
-    if kind == "float_list":
+        payloads = [hash_bytes(value) for value in feature.bytes_list.value]
+    elif kind == "float_list":
         payloads = [int(math.log2(abs(value) + 1)) for value in feature.float_list.value]
     else:
         payloads = list(feature.int64_list.value)

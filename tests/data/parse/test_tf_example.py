@@ -15,6 +15,7 @@ from monolith.data.parse import (
     parse_tf_examples,
     records_of,
 )
+from monolith.features.string_hash import hash_bytes
 from monolith.protos import tf_example_pb2
 from monolith.tensors import Ragged
 from tests.data.parse.made_records import random_tf_example, tf_example
@@ -202,8 +203,8 @@ def test_a_feature_of_another_type_is_named() -> None:
         parse_tf_examples([text], {"label": "float32"})
     with pytest.raises(BadRecordError, match="feature 'label' holds an int64_list, float32 was asked for"):
         parse_tf_examples([tf_example(label=[1])], {"label": "float32[]"})
-    with pytest.raises(BadRecordError, match="feature 'label' holds a bytes_list, int64 was asked for"):
-        parse_tf_examples([text], {"label": "int64[]"})
+    with pytest.raises(BadRecordError, match="feature 'label' holds a float_list, int64 was asked for"):
+        parse_tf_examples([tf_example(label=[1.0])], {"label": "int64[]"})
     with pytest.raises(BadRecordError, match="feature 'name' holds 2 strings, exactly one is wanted"):
         parse_tf_examples([tf_example(name=[b"a", b"b"])], {"name": "bytes"})
 
@@ -236,3 +237,11 @@ def test_wrong_records_are_refused_before_parsing() -> None:
         TfExampleParser({"a": "int64"}, on_error="ignore")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="neither slots nor a line id"):
         native.RecordParser("tf_example", [("a", "slot", "int64", 1, 0, 0.0, 0.0, False)])
+
+
+def test_strings_become_ids_by_the_stated_hash() -> None:
+    records = [tf_example(tag=[b"red", b"blue"]), tf_example(tag=[]), tf_example(tag=[b"red"])]
+    rows = parse_tf_examples(records, {"tag": "int64[]"})["tag"].to_list()
+    assert rows == [[hash_bytes(b"red"), hash_bytes(b"blue")], [], [hash_bytes(b"red")]]
+    first = parse_tf_examples(records, {"tag": "int64"})["tag"].tolist()
+    assert first == [hash_bytes(b"red"), 0, hash_bytes(b"red")]

@@ -52,8 +52,7 @@ class JsonLinesSource(LineSource):
 
     def _begin(self, path: str, blocks: LineBlocks) -> ParseLines:
         json, pa = arrow("json"), arrow()
-        fields = pa.schema([(name, _value_type(kind)) for name, kind in self.schema.types.items()])
-        parsing = json.ParseOptions(explicit_schema=fields, unexpected_field_behavior="ignore")
+        parsing = json.ParseOptions(explicit_schema=json_fields(self.schema), unexpected_field_behavior="ignore")
         stored = {name: name for name in self.schema.names}
 
         def parse(lines: Lines) -> tuple[Any, Mapping[str, str]]:
@@ -61,6 +60,11 @@ class JsonLinesSource(LineSource):
             return json.read_json(pa.BufferReader(lines.data), reading, parsing), stored
 
         return parse
+
+
+def json_fields(schema: Schema) -> Any:
+    """Return the Arrow schema that JSON values of these columns are read with."""
+    return arrow().schema([(name, _value_type(kind)) for name, kind in schema.types.items()])
 
 
 def _value_type(kind: ColumnType) -> Any:

@@ -1,0 +1,105 @@
+"""Where events come from, one function each: the beginnings of pipelines."""
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from torch import Tensor
+from torch.utils.data import DataLoader
+
+from monolith.data.columnar import ArrowSource, CsvSource, JsonLinesSource, ParquetSource
+from monolith.data.columnar.file_list import Files
+from monolith.data.event_log import EventLogSource
+from monolith.data.files import PbFraming, RecordFileSource
+from monolith.data.in_memory import ArraySource, DataLoaderSource, FrameSource, IterableSource
+from monolith.data.kafka import KafkaSource
+from monolith.data.pipeline import Pipeline
+from monolith.data.schema import Dtype, Schema
+from monolith.data.synthetic import EventMaker, SyntheticSource
+from monolith.tensors import Ragged
+
+
+def tfrecord(
+    files: str | Sequence[str], *, batch_size: int, on_error: Literal["raise", "skip"] = "raise", **options: Any
+) -> Pipeline:
+    """Read serialized records of TFRecord files; follow with `parse`. See `RecordFileSource` for the options."""
+    return Pipeline(RecordFileSource(files, batch_size=batch_size, on_error=on_error, **options))
+
+
+def pb_files(
+    files: str | Sequence[str], *, batch_size: int, framing: PbFraming | None = None, **options: Any
+) -> Pipeline:
+    """Read serialized records of the original's PB streams; follow with `parse`."""
+    return Pipeline(RecordFileSource(files, batch_size=batch_size, framing=framing or PbFraming(), **options))
+
+
+def kafka(topics: Sequence[str], servers: str = "localhost:9092", *, batch_size: int, **options: Any) -> Pipeline:
+    """Read the messages of Kafka topics; follow with `parse`. See `KafkaSource` for the options."""
+    return Pipeline(KafkaSource(topics, servers, batch_size=batch_size, **options))
+
+
+def event_log(
+    path: str | os.PathLike[str],
+    *,
+    batch_size: int,
+    follow: bool = False,
+    start: int = 0,
+    stop: threading.Event | None = None,
+) -> Pipeline:
+    """Read an event log, which has its columns already; see `EventLogSource`."""
+    return Pipeline(EventLogSource(path, batch_size=batch_size, follow=follow, start=start, stop=stop))
+
+
+def parquet(files: Files, *, batch_size: int = 512, **options: Any) -> Pipeline:
+    """Read Parquet files; see `ParquetSource` for the options."""
+    return Pipeline(ParquetSource(files, batch_size, **options))
+
+
+def arrow(files: Files, *, batch_size: int = 512, **options: Any) -> Pipeline:
+    """Read Arrow IPC or Feather files; see `ArrowSource` for the options."""
+    return Pipeline(ArrowSource(files, batch_size, **options))
+
+
+def csv(files: Files, *, batch_size: int = 512, options: Mapping[str, Any] | None = None, **columns: Dtype) -> Pipeline:
+    """Read CSV files with these columns: `csv("clicks-*.csv", uid="int64", label="float32")`; see `CsvSource`."""
+    return Pipeline(CsvSource(files, Schema(tuple(columns.items())), batch_size=batch_size, **(options or {})))
+
+
+def jsonl(
+    files: Files, *, batch_size: int = 512, options: Mapping[str, Any] | None = None, **columns: Dtype
+) -> Pipeline:
+    """Read files of one JSON object per line with these columns; see `JsonLinesSource`."""
+    return Pipeline(JsonLinesSource(files, Schema(tuple(columns.items())), batch_size=batch_size, **(options or {})))
+
+
+def frame(data: Any, *, batch_size: int = 512, **options: Any) -> Pipeline:
+    """Read a pandas or polars frame; see `FrameSource` for the options."""
+    return Pipeline(FrameSource(data, batch_size, **options))
+
+
+def arrays(
+    columns: Mapping[str, np.ndarray[Any, Any] | Tensor | Ragged | Sequence[Any]], *, batch_size: int = 512
+) -> Pipeline:
+    """Read arrays, tensors or lists, a column each.
+
+    >>> [batch.columns["uid"].tolist() for batch in arrays({"uid": [1, 2, 3]}, batch_size=2)]
+    [[1, 2], [3]]
+    """
+    return Pipeline(ArraySource(columns, batch_size))
+
+
+def iterable(make_items: Callable[[], Iterable[Mapping[str, Any]]], *, batch_size: int | None = None) -> Pipeline:
+    """Read what a function's iterable yields: events as dicts, or whole batches if `batch_size` is None."""
+    return Pipeline(IterableSource(make_items, batch_size))
+
+
+def data_loader(loader: DataLoader[Any], *, names: Sequence[str] | None = None) -> Pipeline:
+    """Read a PyTorch DataLoader; `names` names the columns if it yields tuples."""
+    return Pipeline(DataLoaderSource(loader, names=names))
+
+
+def synthetic(generator: EventMaker, *, batch_size: int, count: int | None = None) -> Pipeline:
+    """Make events up, such as those of `CriteoEvents` or `MovieEvents`; `count` ends them."""
+    return Pipeline(SyntheticSource(generator, batch_size, count))

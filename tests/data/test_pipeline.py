@@ -1,0 +1,100 @@
+"""Whole chains, from files to batches: the same rows in every run, from every position."""
+
+import json
+
+import pytest
+import torch
+
+import monolith as mono
+from monolith.data import CriteoEvents, Pipeline, Schema, TFRecordWriter, assert_resume_is_exact
+from monolith.data.columnar.column_error import ColumnError
+from monolith.data.columnar.json_records import JsonParser
+from monolith.data.parse import BadRecordError, records_of
+from monolith.protos.tf_example_pb2 import Example
+
+
+def serialized(uid, tags, label):
+    example = Example()
+    example.features.feature["uid"].int64_list.value.append(uid)
+    example.features.feature["tags"].bytes_list.value.extend(tags)
+    example.features.feature["label"].float_list.value.append(label)
+    return example.SerializeToString()
+
+
+@pytest.fixture
+def files(tmp_path):
+    for part in range(3):
+        with TFRecordWriter(str(tmp_path / f"part-{part}.tfrecord")) as writer:
+            writer.write_all([serialized(100 * part + i, [b"a", b"b"][: i % 3], float(i % 2)) for i in range(7 + part)])
+    return str(tmp_path / "part-{INT(0,2)}.tfrecord")
+
+
+def chain(files):
+    return (
+        mono.data.tfrecord(files, batch_size=4)
+        .parse(uid="int64", tags="int64[]", label="float32")
+        .filter(lambda batch: batch.columns["uid"] % 5 != 0)
+        .shuffle(window=6, batch_size=3, seed=1)
+        .repeat(2)
+        .prefetch(2)
+    )
+
+
+def test_a_chain_gives_every_row_once_per_epoch_and_resumes_exactly(files):
+    uids = torch.cat([batch.columns["uid"] for batch in chain(files)]).tolist()
+    wanted = [100 * part + i for part in range(3) for i in range(7 + part) if (100 * part + i) % 5]
+    assert sorted(uids) == sorted(wanted * 2)
+    assert uids != sorted(uids)
+    assert_resume_is_exact(lambda: chain(files))
+    assert_resume_is_exact(lambda: chain(files).shard(2, 1))
+
+
+def test_shards_of_a_chain_are_the_whole(files):
+    plain = mono.data.tfrecord(files, batch_size=4).parse(uid="int64")
+    whole = sorted(int(uid) for batch in plain for uid in batch.columns["uid"])
+    parts = [int(uid) for i in range(2) for batch in plain.shard(2, i) for uid in batch.columns["uid"]]
+    assert sorted(parts) == whole
+
+
+def test_a_bad_record_names_its_file_and_batch(tmp_path):
+    with TFRecordWriter(str(tmp_path / "x.tfrecord")) as writer:
+        writer.write_all([serialized(1, [], 0.0), b"\xff\xff"])
+    pipeline = mono.data.tfrecord(str(tmp_path / "x.tfrecord"), batch_size=4).parse(uid="int64")
+    with pytest.raises(BadRecordError, match="record 1") as raised:
+        list(pipeline)
+    assert "x.tfrecord[0, 2)" in raised.value.__notes__[0]
+    skipping = mono.data.tfrecord(str(tmp_path / "x.tfrecord"), batch_size=4).parse(on_error="skip", uid="int64")
+    assert [batch.columns["uid"].tolist() for batch in skipping] == [[1]]
+
+
+def test_json_records():
+    rows = [{"uid": 1, "tags": [1, 2], "more": {}}, {"uid": 2, "tags": []}]
+    texts = [json.dumps(rows[0], indent=1).encode(), json.dumps(rows[1]).encode()]
+    parser = JsonParser(Schema.of(uid="int64", tags="int64[]"))
+    columns, kept = parser(records_of(texts))
+    assert (columns["uid"].tolist(), columns["tags"].to_list(), kept) == ([1, 2], [[1, 2], []], None)
+    bad = [texts[0], b'{"uid": "x"}', b"[1]", texts[1], b'{"tags": []}']
+    with pytest.raises(ColumnError, match=r"record 1 of the batch: .*it is b'\{\"uid\": \"x\"\}'"):
+        parser(records_of(bad))
+    skipping = JsonParser(Schema.of(uid="int64", tags="int64[]"), on_error="skip")
+    columns, kept = skipping(records_of(bad))
+    assert (columns["uid"].tolist(), kept.tolist(), skipping.num_skipped) == ([1, 2], [0, 3], 3)
+
+
+def test_wrong_chains_say_what_to_do(files):
+    records = mono.data.tfrecord(files, batch_size=4)
+    with pytest.raises(ValueError, match="name the columns to parse"):
+        records.parse()
+    with pytest.raises(ValueError, match="records are tf_example, .*got 'avro'"):
+        records.parse("avro", uid="int64")
+    with pytest.raises(ValueError, match="drop uid"):
+        records.parse(JsonParser(Schema.of(a="int64")), uid="int64")
+    with pytest.raises(ValueError, match="no column 'record' of bytes to parse; its columns are uid"):
+        list(mono.data.arrays({"uid": [1]}).parse(uid="int64"))
+
+
+def test_a_model_trains_from_files_of_made_up_clicks():
+    events = mono.data.synthetic(CriteoEvents(3, num_ids=2000), batch_size=64, count=256)
+    assert isinstance(events, Pipeline)
+    assert sum(len(batch) for batch in events) == 256
+    assert events.schema.types["dense"].width == 13
