@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader
 from monolith.data.columnar import ArrowSource, CsvSource, JsonLinesSource, ParquetSource
 from monolith.data.columnar.file_list import Files
 from monolith.data.event_log import EventLogSource
-from monolith.data.files import PbFraming, RecordFileSource
+from monolith.data.files import PbFraming, RecordFileSource, expand_patterns
 from monolith.data.in_memory import ArraySource, DataLoaderSource, FrameSource, IterableSource
 from monolith.data.kafka import KafkaSource
 from monolith.data.pipeline import Pipeline
@@ -24,15 +24,19 @@ from monolith.tensors import Ragged
 def tfrecord(
     files: str | Sequence[str], *, batch_size: int, on_error: Literal["raise", "skip"] = "raise", **options: Any
 ) -> Pipeline:
-    """Read serialized records of TFRecord files; follow with `parse`. See `RecordFileSource` for the options."""
-    return Pipeline(RecordFileSource(files, batch_size=batch_size, on_error=on_error, **options))
+    """Read serialized records of TFRecord files ("clicks-{INT(0,99)}", "s3://bucket/*"); follow with `parse`.
+
+    See `RecordFileSource` for the options.
+    """
+    return Pipeline(RecordFileSource(expand_patterns(files), batch_size=batch_size, on_error=on_error, **options))
 
 
 def pb_files(
     files: str | Sequence[str], *, batch_size: int, framing: PbFraming | None = None, **options: Any
 ) -> Pipeline:
-    """Read serialized records of the original's PB streams; follow with `parse`."""
-    return Pipeline(RecordFileSource(files, batch_size=batch_size, framing=framing or PbFraming(), **options))
+    """Read serialized records of the original's PB streams, or of standard input (""); follow with `parse`."""
+    found = expand_patterns(files) if files else files
+    return Pipeline(RecordFileSource(found, batch_size=batch_size, framing=framing or PbFraming(), **options))
 
 
 def kafka(topics: Sequence[str], servers: str = "localhost:9092", *, batch_size: int, **options: Any) -> Pipeline:
