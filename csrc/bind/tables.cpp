@@ -177,6 +177,11 @@ void restore_rows(RowTable& table, IdsIn ids, UInt32sIn last_seen, BytesIn2d row
                 std::as_bytes(std::span(rows.data(), rows.size())));
 }
 
+std::size_t lookup_ids(const RowTable& table, IdsIn ids, FloatsOut2d out) {
+  check_out(table, ids.shape(0), out);
+  return table.lookup(as_span(ids), out.data(), table.dim());
+}
+
 std::vector<std::int32_t> reinitialize(RowTable& table, IdsIn ids, std::uint32_t time) {
   std::vector<std::int32_t> status(ids.shape(0));
   table.reinitialize(as_span(ids), time, status.data());
@@ -269,6 +274,7 @@ void bind_row_table(nb::module_& m) {
       .def("size", &RowTable::size, release)
       .def("memory", &RowTable::memory, release)
       .def("set_filter", &RowTable::set_filter, "filter"_a.none(), "thresholds"_a)
+      .def("lookup", &lookup_ids, "ids"_a.noconvert(), "out"_a.noconvert(), release)
       .def(
           "lookup_entries", [](const RowTable& t, IdsIn ids) { return t.lookup_entries(as_span(ids)); },
           "ids"_a.noconvert(), release)

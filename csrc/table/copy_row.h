@@ -17,7 +17,7 @@ inline void prefetch_lines(const void* begin, std::size_t bytes) {
 }
 
 // How a row is written: through the caches, or around them. Streaming is for outputs larger than the caches, which
-// would only push the table's index out; `out` must then be aligned to 16 bytes and `floats` a multiple of four.
+// would only push the table's index out; only where can_stream says so.
 enum class Store { kCached, kStreaming };
 
 #if defined(__x86_64__)
@@ -56,7 +56,7 @@ inline void finish_streaming() {
 }
 
 inline bool can_stream(const float* out, std::size_t stride, std::size_t floats) {
-  return reinterpret_cast<std::uintptr_t>(out) % 16 == 0 && stride % 4 == 0 && floats % 4 == 0;
+  return reinterpret_cast<std::uintptr_t>(out) % 32 == 0 && stride % 8 == 0 && floats % 8 == 0;
 }
 
 }  // namespace monolith

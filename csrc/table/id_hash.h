@@ -13,7 +13,7 @@ inline constexpr std::uint32_t kNumSubTables = 1U << kSubTableBits;
 inline constexpr int kBucketBits = 10;
 inline constexpr std::uint32_t kNumBuckets = 1U << kBucketBits;
 
-inline constexpr std::uint64_t hash_id(std::int64_t id) {
+[[gnu::always_inline]] inline constexpr std::uint64_t hash_id(std::int64_t id) {
   auto x = static_cast<std::uint64_t>(id);
   x ^= x >> 32;
   x *= 0x9FB21C651E98DF25ULL;
@@ -44,7 +44,7 @@ inline constexpr std::int64_t id_of_hash(std::uint64_t x) {
 }
 
 // Rows are spread over sub-tables in memory and over buckets in files; a sub-table is a run of whole buckets.
-inline constexpr std::uint32_t sub_table_of_hash(std::uint64_t hash) {
+[[gnu::always_inline]] inline constexpr std::uint32_t sub_table_of_hash(std::uint64_t hash) {
   return static_cast<std::uint32_t>(hash >> (64 - kSubTableBits));
 }
 inline constexpr std::uint32_t bucket_of_hash(std::uint64_t hash) {

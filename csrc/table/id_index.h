@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "table/id_entry.h"
 #include "table/id_hash.h"
 
 namespace monolith {
@@ -36,7 +37,7 @@ class IdIndex {
   void prefetch(std::uint64_t hash) const {
     const std::uint64_t* lines = lines_.load(std::memory_order_relaxed);
     const int log2_lines = log2_lines_.load(std::memory_order_relaxed);
-    __builtin_prefetch(lines + home_line(hash, log2_lines) * kLineEntries);
+    __builtin_prefetch(lines + home_line_of(hash, log2_lines) * kLineEntries);
   }
 
   // Writes the row number of each hash, or kNoRow.
@@ -46,6 +47,10 @@ class IdIndex {
     find_rows(&hash, 1, &row);
     return row;
   }
+
+  // The lines themselves, 2 ** log2_lines() of them; nullptr while there are none.
+  const std::uint64_t* lines() const { return lines_.load(std::memory_order_relaxed); }
+  int log2_lines() const { return log2_lines_.load(std::memory_order_relaxed); }
 
   // What an index of this many entries takes.
   static std::size_t bytes_for(std::size_t size);
@@ -84,17 +89,11 @@ class IdIndex {
   void set_sub_table(std::uint32_t sub_table) { sub_table_ = sub_table; }
 
  private:
-  static constexpr std::size_t kLineEntries = 8;
   static constexpr std::size_t kLineBytes = 64;
-  static constexpr std::uint64_t kMaxDisplacement = 14;
 
   int row_bits() const { return log2_lines_ + 3; }
   std::uint64_t line_mask() const { return (std::uint64_t{1} << log2_lines_) - 1; }
-  static std::uint64_t home_line(std::uint64_t hash, int log2_lines) {
-    // Two shifts: with one line the shift is by 64, which C++ leaves undefined.
-    return ((hash << kSubTableBits) >> 1) >> (63 - log2_lines);
-  }
-  std::uint64_t home_line(std::uint64_t hash) const { return home_line(hash, log2_lines_); }
+  std::uint64_t home_line(std::uint64_t hash) const { return home_line_of(hash, log2_lines_); }
   std::uint64_t rest_of(std::uint64_t hash) const { return hash & ((std::uint64_t{1} << (56 - log2_lines_)) - 1); }
   // What an entry of `hash` holds above its row number.
   std::uint64_t tag(std::uint64_t hash, std::uint64_t displacement) const {

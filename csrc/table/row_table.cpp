@@ -13,7 +13,8 @@ RowTable::RowTable(TableOptions options)
     : options_(std::move(options)),
       layout_(options_.segments, options_.serving),
       chunk_layout_(layout_),
-      sub_tables_(std::make_unique<SubTable[]>(kNumSubTables)) {
+      sub_tables_(std::make_unique<SubTable[]>(kNumSubTables)),
+      no_chunk_(chunk_layout_.first_weights + chunk_layout_.weight_bytes) {
   const std::size_t least =
       kNumSubTables * (SubTable().bytes(chunk_layout_) + SubTable().bytes_for_one_more(chunk_layout_));
   if (options_.max_memory_bytes != 0 && options_.max_memory_bytes < least) {
@@ -81,6 +82,7 @@ void RowTable::set_filter(std::shared_ptr<AdmissionFilter> filter, SlotThreshold
 
 std::size_t RowTable::erase(std::span<const std::int64_t> ids) {
   const std::shared_lock batch(batch_mutex_);
+  const ClosedGate closed(gate_);
   return erase_rows(ids);
 }
 
@@ -97,6 +99,7 @@ std::size_t RowTable::erase_rows(std::span<const std::int64_t> ids) {
 
 void RowTable::reinitialize(std::span<const std::int64_t> ids, std::uint32_t time, std::int32_t* status) {
   const std::shared_lock batch(batch_mutex_);
+  const ClosedGate closed(gate_);
   for (std::size_t i = 0; i < ids.size(); ++i) {
     const std::uint64_t hash = hash_id(ids[i]);
     const Block block(sub_tables_.get(), std::span(&hash, 1), Access::kExclusive);
@@ -128,6 +131,7 @@ bool RowTable::is_expired(std::int64_t id, std::uint32_t last_seen, std::uint32_
 
 std::size_t RowTable::evict(std::uint32_t now) {
   const std::shared_lock batch(batch_mutex_);
+  const ClosedGate closed(gate_);
   constexpr std::size_t kLinesAtOnce = 8;  // 64 entries
   std::atomic<std::size_t> evicted{0};
   parallel_for(kNumSubTables, [&](std::size_t number) {
@@ -158,6 +162,7 @@ std::size_t RowTable::evict(std::uint32_t now) {
 
 void RowTable::clear() {
   const std::unique_lock batch(batch_mutex_);
+  const ClosedGate closed(gate_);
   if (snapshot_running_) throw std::logic_error("table '" + options_.name + "' cannot be cleared during a snapshot");
   for (std::uint32_t i = 0; i < kNumSubTables; ++i) sub_tables_[i].lock.lock();
   for (std::uint32_t i = 0; i < kNumSubTables; ++i) sub_tables_[i].clear();

@@ -1,7 +1,8 @@
 // A collisionless, expirable hash table: rows of floats with optimizer state, addressed by 64-bit id.
 //
 // Safe for concurrent readers and writers. The unit of work is a batch (a BatchPlan); a reader/writer lock per
-// sub-table is held for at most 64 rows. Results do not depend on the number of threads.
+// sub-table is held for at most 64 rows. Lookups of many ids take no lock while nobody writes (read_gate.h); a writer
+// then waits for at most 4096 ids. Results do not depend on the number of threads.
 #pragma once
 
 #include <array>
@@ -19,6 +20,7 @@
 #include "filter/admission_filter.h"
 #include "table/batch_plan.h"
 #include "table/copy_row.h"
+#include "table/read_gate.h"
 #include "table/sub_table.h"
 
 namespace monolith {
@@ -102,6 +104,9 @@ class RowTable {
   // Notes the rows found in the plan. Returns how many ids of the batch were found.
   std::size_t lookup(BatchPlan& plan, float* out, std::size_t stride) const;
 
+  // The same without a plan: in the order of the batch, and while nobody writes to the table without locks.
+  std::size_t lookup(std::span<const std::int64_t> ids, float* out, std::size_t stride) const;
+
   // Like lookup, but writes one row per group of the plan.
   std::size_t lookup_groups(BatchPlan& plan, float* out) const;
 
@@ -151,6 +156,9 @@ class RowTable {
   std::uint32_t expire_days(std::int64_t id) const;
   std::size_t erase_rows(std::span<const std::int64_t> ids);
 
+  // Whether a lookup of so many ids fills more than the caches.
+  bool is_large(std::size_t num_ids) const;
+  std::size_t lookup_locked(std::span<const std::int64_t> ids, float* out, std::size_t stride) const;
   template <std::size_t kWeightBytes, typename Copy>
   std::size_t for_found_rows(BatchPlan& plan, const Copy& copy) const;
   template <Store kStore, std::size_t kDim>
@@ -174,12 +182,14 @@ class RowTable {
   RowLayout layout_;
   ChunkLayout chunk_layout_;
   std::unique_ptr<SubTable[]> sub_tables_;
+  std::vector<std::byte> no_chunk_;  // zeros up to the end of a first row, which unknown ids read
   ChunkArena arena_;
   std::shared_ptr<AdmissionFilter> filter_;
   SlotThresholds thresholds_;
   std::atomic<std::uint32_t> max_time_{0};
   mutable std::atomic<std::uint64_t> erase_count_{
       0};  // calls that erased rows, so that plans know when to search again
+  ReadGate gate_;  // closed by everything that changes weights or the index
   // Held shared by every change of a batch, so that a snapshot begins between batches, never inside one.
   std::shared_mutex batch_mutex_;
   std::uint64_t snapshot_epoch_ = 0;

@@ -14,8 +14,14 @@
 
 namespace monolith {
 
+namespace {
+// How many rows ahead of the one being changed are fetched: three or more cache lines each.
+constexpr std::size_t kFetchAhead = 8;
+}  // namespace
+
 ChangeResult RowTable::change(BatchPlan& plan, const ChangeRequest& request) {
   const std::shared_lock batch(batch_mutex_);
+  const ClosedGate closed(gate_);
   raise_max_time(request.time);
   ChangeResult result;
   // How many first occurrences of a group the filter held back; all of them if the group gets no row.
@@ -180,24 +186,31 @@ void RowTable::change_rows(BatchPlan& plan, const ChangeRequest& request, const 
     scratch.resize(dim);
     const auto hashes = plan.hashes().subspan(first, count);
     const Block block(sub_tables_.get(), hashes, Access::kExclusive);
+    std::array<SubTable*, kBlockGroups> sub_table_of_group;
     for (const Block::Run& run : block.runs()) {
-      for (std::size_t i = run.first; i < run.first + run.count; ++i) {
-        BatchPlan::FoundRow& at = found[first + i];
-        if (at.row != kNoRow && at.erase_version != run.sub_table->erase_version) {
-          const std::uint32_t row = run.sub_table->index.find_row(hashes[i]);
-          if (row == kNoRow) continue;
-          at = {row, run.sub_table->erase_version};
-        }
-        __builtin_prefetch(request.values + (request.per_group ? first + i : plan.first_position(first + i)) * dim);
-        if (at.row == kNoRow) continue;
-        prefetch_lines(run.sub_table->weights(chunk_layout_, at.row), chunk_layout_.weight_bytes);
-        prefetch_lines(run.sub_table->state(chunk_layout_, at.row), chunk_layout_.state_bytes);
-        if (keeps_time) __builtin_prefetch(&run.sub_table->last_seen(at.row), 1);
-        if (run.sub_table->watches_changes()) __builtin_prefetch(&run.sub_table->header(at.row), 1);
-      }
+      std::fill_n(sub_table_of_group.data() + run.first, run.count, run.sub_table);
     }
+    const auto fetch = [&](std::size_t i) {
+      BatchPlan::FoundRow& at = found[first + i];
+      const SubTable& sub_table = *sub_table_of_group[i];
+      if (at.row != kNoRow && at.erase_version != sub_table.erase_version) {
+        const std::uint32_t row = sub_table.index.find_row(hashes[i]);
+        if (row == kNoRow) return;
+        at = {row, sub_table.erase_version};
+      }
+      const std::size_t position = request.per_group ? first + i : plan.first_position(first + i);
+      prefetch_lines(request.values + position * dim, dim * sizeof(float));
+      if (at.row == kNoRow) return;
+      prefetch_lines(sub_table.weights(chunk_layout_, at.row), chunk_layout_.weight_bytes);
+      prefetch_lines(sub_table.state(chunk_layout_, at.row), chunk_layout_.state_bytes);
+      if (keeps_time) __builtin_prefetch(&sub_table.last_seen(at.row), 1);
+      if (sub_table.watches_changes()) __builtin_prefetch(&sub_table.header(at.row), 1);
+    };
+    // Rows are fetched while earlier ones are changed.
+    for (std::size_t i = 0; i < std::min(count, kFetchAhead); ++i) fetch(i);
     for (const Block::Run& run : block.runs()) {
       for (std::size_t i = run.first; i < run.first + run.count; ++i) {
+        if (i + kFetchAhead < count) fetch(i + kFetchAhead);
         const std::size_t g = first + i;
         // Since the row was found, another thread may have erased it, an earlier group of this batch may be the same id
         // and have erased it (skip_zero_embedding), or new ids of this batch may have pushed it out: it comes back.

@@ -81,11 +81,12 @@ std::size_t RowTable::lookup_plain(BatchPlan& plan, float* out, std::size_t stri
   });
 }
 
+bool RowTable::is_large(std::size_t num_ids) const { return num_ids * layout_.dim() * sizeof(float) > kStreamBytes; }
+
 std::size_t RowTable::lookup(BatchPlan& plan, float* out, std::size_t stride) const {
   const std::size_t dim = layout_.dim();
   if (layout_.reads_plain()) {
-    const bool large = plan.num_ids() * dim * sizeof(float) > kStreamBytes;
-    if (large && can_stream(out, stride, dim)) {
+    if (is_large(plan.num_ids()) && can_stream(out, stride, dim)) {
       const std::size_t hits = lookup_plain_any<Store::kStreaming>(plan, out, stride);
       finish_streaming();
       return hits;

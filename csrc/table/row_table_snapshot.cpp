@@ -137,6 +137,7 @@ RowBatch RowTable::read_rows(std::uint32_t number) const {
 void RowTable::restore(std::span<const std::int64_t> ids, std::span<const std::uint32_t> last_seen,
                        std::span<const std::byte> rows) {
   const std::shared_lock batch(batch_mutex_);
+  const ClosedGate closed(gate_);
   const std::size_t row_bytes = layout_.row_bytes();
   const PooledPlan pooled = acquire_plan();
   BatchPlan& plan = *pooled;

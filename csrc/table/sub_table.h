@@ -23,7 +23,7 @@
 
 namespace monolith {
 
-inline constexpr std::size_t kChunkRows = 64;
+inline constexpr std::size_t kChunkRows = kRowsOfChunk;
 inline constexpr std::size_t kMaxConsumers = 6;
 
 struct alignas(64) ChunkHeader {
@@ -60,9 +60,10 @@ struct alignas(64) SubTable {
   RwSpinLock lock;
   IdIndex index;
   std::vector<std::byte*> chunks;
+  std::uint32_t erase_version = 0;  // changes when a row number may have come to mean another id
+  std::uint32_t num_rows = 0;       // row numbers ever given out
+  // All that finding a row needs is above, in one cache line.
   std::uint32_t first_free_row = kNoRow;  // each names the next where its last seen was: no memory to erase a row
-  std::uint32_t num_rows = 0;             // row numbers ever given out
-  std::uint32_t erase_version = 0;        // changes when a row number may have come to mean another id
   std::uint64_t snapshot_epoch = 0;       // not 0 while a snapshot is being taken of this sub-table
   PreservedRows preserved;
   std::vector<ConsumerChanges> consumers;

@@ -159,8 +159,13 @@ class Table:
         Segments with a quantising compressor (fixed 8-bit, one-bit) read quantised, so that training sees what serving
         will. `out`, if given, is a contiguous float32 tensor of one row per id.
         """
-        rows = BatchPlan(self, ids, dedup=False).lookup(out)
-        return rows if out is not None or ids.dim() == 1 else rows.view(*ids.shape, self.dim)
+        flat = flat_ids(ids)
+        if out is not None:
+            self.native.lookup(flat, check_out(out))
+            return out
+        rows = torch.empty(len(flat), self.dim)
+        self.native.lookup(flat, rows)
+        return rows if ids.dim() == 1 else rows.view(*ids.shape, self.dim)
 
     def assign(self, ids: Tensor, values: Tensor, *, time: int = NO_TIME) -> native.ChangeResult:
         """Overwrite rows; the last value of a repeated id stays, optimizer state is kept, new ids get a row."""

@@ -1,0 +1,2 @@
+#define MONOLITH_SIMD avx512
+#include "table/gather_kernels.inl"

@@ -1,0 +1,2 @@
+#define MONOLITH_SIMD scalar
+#include "table/gather_kernels.inl"
