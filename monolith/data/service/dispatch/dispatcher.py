@@ -18,6 +18,9 @@ from monolith.wire import Message, TlsConfig, listen
 MAX_WAIT_SECONDS = 5.0
 """A trainer that waits for work asks again at least so often."""
 
+POSITIONS_SECONDS = 2.0
+"""Positions are not written more often; who owns what, and what is done, always is."""
+
 MAX_CONNECTIONS = 4096
 """Each trainer has two, each worker one."""
 
@@ -64,8 +67,9 @@ class DispatcherConfig:
 class Dispatcher:
     """Answers trainers and workers until it is closed.
 
-    Everything that must not be forgotten is on disk before it is answered: a dispatcher may be killed at any moment
-    and started again with the same folder.
+    Who has which split and which are done is on disk before it is answered: a dispatcher may be killed at any moment
+    and started again with the same folder. Of positions it may forget the last two seconds, which the trainers tell
+    it again; if one of them is lost for good just then, so much more comes twice.
     """
 
     def __init__(self, config: DispatcherConfig, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -122,7 +126,7 @@ class Dispatcher:
         self.close()
 
     def _load(self) -> None:
-        self._saved: tuple[int, str | None] = -1, None
+        self._saved: tuple[int, int, str | None] = -1, -1, None
         content = self._file.read()
         if content is None:
             self._save()
@@ -144,7 +148,14 @@ class Dispatcher:
     def _save(self) -> None:
         content = {"input": self.config.input, "schema": self._schema, "ledger": self._ledger.to_json()}
         self._file.write(content)
-        self._saved = self._ledger.num_changes, self._schema
+        self._saved = self._ledger.num_changes, self._ledger.num_moves, self._schema
+        self._saved_at = time.monotonic()
+
+    def _must_save(self) -> bool:
+        *others, num_moves, schema = self._saved
+        if others != [self._ledger.num_changes] or schema != self._schema:
+            return True
+        return num_moves != self._ledger.num_moves and time.monotonic() - self._saved_at > POSITIONS_SECONDS
 
     def _answer(self, message: Message) -> Message:
         handler = self._handlers.get(message.type)
@@ -160,7 +171,7 @@ class Dispatcher:
                 content = {"fenced": str(error)}
             if self._closing:
                 return answer(message, ending=True)
-            if self._saved != (self._ledger.num_changes, self._schema):
+            if self._must_save():
                 self._save()
                 self._changed.notify_all()
             return answer(message, **content)

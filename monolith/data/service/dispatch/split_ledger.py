@@ -63,6 +63,8 @@ class SplitLedger:
         self.lives: dict[str, str] = {}
         self.num_changes = 0
         """Grows with every change that must not be forgotten."""
+        self.num_moves = 0
+        """Grows with every position: should these be forgotten, more would come twice if the trainer is lost too."""
         self._clock = clock
         self._expires: dict[str, float] = {}
 
@@ -121,8 +123,7 @@ class SplitLedger:
         self.check_life(trainer, life)
         self._check_splits(holding)
         table = self._table(holding.epoch)
-        if self._move(trainer, table, holding):
-            self.num_changes += 1
+        self._move(trainer, table, holding)
         return [number for number in (*holding.splits, *holding.done) if table[number].owner != trainer]
 
     def leave(self, trainer: str, life: str) -> None:
@@ -190,16 +191,16 @@ class SplitLedger:
                     del self.epochs[old]
         return self.epochs[epoch]
 
-    def _move(self, trainer: str, table: list[Split], holding: Holding) -> bool:
-        """Set the positions of the trainer's own splits; return whether any was another."""
-        before = [(split.position, split.done) for split in table]
+    def _move(self, trainer: str, table: list[Split], holding: Holding) -> None:
+        """Set the positions of the trainer's own splits."""
         for number, position in holding.splits.items():
-            if table[number].owner == trainer:
+            if table[number].owner == trainer and (table[number].done or table[number].position != position):
                 table[number].position, table[number].done = position, False
+                self.num_moves += 1
         for number in holding.done:
-            if table[number].owner == trainer:
+            if table[number].owner == trainer and not table[number].done:
                 table[number].done = True
-        return before != [(split.position, split.done) for split in table]
+                self.num_changes += 1
 
 
 def _claim(split: Split, trainer: str) -> bool:

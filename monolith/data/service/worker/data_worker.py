@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from monolith.data.service.batch_message import pack_batches
+from monolith.data.service.batch_message import join_batches
 from monolith.data.service.input_name import SourceFactory, load_input
 from monolith.data.service.patient_client import PatientClient, StoppedError
 from monolith.data.service.requests import Request, answer, ask
@@ -190,7 +190,7 @@ class DataWorker:
         batches, end = stream.take(self.config.reply_bytes, wait_seconds)
         if end:
             self._drop(message.meta["stream"])
-        heads, arrays = pack_batches(batches)
+        heads, arrays = join_batches(batches)
         content: dict[str, Any] = {"batches": heads, "end": end}
         return Message(type=message.type, meta=content, arrays=arrays)
 

@@ -4,11 +4,9 @@ import threading
 import time
 from collections.abc import Callable
 
-from monolith.data.batch import Batch
-from monolith.data.service.batch_message import PlacedBatch
+from monolith.data.service.batch_message import PackedBatch, PlacedBatch, pack_batch
 from monolith.data.service.handoff import Handoff
 from monolith.data.source import Source, State
-from monolith.tensors import Ragged
 
 
 class SplitStream:
@@ -18,7 +16,7 @@ class SplitStream:
         """Begin to read; what goes wrong with the source is raised by `take`."""
         self._open_source = open_source
         self._state = state
-        self._ready = Handoff[PlacedBatch | BaseException | _End](prefetch_batches)
+        self._ready = Handoff[PackedBatch | BaseException | _End](prefetch_batches)
         self._left_over: BaseException | None = None
         self._ended = False
         self.asked_at = time.monotonic()
@@ -26,13 +24,13 @@ class SplitStream:
         self._thread = threading.Thread(target=self._read, name="split stream", daemon=True)
         self._thread.start()
 
-    def take(self, max_bytes: int, wait_seconds: float) -> tuple[list[PlacedBatch], bool]:
+    def take(self, max_bytes: int, wait_seconds: float) -> tuple[list[PackedBatch], bool]:
         """Return the next batches, and whether they are the last; none if there is none yet.
 
         More than one comes only if it is there already, and while all together have at most `max_bytes`.
         """
         self.asked_at = time.monotonic()
-        batches: list[PlacedBatch] = []
+        batches: list[PackedBatch] = []
         while not self._ended:
             item = self._next(0.0 if batches else wait_seconds)
             if isinstance(item, BaseException):
@@ -53,7 +51,7 @@ class SplitStream:
         """Stop reading, at the latest with the batch that is being read."""
         self._ready.close()
 
-    def _next(self, wait_seconds: float) -> PlacedBatch | BaseException | None:
+    def _next(self, wait_seconds: float) -> PackedBatch | BaseException | None:
         if self._left_over is not None:
             left_over, self._left_over = self._left_over, None
             return left_over
@@ -69,7 +67,7 @@ class SplitStream:
             if self._state is not None:
                 source.restore(self._state)
             for batch in source:
-                if not self._ready.put(PlacedBatch(_packed(batch), source.state())):
+                if not self._ready.put(pack_batch(PlacedBatch(batch, source.state()))):
                     return
             self._ready.put(_End())
         except BaseException as error:  # noqa: BLE001  whatever a source raises is for the one who reads it
@@ -78,14 +76,3 @@ class SplitStream:
 
 class _End:
     """No more batches."""
-
-
-def _packed(batch: Batch) -> Batch:
-    """Return the batch with columns that lie in memory as they are sent; here, where nobody waits for it."""
-    columns = {
-        name: Ragged(column.values.contiguous(), column.row_splits.contiguous())
-        if isinstance(column, Ragged)
-        else column.contiguous()
-        for name, column in batch.columns.items()
-    }
-    return batch.with_columns(columns)
