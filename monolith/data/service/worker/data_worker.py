@@ -41,8 +41,8 @@ class DataWorkerConfig:
     prefetch_batches: int = 8
     """Batches read ahead, per split."""
 
-    reply_bytes: int = 4 << 20
-    """Batches that are ready go together in one reply, up to this size."""
+    reply_bytes: int = 2 << 20
+    """Small batches that are ready go together in one reply, up to this size; beyond, a reply outgrows the caches."""
 
     idle_seconds: float = 120.0
     """A split that no trainer asked for so long is closed; asked again, it is opened at its place."""
