@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from monolith.cli.data_service import data_service
 from monolith.cli.demo import demo
 from monolith.cli.info import info, own_version
 from monolith.cli.serve import serve
@@ -15,6 +16,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+app.add_typer(data_service)
 app.command()(demo)
 app.command()(info)
 app.command()(serve)

@@ -1,0 +1,1 @@
+"""What a trainer has of a data service."""
