@@ -13,6 +13,9 @@ from monolith.hooks import Hook, RunContext, StepValues
 REFRESH_SECONDS = 0.5
 """Often enough to look alive; metrics take milliseconds to compute."""
 
+MAX_TABLES_SHOWN = 6
+"""A model may have hundreds."""
+
 RATE_SECONDS = 10.0
 """The event rate is that of the last so many seconds."""
 
@@ -95,8 +98,8 @@ class LiveView(Hook):
         for name, number in self._numbers(context).items():
             grid.add_row(name, number)
         grid.add_section()
-        for name, table in context.tables.tables.items():
-            grid.add_row(f"rows of {name}", f"{len(table):,}  ({_megabytes(table.memory().bytes_total)})")
+        for name, rows in _tables_in_words(context).items():
+            grid.add_row(f"rows of {name}", rows)
         return grid
 
     def _print(self, line: str) -> None:
@@ -105,10 +108,19 @@ class LiveView(Hook):
 
 
 def _rows_in_words(context: RunContext) -> str:
-    return ", ".join(
-        f"{name} {len(table):,} rows {_megabytes(table.memory().bytes_total)}"
-        for name, table in context.tables.tables.items()
-    )
+    return ", ".join(f"{name} {rows}" for name, rows in _tables_in_words(context).items())
+
+
+def _tables_in_words(context: RunContext) -> dict[str, str]:
+    """Return rows and memory by table: all of a few, else the largest and the sum of the others."""
+    sizes = {name: (len(table), table.memory().bytes_total) for name, table in context.tables.tables.items()}
+    named = sizes
+    if len(sizes) > MAX_TABLES_SHOWN:
+        largest = sorted(sizes, key=lambda name: sizes[name], reverse=True)[: MAX_TABLES_SHOWN - 1]
+        others = [size for name, size in sizes.items() if name not in largest]
+        named = {name: sizes[name] for name in largest}
+        named[f"{len(others)} others"] = (sum(rows for rows, _ in others), sum(used for _, used in others))
+    return {name: f"{rows:,} rows {_megabytes(used)}" for name, (rows, used) in named.items()}
 
 
 def _megabytes(num_bytes: int) -> str:
