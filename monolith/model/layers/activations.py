@@ -101,6 +101,8 @@ class ThresholdedReLU(Activation):
 class PReLU(LazyLayer, Activation):
     """x, and alpha·x below 0; alpha, one per column, is learned and starts at 0."""
 
+    alpha: Tensor
+
     def __init__(self) -> None:
         super().__init__()
         self.add_weight("alpha", "zeros")

@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Mapping
 from enum import Enum
-from typing import Any, Self, TypedDict
+from typing import Any, Protocol, Self, TypedDict, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +12,16 @@ from torch.nn.parameter import is_lazy
 
 from monolith.model.hyper_params.spelling import to_snake_case
 from monolith.model.layers import initializers, regularizers
-from monolith.model.layers.lazy_parameter import LazyParameter, fill
+from monolith.model.layers.lazy_parameter import fill, lazy_parameter
+
+
+@runtime_checkable
+class Serializable(Protocol):
+    """What can be said in plain values, such as an activation."""
+
+    def serialized(self) -> dict[str, Any]:
+        """Return {name, params}."""
+        ...
 
 
 class LayerOptions(TypedDict, total=False):
@@ -94,7 +103,7 @@ class LazyLayer(LazyModuleMixin, Layer):
         if chosen is None:
             raise ValueError(f"layer {self.name!r}: weight {name!r} needs an initializer")
         self._initializers[name] = chosen
-        self.register_parameter(name, LazyParameter(dtype=self.dtype))
+        self.register_parameter(name, lazy_parameter(self.dtype))
         if regularizer is not None:
             self._regularizers[name] = regularizers.get(regularizer)  # type: ignore[assignment]
 
@@ -119,7 +128,7 @@ def normalized_columns(kernel: Tensor, epsilon: float = 1e-6) -> Tensor:
 
 def _plain(value: Any) -> Any:
     """Return a value of a configuration in dicts, lists and texts, as far as it can be said so."""
-    if isinstance(value, nn.Module) and hasattr(value, "serialized"):
+    if isinstance(value, Serializable):
         return value.serialized()
     if isinstance(value, Enum):
         return value.value

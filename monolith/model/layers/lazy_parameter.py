@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 
 
-class LazyParameter(UninitializedParameter):  # type: ignore[misc] # torch types its base as if it were a tensor's
+class LazyParameter(UninitializedParameter):
     """A parameter that gets its shape later, and stays the same object when it does.
 
     torch's optimizers can be made of it; also those that make their state at once, such as Adagrad: what they make
@@ -24,7 +24,7 @@ class LazyParameter(UninitializedParameter):  # type: ignore[misc] # torch types
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         if id(self) in memo:
             return memo[id(self)]  # type: ignore[no-any-return]
-        made = type(self)(self.requires_grad, self.data.device, self.data.dtype)
+        made: Self = super().__deepcopy__({})  # type: ignore[no-untyped-call]
         memo[id(self)] = made
         made.__dict__["_followers"] = [
             (memo.setdefault(id(follower), follower.clone()), value)
@@ -41,15 +41,22 @@ class LazyParameter(UninitializedParameter):  # type: ignore[misc] # torch types
             follower = torch.empty(0, device=args[0].data.device, dtype=args[0].data.dtype)
             args[0].__dict__.setdefault("_followers", []).append((follower, value))
             return follower
-        return super().__torch_function__(func, types, args, kwargs)
+        return super().__torch_function__(func, types, args, kwargs)  # type: ignore[no-untyped-call]
 
 
-class LazyBuffer(UninitializedBuffer):  # type: ignore[misc] # as above
-    """A buffer that gets its shape later."""
+def lazy_parameter(dtype: torch.dtype | None = None) -> nn.Parameter:
+    """Return a parameter that has no shape yet."""
+    # torch types the constructor as that of a parameter with values.
+    return LazyParameter(dtype=dtype)  # type: ignore[call-arg, return-value]
+
+
+def lazy_buffer(dtype: torch.dtype | None = None) -> Tensor:
+    """Return a tensor that has no shape yet, for `register_buffer`."""
+    return UninitializedBuffer(dtype=dtype)  # type: ignore[call-arg]
 
 
 def fill(tensor: nn.Parameter | Tensor, shape: tuple[int, ...], values: Tensor) -> None:
     """Give a lazy parameter or buffer its shape and first values, in its own dtype and on its own device."""
-    tensor.materialize(shape)  # type: ignore[union-attr, operator]
+    tensor.materialize(shape)  # type: ignore[union-attr]
     with torch.no_grad():
         tensor.copy_(values)

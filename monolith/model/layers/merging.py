@@ -63,7 +63,7 @@ def _merge_one(tensor: Tensor, merge_type: str | None, num_feature: int | None) 
             return tensor
         if merge_type == "concat":
             return tensor
-        tensor = tensor.unflatten(1, (num_feature, -1))
+        tensor = tensor.reshape(tensor.shape[0], num_feature, -1)
     if merge_type == "stack":
         return tensor
     return tensor.flatten(1) if merge_type == "concat" else list(tensor.unbind(1))
