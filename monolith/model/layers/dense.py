@@ -43,7 +43,7 @@ class Dense(LazyLayer):
     that starts as it was. Weights: `kernel` [in, units], `bias` [units], `trainable_kernel_norm` [units].
 
     Args:
-        units: width of the output.
+        units: width of the output; 0 if whoever owns the layer sets it before the first input.
         activation: name, function or module.
         use_bias: whether there is a bias.
         kernel_initializer: first values of the kernel.
@@ -93,7 +93,7 @@ class Dense(LazyLayer):
         self.inactive_relu_monitor = inactive_relu_monitor
         self.inactive_relu_monitor_decay = inactive_relu_monitor_decay
         self._add_weights()
-        if in_features is not None:
+        if in_features is not None and units:
             self._make(in_features)
 
     def _add_weights(self) -> None:

@@ -44,6 +44,16 @@ class LazyParameter(UninitializedParameter):
         return super().__torch_function__(func, types, args, kwargs)  # type: ignore[no-untyped-call]
 
 
+class LazyBuffer(UninitializedBuffer):
+    """A buffer that gets its shape later, and that can be copied before."""
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        if id(self) not in memo:
+            device, dtype = self.data.device, self.data.dtype
+            memo[id(self)] = type(self)(device=device, dtype=dtype)  # type: ignore[call-arg]
+        return memo[id(self)]  # type: ignore[no-any-return]
+
+
 def lazy_parameter(dtype: torch.dtype | None = None) -> nn.Parameter:
     """Return a parameter that has no shape yet."""
     # torch types the constructor as that of a parameter with values.
@@ -52,7 +62,7 @@ def lazy_parameter(dtype: torch.dtype | None = None) -> nn.Parameter:
 
 def lazy_buffer(dtype: torch.dtype | None = None) -> Tensor:
     """Return a tensor that has no shape yet, for `register_buffer`."""
-    return UninitializedBuffer(dtype=dtype)  # type: ignore[call-arg]
+    return LazyBuffer(dtype=dtype)  # type: ignore[call-arg]
 
 
 def fill(tensor: nn.Parameter | Tensor, shape: tuple[int, ...], values: Tensor) -> None:
