@@ -29,7 +29,7 @@ def get_sigmoid_loss_and_pred(
         name: of the head, for messages.
         logits: a number per event, in any shape.
         label: 0 to 1 per event; not needed in PREDICT.
-        batch_size: how many events there are; checked if given.
+        batch_size: has no effect; there are as many events as logits.
         sample_rate: which share of events like this one was kept; logits are corrected by −ln of it.
         sample_bias: correct ln σ(logit) instead of the logit.
         mode: what the model is run for.
@@ -39,8 +39,6 @@ def get_sigmoid_loss_and_pred(
         predict_before_correction: predict from the logits as they came.
     """
     logits = logits.flatten()
-    if batch_size is not None and logits.numel() != batch_size:
-        raise ValueError(f"head {name!r}: batch_size is {batch_size}, but there are {logits.numel()} logits")
     rate = sample_rate.flatten() if isinstance(sample_rate, Tensor) else sample_rate
     corrected = LogitCorrection(sample_bias=sample_bias)((logits, rate))
     pred = torch.sigmoid(logits if predict_before_correction else corrected)
@@ -50,7 +48,11 @@ def get_sigmoid_loss_and_pred(
         raise ValueError(f"head {name!r} needs a label unless mode is PREDICT")
     if logit_clip_threshold is not None:
         corrected = _clipped(corrected, logit_clip_threshold)
-    losses = functional.binary_cross_entropy_with_logits(corrected, label.flatten().to(logits.dtype), reduction="none")
+    target = label.flatten().to(logits.dtype)
+    if mask is not None:
+        # What a masked label says must not reach the gradient either, and 0 · NaN is NaN.
+        target = target.masked_fill(~mask.flatten().bool(), 0.0)
+    losses = functional.binary_cross_entropy_with_logits(corrected, target, reduction="none")
     if instance_weight is not None:
         losses = losses * instance_weight.flatten()
     if mask is not None:

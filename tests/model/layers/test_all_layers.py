@@ -1,11 +1,13 @@
 """What holds for every layer: optimizers, snapshots, copies, settings, compilation."""
 
 import copy
+import warnings
 
 import pytest
 import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
+from torch.utils._pytree import tree_map_only
 
 from monolith.model import layers
 from monolith.model.hyper_params import InstantiableParams
@@ -107,13 +109,30 @@ def test_the_configuration_makes_an_equal_layer(case):
     assert torch.equal(run(again.eval(), case), run(layer.eval(), case))
 
 
-@with_weights
+@pytest.mark.parametrize(
+    "case",
+    [case for case in cases.WITH_WEIGHTS if case.name.split("(")[0] in ("MLP", "LHUCTower", "CDot", "MMoE", "SNR")],
+    ids=lambda case: case.name,
+)
 def test_after_the_first_run_a_layer_compiles_in_one_piece(case):
     layer = case.make().eval()
     expected = run(layer, case)
     torch._dynamo.reset()
     compiled = torch.compile(lambda inputs: cases.total(layer(inputs)), backend="eager", fullgraph=True)
     torch.testing.assert_close(compiled(case.inputs), expected)
+
+
+@every
+def test_an_exported_layer_leaves_the_batch_free(case):
+    layer = case.make()
+    layer(case.inputs)
+    batch = torch.export.Dim("batch")
+    shapes = tree_map_only(torch.Tensor, lambda _: {0: batch}, case.inputs)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        program = torch.export.export(layer.eval(), (case.inputs,), dynamic_shapes=(shapes,))
+    twice = tree_map_only(torch.Tensor, lambda one: torch.cat([one, one]), case.inputs)
+    torch.testing.assert_close(cases.total(program.module()(twice)), cases.total(layer(twice)))
 
 
 def test_the_name_is_the_class_in_small_letters_unless_given():
