@@ -14,7 +14,6 @@ from monolith.model.layers.activations import (
     Softmax,
     ThresholdedReLU,
 )
-from monolith.model.layers.dense import Dense, variable_axis_size_partitioner
 from monolith.model.layers.interaction.can import CAN
 from monolith.model.layers.interaction.cin import CIN
 from monolith.model.layers.interaction.dcn import DCN
@@ -24,7 +23,6 @@ from monolith.model.layers.interaction.irazor import iRazor
 from monolith.model.layers.interaction.senet import SeNet
 from monolith.model.layers.layer import Layer, LazyLayer
 from monolith.model.layers.layer_ops import feature_insight, ffm, fid_counter
-from monolith.model.layers.lhuc import LHUCTower
 from monolith.model.layers.logits import AddBias, LogitCorrection
 from monolith.model.layers.merging import (
     DCNType,
@@ -34,7 +32,6 @@ from monolith.model.layers.merging import (
     merge_tensor_list,
     sample_subset,
 )
-from monolith.model.layers.mlp import MLP
 from monolith.model.layers.multi_task.grad_norm import GradNorm
 from monolith.model.layers.multi_task.mmoe import MMoE
 from monolith.model.layers.multi_task.snr import SNR
@@ -48,6 +45,9 @@ from monolith.model.layers.sequence.attention_gru import (
 from monolith.model.layers.sequence.dien import DIEN
 from monolith.model.layers.sequence.din import DIN
 from monolith.model.layers.sequence.dmr import DMR_U2I
+from monolith.model.layers.towers.dense import Dense, variable_axis_size_partitioner
+from monolith.model.layers.towers.lhuc import LHUCTower
+from monolith.model.layers.towers.mlp import MLP
 
 __all__ = [
     "CAN",

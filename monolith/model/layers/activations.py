@@ -155,6 +155,23 @@ def get(identifier: Any) -> ActivationFunction | None:
     )
 
 
+class Function(nn.Module):
+    """A function as a module."""
+
+    def __init__(self, function: ActivationFunction) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Return the function of the input."""
+        return self.function(inputs)
+
+
+def as_module(function: ActivationFunction) -> nn.Module:
+    """Return a function as a step that other modules can hold."""
+    return function if isinstance(function, nn.Module) else Function(function)
+
+
 def serialize(activation: ActivationFunction | None) -> Any:
     """Return {name, params} of an activation, None for None; a function of another kind needs a known name."""
     if activation is None:

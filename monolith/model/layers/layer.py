@@ -58,7 +58,10 @@ class Layer(nn.Module):
             if isinstance(layer, Layer)
             for weight, regularizer in layer._regularizers.items()
         ]
-        return torch.stack(found).sum() if found else torch.zeros(())
+        if found:
+            return torch.stack(found).sum()
+        weight = next(self.parameters(), None)
+        return torch.zeros((), device=None if weight is None else weight.device)
 
     def get_config(self) -> dict[str, Any]:
         """Return the arguments this layer was made with, in plain values where there are such."""

@@ -26,6 +26,11 @@ def test_group_int_multiplies_all_pairs():
     np.testing.assert_allclose(kept.numpy(), np.stack([pair.sum(1) for pair in pairs()], axis=1))
 
 
+def test_group_int_needs_one_width():
+    with pytest.raises(ValueError, match=r"features of one width, got \[3, 3, 6\]"):
+        GroupInt()((LEFT, [normal(6, 6)]))
+
+
 def test_group_int_weights_pairs_by_attention():
     layer = GroupInt(use_attention=True, attention_units=[4, 1], dtype=F64)
     w = randomised(layer, (LEFT, RIGHT))
@@ -171,6 +176,15 @@ def test_cin():
         x = function(np.einsum("bid,bjd,ijh->bhd", x, first, kernel) + w[f"bias_{index}"][:, None])
         sums.append(x.sum(2))
     np.testing.assert_allclose(layer(X).detach().numpy(), np.concatenate(sums, axis=1), rtol=1e-9)
+
+
+def test_cin_takes_a_function_too():
+    torch.manual_seed(0)
+    by_name = CIN([3, 2], "tanh")
+    expected = by_name(X.float())
+    by_function = CIN([3, 2], torch.tanh)
+    by_function.load_state_dict(by_name.state_dict())
+    assert torch.equal(by_function(X.float()), expected)
 
 
 def test_senet_takes_a_tensor_or_features_of_different_widths():

@@ -1,5 +1,6 @@
 """CIN: the compressed interaction network of xDeepFM."""
 
+import copy
 from collections.abc import Sequence
 from typing import Any, Unpack
 
@@ -38,8 +39,10 @@ class CIN(LazyLayer):
             raise ValueError("hidden_uints must have a width per layer, got none")
         self.hidden_uints, self.activation = list(hidden_uints), activation
         self.initializer, self.regularizer = initializer, regularizer
-        functions = [activations.get(activation) for _ in self.hidden_uints[:-1]]
-        self.functions = nn.ModuleList(f if isinstance(f, nn.Module) else nn.Identity() for f in functions)
+        self.functions = nn.ModuleList(
+            activations.as_module(activations.get(copy.deepcopy(activation)) or activations.Linear())
+            for _ in self.hidden_uints[:-1]
+        )
         for layer in range(len(self.hidden_uints)):
             self.add_weight(f"kernel_{layer}", initializer, regularizer)
             self.add_weight(f"bias_{layer}", "zeros")

@@ -10,7 +10,7 @@ from monolith.model.hyper_params import with_params
 from monolith.model.layers.layer import Layer, LayerOptions
 from monolith.model.layers.layer_ops import ffm
 from monolith.model.layers.merging import merge_tensor_list
-from monolith.model.layers.mlp import MLP
+from monolith.model.layers.towers.mlp import MLP
 
 
 @with_params
@@ -66,6 +66,9 @@ class GroupInt(Layer):
         """Return the pairs; left feature 0 with all right ones first."""
         left, right = (list(group) for group in inputs)
         dim = left[0].shape[-1]
+        if any(one.shape[-1] != dim for one in [*left, *right]):
+            widths = [one.shape[-1] for one in [*left, *right]]
+            raise ValueError(f"layer {self.name!r} needs features of one width, got {widths}")
         pairs = ffm(torch.cat(left, dim=1), torch.cat(right, dim=1), dim, self.interaction_type)
         if self.interaction_type == "dot":
             return [pairs] if self.keep_list else pairs

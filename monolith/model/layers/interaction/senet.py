@@ -9,7 +9,7 @@ from torch import Tensor
 from monolith.model.hyper_params import with_params
 from monolith.model.layers.layer import Layer, LayerOptions
 from monolith.model.layers.merging import merge_tensor_list
-from monolith.model.layers.mlp import MLP
+from monolith.model.layers.towers.mlp import MLP
 
 
 @with_params

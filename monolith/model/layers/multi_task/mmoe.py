@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from monolith.model.hyper_params import with_params
 from monolith.model.layers.layer import LayerOptions, LazyLayer
-from monolith.model.layers.mlp import MLP
+from monolith.model.layers.towers.mlp import MLP
 
 GATE_TYPES = ("softmax", "topk", "noise_topk")
 

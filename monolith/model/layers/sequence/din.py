@@ -8,7 +8,7 @@ from torch import Tensor
 
 from monolith.model.hyper_params import with_params
 from monolith.model.layers.layer import Layer, LayerOptions
-from monolith.model.layers.mlp import MLP
+from monolith.model.layers.towers.mlp import MLP
 
 
 @with_params

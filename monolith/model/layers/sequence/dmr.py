@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from monolith.model.hyper_params import with_params
-from monolith.model.layers.dense import Dense
 from monolith.model.layers.layer import LayerOptions, LazyLayer
+from monolith.model.layers.towers.dense import Dense
 
 
 @with_params

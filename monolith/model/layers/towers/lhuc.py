@@ -7,7 +7,7 @@ from torch import Tensor
 
 from monolith.model.hyper_params import with_params
 from monolith.model.layers.layer import Layer, LayerOptions
-from monolith.model.layers.mlp import MLP, activations_per_layer, initializers_per_layer
+from monolith.model.layers.towers.mlp import MLP, activations_per_layer, initializers_per_layer
 
 
 @with_params

@@ -8,9 +8,9 @@ from torch import Tensor, nn
 
 from monolith.model.hyper_params import with_params
 from monolith.model.layers import activations as activation_functions
-from monolith.model.layers.dense import Dense
 from monolith.model.layers.layer import Layer, LayerOptions
 from monolith.model.layers.norms import BatchNorm
+from monolith.model.layers.towers.dense import Dense
 
 BATCH_NORM_EPSILON = 1e-3
 """Of the normalisation inside an MLP, as in Keras."""
@@ -88,7 +88,7 @@ class MLP(Layer):
             if normalised:
                 self._add(f"batch_norm_{index}", self._batch_norm(units))
                 if (function := activation_functions.get(functions[index])) is not None:
-                    self._add(f"activation_{index}", _as_module(function))
+                    self._add(f"activation_{index}", activation_functions.as_module(function))
 
     def _add(self, name: str, step: nn.Module) -> None:
         self.add_module(name, step)
@@ -153,19 +153,3 @@ def initializers_per_layer(initializers: Any, count: int) -> list[Any]:
             raise ValueError(f"initializers must have one entry for each of {count} layers, got {len(initializers)}")
         return list(initializers)
     return [initializers or "glorot_uniform"] * count
-
-
-class _Function(nn.Module):
-    """A function as a step of its own."""
-
-    def __init__(self, function: activation_functions.ActivationFunction) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        """Return the function of the input."""
-        return self.function(inputs)
-
-
-def _as_module(function: activation_functions.ActivationFunction) -> nn.Module:
-    return function if isinstance(function, nn.Module) else _Function(function)
