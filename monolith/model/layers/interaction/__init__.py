@@ -1,0 +1,1 @@
+"""Layers in which features meet."""

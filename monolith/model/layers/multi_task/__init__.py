@@ -1,0 +1,1 @@
+"""Layers for models with several tasks."""

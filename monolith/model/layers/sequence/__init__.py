@@ -1,0 +1,1 @@
+"""Layers for sequences of a user's actions."""

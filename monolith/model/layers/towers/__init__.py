@@ -1,0 +1,1 @@
+"""Dense layers, alone and one after the other."""
