@@ -18,12 +18,9 @@ from monolith.model.plan.feature_column import (
     CombinerName,
     FeatureColumn,
 )
+from monolith.model.plan.feature_groups import Feature, Features, OutType, combine, feature_groups, name_of_feature
 from monolith.model.plan.slices import SliceReader, SliceRequest
 from monolith.model.spec import EstimatorSpec
-
-OutType = Literal["concat", "stack", "add_n", "addn"]
-Features = Sequence[str] | Sequence[tuple[str, int]] | Mapping[str, int]
-"""Names that share one dim, or names with their dims."""
 
 
 class MonolithModel(nn.Module):
@@ -41,6 +38,7 @@ class MonolithModel(nn.Module):
         self.slice_reader: SliceReader | None = None
         self.training_hooks: list[Hook] = []
         self._added_losses: list[Tensor] = []
+        self._extra_outputs: dict[str, Tensor] = {}
 
     def input_fn(self, mode: Mode) -> Source:
         """Return the events for this mode; to be overridden."""
@@ -63,6 +61,26 @@ class MonolithModel(nn.Module):
             raise TypeError(f"a training hook must be a monolith.Hook, got {hook!r}")
         self.training_hooks.append(hook)
 
+    def add_extra_output(
+        self,
+        name: str,
+        outputs: Tensor | Mapping[str, Tensor],
+        head_name: str | None = None,
+        head_type: str | None = None,
+    ) -> None:
+        """Add predictions beside those of the spec, for `predict` and exports; a name that is taken is a KeyError."""
+        parts = outputs if isinstance(outputs, Mapping) else {name: outputs}
+        for key, value in parts.items():
+            full = key if key == name else f"{name}/{key}"
+            if full in self._extra_outputs:
+                raise KeyError(f"key {full} exists!")
+            self._extra_outputs[full] = value
+
+    def take_extra_outputs(self) -> dict[str, Tensor]:
+        """Return what `add_extra_output` got since the last time; called by whoever runs `model_fn`."""
+        taken, self._extra_outputs = self._extra_outputs, {}
+        return taken
+
     def take_added_losses(self) -> list[Tensor]:
         """Return what `add_loss` got since the last time; called by whoever runs `model_fn`."""
         taken, self._added_losses = self._added_losses, []
@@ -79,7 +97,7 @@ class MonolithModel(nn.Module):
 
     def create_embedding_feature_column(
         self,
-        feature_name: str,
+        feature_name: Feature,
         *,
         occurrence_threshold: int = 0,
         expire_time: int = 36500,
@@ -97,23 +115,24 @@ class MonolithModel(nn.Module):
         `shared_name` the rows are those of that feature, and live by what was said of it; it is created if it is not
         there. A second call for the same name must say the same.
         """
-        if shared_name is not None and shared_name != feature_name:
-            self._own_table(feature_name, shared_name)
+        name = name_of_feature(feature_name)
+        if shared_name is not None and shared_name != name:
+            self._own_table(name, shared_name)
         column = FeatureColumn(
-            name=feature_name,
+            name=name,
             occurrence_threshold=occurrence_threshold,
             expire_time=expire_time,
             filter_capacity=filter_capacity,
             combiner=combiner or ("first_n" if max_seq_length else "reduce_sum"),
             max_seq_length=max_seq_length,
-            shared_name=None if shared_name == feature_name else shared_name,
+            shared_name=None if shared_name == name else shared_name,
             optimizer=optimizer or DEFAULT_OPTIMIZER,
             initializer=initializer or DEFAULT_INITIALIZER,
             compressor=compressor or DEFAULT_COMPRESSOR,
         )
-        known = self.feature_columns.setdefault(feature_name, column)
+        known = self.feature_columns.setdefault(name, column)
         if known != column:
-            raise ValueError(f"feature {feature_name!r} was created before as {known}, now as {column}; create it once")
+            raise ValueError(f"feature {name!r} was created before as {known}, now as {column}; create it once")
         return known
 
     @overload
@@ -127,6 +146,7 @@ class MonolithModel(nn.Module):
         compressor: Compressor | None = ...,
         learning_rate_fn: LearningRate | None = ...,
         *,
+        group_out_type: Literal["add_n", "concat"] = ...,
         out_type: None = ...,
     ) -> list[Tensor]: ...
 
@@ -141,6 +161,7 @@ class MonolithModel(nn.Module):
         compressor: Compressor | None = ...,
         learning_rate_fn: LearningRate | None = ...,
         *,
+        group_out_type: Literal["add_n", "concat"] = ...,
         out_type: OutType,
     ) -> Tensor: ...
 
@@ -154,29 +175,32 @@ class MonolithModel(nn.Module):
         compressor: Compressor | None = None,
         learning_rate_fn: LearningRate | None = None,
         *,
+        group_out_type: Literal["add_n", "concat"] = "add_n",
         out_type: OutType | None = None,
     ) -> list[Tensor] | Tensor:
         """Return a slice of each feature, [events, dim] or [events, length, dim] each; for use inside `model_fn`.
 
         Args:
-            features: names that share `slice_dim`; or {name: dim}, or a list of (name, dim).
+            features: names (or numbers of slots) that share `slice_dim`; or {name: dim}, or a list of (name, dim); or a
+                list of lists, the groups.
             slice_name: rows of a feature consist of slices; each has its dim, optimizer and initializer.
             slice_dim: width of the slice.
             initializer: first values; by default those of the feature's column.
             optimizer: how gradients change the slice; by default that of the feature's column.
             compressor: how the slice is stored for serving; by default that of the feature's column.
             learning_rate_fn: a number or a `PolynomialDecay`, instead of the optimizer's own rate.
+            group_out_type: what becomes of a group: the sum of its features, or all of them side by side.
             out_type: None for a list; "concat" or "stack" along dimension 1; "add_n" for the sum.
         """
         if self.slice_reader is None:
             raise RuntimeError("lookup_embedding_slice works inside model_fn only, while a plan or a batch is at hand")
-        tensors = [
-            self.slice_reader.read(
-                SliceRequest(self._column(name), slice_name, dim, optimizer, initializer, compressor, learning_rate_fn)
-            )
-            for name, dim in _with_dims(features, slice_dim)
+        reader, rules = self.slice_reader, (optimizer, initializer, compressor, learning_rate_fn)
+        groups = [
+            [reader.read(SliceRequest(self._column(name), slice_name, dim, *rules)) for name, dim in group]
+            for group in feature_groups(features, slice_dim)
         ]
-        return tensors if out_type is None else _combine(tensors, out_type)
+        tensors = [group[0] if len(group) == 1 else combine(group, group_out_type) for group in groups]
+        return tensors if out_type is None else combine(tensors, out_type)
 
     def _own_table(self, feature_name: str, shared_name: str) -> None:
         if self._column(shared_name).shared_name is not None:
@@ -187,28 +211,3 @@ class MonolithModel(nn.Module):
 
     def _column(self, name: str) -> FeatureColumn:
         return self.feature_columns.get(name) or self.create_embedding_feature_column(name)
-
-
-def _with_dims(features: Features, slice_dim: int | None) -> list[tuple[str, int]]:
-    items = list(features.items()) if isinstance(features, Mapping) else list(features)
-    if isinstance(features, str) or not items:
-        raise ValueError(f"ValueError for features: need a list of names, or names with dims, got {features!r}")
-    pairs: list[tuple[str, int]] = []
-    for item in items:
-        name, dim = (item, slice_dim) if isinstance(item, str) else item
-        if not isinstance(name, str) or not isinstance(dim, int) or dim <= 0:
-            raise ValueError(
-                f"ValueError for features: {item!r} needs a name and a positive dim, got slice_dim={dim!r}"
-            )
-        pairs.append((name, dim))
-    return pairs
-
-
-def _combine(tensors: list[Tensor], out_type: OutType) -> Tensor:
-    if out_type == "concat":
-        return torch.cat(tensors, dim=1)
-    if out_type == "stack":
-        return torch.stack(tensors, dim=1)
-    if out_type in ("add_n", "addn"):
-        return torch.stack(tensors).sum(0)
-    raise ValueError(f"out_type must be None, 'concat', 'stack' or 'add_n', got {out_type!r}")

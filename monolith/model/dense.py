@@ -9,7 +9,7 @@ from monolith.data import Column
 from monolith.model.base import MonolithModel
 from monolith.model.modes import Mode
 from monolith.model.plan.slices import LeafReader, SliceKey, SliceReader
-from monolith.model.spec import EstimatorSpec, as_spec, predictions
+from monolith.model.spec import EstimatorSpec, as_spec, predictions, with_extra_outputs
 
 
 def run_model_fn(
@@ -20,11 +20,16 @@ def run_model_fn(
     try:
         # A copy: model_fn may add columns to it, and the batch must stay as it came.
         spec = as_spec(model.model_fn(dict(features), mode))
-        added = model.take_added_losses()
-        return spec if spec.loss is None or not added else spec._replace(loss=torch.stack([spec.loss, *added]).sum())
+        added, extra = model.take_added_losses(), model.take_extra_outputs()
+        if spec.loss is not None and added:
+            spec = spec._replace(loss=torch.stack([spec.loss, *added]).sum())
+        if extra and mode is Mode.PREDICT:
+            spec = with_extra_outputs(spec, extra)
+        return spec
     finally:
         model.slice_reader = None
         model.take_added_losses()
+        model.take_extra_outputs()
 
 
 def run_dense(

@@ -1,7 +1,7 @@
 """What `model_fn` returns."""
 
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,13 +16,7 @@ DEFAULT_HEAD = "pred"
 """Name of the only head when the model names none."""
 
 
-class EstimatorSpec(NamedTuple):
-    """What a model says about one batch.
-
-    >>> EstimatorSpec(label=None, pred=torch.zeros(2)).classification
-    True
-    """
-
+class _SpecFields(NamedTuple):
     label: Heads | None
     """What was observed; None when predicting."""
 
@@ -40,6 +34,22 @@ class EstimatorSpec(NamedTuple):
 
     classification: bool = True
     """Whether AUC means anything for it."""
+
+
+class EstimatorSpec(_SpecFields):
+    """What a model says about one batch.
+
+    >>> EstimatorSpec(label=None, pred=torch.zeros(2)).classification
+    True
+    """
+
+    __slots__ = ()
+
+    def _replace(self, **changes: Any) -> "EstimatorSpec":
+        """Return a copy with other values; the mode a spec was made in is no field of it and cannot change."""
+        if "mode" in changes:
+            raise ValueError("the mode of an EstimatorSpec cannot be changed; run model_fn in the other mode")
+        return EstimatorSpec(**{**self._asdict(), **changes})
 
 
 def as_spec(result: object) -> EstimatorSpec:
@@ -60,6 +70,15 @@ def predictions(spec: EstimatorSpec) -> dict[str, Tensor]:
     if isinstance(spec.pred, Mapping):
         return dict(spec.pred)
     return {spec.head_name or DEFAULT_HEAD: spec.pred}
+
+
+def with_extra_outputs(spec: EstimatorSpec, extra: Mapping[str, Tensor]) -> EstimatorSpec:
+    """Return a spec that predicts these tensors too; a name that is a head already is a KeyError."""
+    heads = predictions(spec)
+    taken = [name for name in extra if name in heads]
+    if taken:
+        raise KeyError(f"key {taken[0]} exists!")
+    return spec._replace(pred={**heads, **extra}, label=None)
 
 
 def labels(spec: EstimatorSpec) -> dict[str, Tensor]:

@@ -10,6 +10,10 @@ EVERYTHING: Final = "*"
 
 HOMES: Final[dict[str, dict[str, str]]] = {
     "monolith.native_training.cpu_training": {
+        "CpuTraining": "monolith.train.cpu_training:CpuTraining",
+        "get_req_time": "monolith.train.cpu_training:get_req_time",
+        "local_train": "monolith.train.cpu_training:local_train",
+        "local_train_internal": "monolith.train.cpu_training:local_train_internal",
         "CpuTrainingConfig": "monolith.train.config.training_config:CpuTrainingConfig",
         "DistributedCpuTrainingConfig": "monolith.train.config.training_config:DistributedCpuTrainingConfig",
         "is_chief": "monolith.train.config.training_config:is_chief",

@@ -12,7 +12,7 @@ from torch import nn
 import monolith as mono
 from monolith.data import Schema
 from monolith.embedding import AdagradOptimizer, PolynomialDecay, SgdOptimizer
-from monolith.model import LookupPlan, Mode, dry_run, make_plan, plan_differences
+from monolith.model import Lookup, LookupPlan, Mode, dense, dry_run, make_plan, make_tables, plan_differences
 from tests.model.movie_model import MovieRanking
 
 SCHEMA = Schema.of(uid="int64", mov="int64", label="float32")
@@ -224,3 +224,40 @@ def test_a_lazy_layer_is_given_its_shape():
     model = Lazy()
     make_plan(model, SCHEMA)
     assert model.layer.weight.shape == (1, 4)
+
+
+def test_features_by_slot_in_groups_and_with_dims_of_their_own():
+    schema = Schema.of(fc_slot_7="int64", uid="int64", mov="int64", label="float32")
+
+    class Groups(mono.MonolithModel):
+        def model_fn(self, features, mode):
+            summed, alone = self.lookup_embedding_slice([[7, "uid"], ["mov"]], "vec", 4)
+            wide = self.lookup_embedding_slice([["uid", "mov"]], "vec", 4, group_out_type="concat", out_type="concat")
+            (bias,) = self.lookup_embedding_slice({"mov": 1}, "bias")
+            self.shapes = [tuple(one.shape) for one in (summed, alone, wide, bias)]
+            self.add_extra_output("both", {"sum": summed, "alone": alone})
+            return mono.EstimatorSpec(label=None, pred=summed.sum(1), loss=(summed.sum() + wide.sum() + bias.sum()))
+
+    model = Groups()
+    plan = make_plan(model, schema)
+    assert model.shapes == [(2, 4), (2, 4), (2, 8), (2, 1)]
+    assert plan.entries == (("fc_slot_7", "vec", 4), ("uid", "vec", 4), ("mov", "vec", 4), ("mov", "bias", 1))
+    tables = make_tables(plan)
+    columns = {name: torch.tensor([1, 2, 3]) for name in ("fc_slot_7", "uid", "mov")}
+    outputs = dense(model, Lookup(plan, tables).pull(columns).leaves, columns)
+    assert list(outputs) == ["pred", "both/sum", "both/alone"]
+
+
+def test_an_extra_output_has_a_name_of_its_own():
+    model = mono.MonolithModel()
+    model.add_extra_output("a", torch.zeros(1))
+    with pytest.raises(KeyError, match="key a exists!"):
+        model.add_extra_output("a", torch.zeros(1))
+
+
+def test_the_mode_of_a_spec_cannot_be_replaced():
+    spec = mono.EstimatorSpec(label=None, pred=torch.zeros(2))
+    assert spec._replace(head_name="ctr").head_name == "ctr"
+    assert isinstance(spec._replace(loss=None), mono.EstimatorSpec)
+    with pytest.raises(ValueError, match="mode of an EstimatorSpec cannot be changed"):
+        spec._replace(mode="train")

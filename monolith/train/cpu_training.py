@@ -1,0 +1,116 @@
+"""CpuTraining: a task turned into something that runs, and training of one process in one call."""
+
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from monolith.data import Column, Source
+from monolith.embedding import TableConfig
+from monolith.hooks import Hook
+from monolith.model import EstimatorSpec, Mode, MonolithModel, make_plan
+from monolith.model.hyper_params import InstantiableParams
+from monolith.train.config import CpuTrainingConfig, RunnerConfig
+from monolith.train.estimator import Estimator
+
+ModelFn = Callable[[dict[str, Any], Mode], EstimatorSpec | tuple[Any, Any, Any]]
+
+
+def get_req_time(features: Mapping[str, Column]) -> int | None:
+    """Return when a batch was asked for: its first `req_time`, or None without such a column."""
+    times = features.get("req_time")
+    return int(times[0]) if isinstance(times, Tensor) and len(times) else None
+
+
+class CpuTraining:
+    """A task with its configuration: what it reads, what it computes, and the tables it needs.
+
+    >>> from monolith.model.zoo.movie_ranking import MovieRanking
+    >>> CpuTraining(CpuTrainingConfig(), MovieRanking()).config.model_name
+    'di_name_MovieRanking'
+    """
+
+    def __init__(self, config: CpuTrainingConfig, task: MonolithModel, sync_backend: Any = None) -> None:
+        """Fill in what the configuration leaves open; parameter servers build no model, so only workers are taken."""
+        if config.server_type != "worker":
+            raise ValueError(f"server_type in CpuTraining must be `worker`, got {config.server_type!r}")
+        if config.enable_realtime_training:
+            config.partial_recovery = True if config.partial_recovery is None else config.partial_recovery
+            config.dense_only_save_checkpoints_secs = config.dense_only_save_checkpoints_secs or 1800
+        if config.use_native_multi_hash_table is None:
+            config.use_native_multi_hash_table = True
+        config.model_name = config.model_name or _insight_name(task) or f"di_name_{type(task).__name__}"
+        self.config = config
+        self.task = task
+        self.sync_backend = sync_backend
+
+    @property
+    def feature_configs(self) -> dict[str, TableConfig]:
+        """The tables that the task looks up, by name: found by a dry run on its training source's schema."""
+        return make_plan(self.task, self.task.input_fn(Mode.TRAIN).schema).tables()
+
+    def create_input_fn(self, mode: Mode) -> Callable[[], Source]:
+        """Return a function that returns the task's source of a mode."""
+        return lambda: self.task.input_fn(mode)
+
+    def create_model_fn(self) -> ModelFn:
+        """Return the task's model function."""
+        return self.task.model_fn
+
+
+def local_train(
+    params: InstantiableParams,
+    num_ps: int = 0,
+    model_dir: str | Path | None = None,
+    steps: int = 100,
+    save_checkpoints_steps: int = 50,
+    profiling: bool = False,
+    enable_embedding_prefetch: bool = True,
+    enable_embedding_postpush: bool = True,
+    remove_model_dir_if_exists: bool = True,
+    only_feature_engineering: bool = False,
+) -> Estimator:
+    """Train a task in this process for some steps and return the estimator; `model_dir` is emptied first.
+
+    Prefetching rows and pushing gradients in the background are for parameter servers and have no effect here.
+    """
+    if num_ps:
+        raise NotImplementedError(f"num_ps={num_ps}: parameter servers are not there yet; use num_ps=0")
+    config = CpuTrainingConfig(
+        save_checkpoints_steps=save_checkpoints_steps,
+        embedding_prefetch_capacity=int(enable_embedding_prefetch),
+        enable_embedding_postpush=enable_embedding_postpush,
+        only_feature_engineering=only_feature_engineering,
+    )
+    if model_dir is not None and remove_model_dir_if_exists:
+        shutil.rmtree(model_dir, ignore_errors=True)
+    return local_train_internal(params, config, model_dir, steps, profiling)
+
+
+def local_train_internal(
+    params: InstantiableParams | MonolithModel,
+    conf: CpuTrainingConfig,
+    model_dir: str | Path | None = None,
+    steps: int = 100,
+    profiling: bool = False,
+    user_hooks: Sequence[Hook] | None = None,
+) -> Estimator:
+    """Train a task in this process for some steps, as configured, and return the estimator."""
+    if conf.only_feature_engineering:
+        raise NotImplementedError("only_feature_engineering: write parsed features with a pipeline instead")
+    values = {one.name: getattr(conf, one.name) for one in fields(CpuTrainingConfig) if one.init}
+    if profiling and values["profile_some_steps_from"] is None:
+        values["profile_some_steps_from"] = 0
+    estimator = Estimator(params, RunnerConfig(**values, is_local=True, model_dir=model_dir or ""))
+    CpuTraining(estimator.config, estimator.model)
+    estimator.train(steps=steps, hooks=list(user_hooks or ()))
+    return estimator
+
+
+def _insight_name(task: MonolithModel) -> str | None:
+    metrics = getattr(getattr(task, "p", None), "metrics", None)
+    name = getattr(metrics, "deep_insight_name", None)
+    return None if name is None else str(name)
