@@ -78,15 +78,7 @@ def select_rows(column: Column, indices: Tensor) -> Column:
     >>> select_rows(Ragged.from_lists([[1], [2, 3], []]), torch.tensor([1, 1, 2])).to_list()
     [[2, 3], [2, 3], []]
     """
-    if not isinstance(column, Ragged):
-        return column[indices]
-    lengths = column.row_lengths()[indices]
-    splits = lengths.new_zeros(len(indices) + 1)
-    torch.cumsum(lengths, 0, out=splits[1:])
-    # Place of every value: its row's begin in the source, plus its place within the row.
-    shift = column.row_splits[:-1][indices] - splits[:-1]
-    places = torch.arange(int(splits[-1])) + torch.repeat_interleave(shift, lengths)
-    return Ragged(column.values[places], splits)
+    return column.index_rows(indices) if isinstance(column, Ragged) else column[indices]
 
 
 def slice_rows(column: Column, begin: int, end: int) -> Column:
@@ -111,5 +103,4 @@ def concatenate(columns: Sequence[Column]) -> Column:
     ragged = [column for column in columns if isinstance(column, Ragged)]
     if len(ragged) != len(columns):
         raise ValueError("a column is ragged in one batch and not in another")
-    lengths = torch.cat([column.row_lengths() for column in ragged])
-    return Ragged.from_row_lengths(torch.cat([column.values for column in ragged]), lengths)
+    return Ragged.concat(ragged)

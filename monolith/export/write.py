@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import shutil
 import struct
 import time
@@ -28,6 +27,7 @@ from monolith.export.versions import (
     version_path,
 )
 from monolith.model import LookupPlan, MonolithModel
+from monolith.model.hyper_params.spelling import to_snake_case
 
 _TORCH_TYPES = {"int64": torch.int64, "float32": torch.float32}
 _DATATYPES = {"int64": "INT64", "float32": "FP32"}
@@ -91,7 +91,7 @@ def write_export(
         (unfinished / TABLES_FOLDER).mkdir(parents=True)
         _write_dense(unfinished, graph, weights)
         description = Description(
-            name=name or snake_case(type(model).__name__),
+            name=name or to_snake_case(type(model).__name__),
             version=version,
             generation=generation,
             sequence=sequence,
@@ -114,15 +114,6 @@ def write_export(
         raise
     _sync_path(root)
     return final
-
-
-def snake_case(name: str) -> str:
-    """Return a class name as models are called in requests.
-
-    >>> snake_case("MovieRanking"), snake_case("FFMModel")
-    ('movie_ranking', 'ffm_model')
-    """
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
 
 
 def _write_dense(folder: Path, graph: DenseGraph, weights: Mapping[str, Column]) -> None:

@@ -4,7 +4,6 @@ from monolith.data.files.framing import (
     Framing,
     PbFraming,
     TFRecordFraming,
-    data_source_key,
     lg_header,
     sort_header,
 )
@@ -26,7 +25,6 @@ __all__ = [
     "Records",
     "TFRecordFraming",
     "TFRecordWriter",
-    "data_source_key",
     "expand_patterns",
     "expand_placeholders",
     "gen_patterns",

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from monolith._core import native
+from monolith.data.data_source import data_source_key
 from monolith.data.files.record_types import PbType
 
 MAX_RECORD_BYTES = 1 << 30
@@ -79,19 +80,6 @@ def framing_of(framing: Framing | FramingName) -> Framing:
     if framing not in ("tfrecord", "pb"):
         raise ValueError(f"framing must be 'tfrecord', 'pb', a TFRecordFraming or a PbFraming, got {framing!r}")
     return TFRecordFraming() if framing == "tfrecord" else PbFraming()
-
-
-def data_source_key(source: str) -> int:
-    """Return the key of a data source: Java's hash of its name, shifted left by 8 within 32 bits.
-
-    >>> hex(data_source_key("abc"))  # Java: "abc".hashCode() == 0x17862
-    '0x1786200'
-    """
-    hashed = 0
-    units = source.encode("utf-16-le")
-    for (unit,) in struct.iter_unpack("<H", units):
-        hashed = (31 * hashed + unit) & 0xFFFFFFFF
-    return hashed << 8 & 0xFFFFFFFF
 
 
 def lg_header(source: str, pb_type: PbType | None = None) -> bytes:

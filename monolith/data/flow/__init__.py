@@ -7,7 +7,7 @@ from monolith.data.flow.mapped import Mapped
 from monolith.data.flow.rebatched import Rebatched
 from monolith.data.flow.repeated import Repeated
 from monolith.data.flow.shuffled import Shuffled
-from monolith.data.flow.split_flow import SplitFlow, data_source_key, java_hash
+from monolith.data.flow.split_flow import SplitFlow
 from monolith.data.flow.taken import Taken
 
 __all__ = [
@@ -22,7 +22,5 @@ __all__ = [
     "Shuffled",
     "SplitFlow",
     "Taken",
-    "data_source_key",
-    "java_hash",
     "merge_flow",
 ]

@@ -6,33 +6,10 @@ from dataclasses import replace
 import torch
 
 from monolith.data.batch import Batch
+from monolith.data.data_source import data_source_key
 from monolith.data.flow.mapped import Mapped
 from monolith.data.source import Source
 from monolith.tensors import Ragged
-
-_MASK = (1 << 32) - 1
-
-
-def java_hash(text: str) -> int:
-    """Return the signed 32-bit hash that Java gives a string.
-
-    >>> java_hash("hello"), java_hash("")
-    (99162322, 0)
-    """
-    units = text.encode("utf-16-le")
-    value = 0
-    for low, high in zip(units[::2], units[1::2], strict=True):
-        value = (31 * value + (high << 8 | low)) & _MASK
-    return value - (value >> 31 << 32)
-
-
-def data_source_key(name: str) -> int:
-    """Return the key that records of a data source carry: 32 bits, of which the lowest 8 are free for other uses.
-
-    >>> data_source_key("hello") == (99162322 << 8) % 2**32
-    True
-    """
-    return (java_hash(name) << 8) & _MASK
 
 
 class SplitFlow(Mapped):
@@ -72,5 +49,5 @@ class SplitFlow(Mapped):
         if isinstance(keys, Ragged) or keys.dtype != torch.int64:
             raise TypeError(f"SplitFlow: column {self._key_column!r} of batch {batch.name} must be int64 [events]")
         # Keys are 32 bits without sign; a reader may have taken them as signed. The lowest 8 bits are not the source's.
-        chosen = batch.select((keys & _MASK & ~0xFF) == self._key)
+        chosen = batch.select((keys & 0xFFFFFF00) == self._key)
         return replace(chosen, partition=f"{batch.partition}:{self._name}")

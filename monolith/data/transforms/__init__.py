@@ -1,5 +1,6 @@
 """Transforms: steps on the columns of a batch. They filter events, make labels and change ids."""
 
+from monolith.data.parse.column_request import INVALID_LABEL
 from monolith.data.transforms.add_action import AddAction
 from monolith.data.transforms.config import as_proto, from_proto
 from monolith.data.transforms.filters.fid import FilterByAction, FilterByFid
@@ -11,7 +12,7 @@ from monolith.data.transforms.ids.mapping import GenFidMask, MapId, gen_fid_mask
 from monolith.data.transforms.ids.slots import SwitchSlot, switch_slot
 from monolith.data.transforms.instance_reweight import InstanceReweight
 from monolith.data.transforms.labels.add_label import AddLabel
-from monolith.data.transforms.labels.column import INVALID_LABEL, POSITIVE_LABEL
+from monolith.data.transforms.labels.column import POSITIVE_LABEL
 from monolith.data.transforms.labels.fields import FillMultiRankOutput, UseFieldAsLabel
 from monolith.data.transforms.labels.heads import MultiLabelGen, ScatterLabel
 from monolith.data.transforms.labels.scaling import LabelNormalization, LabelUpperBound

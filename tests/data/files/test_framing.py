@@ -11,6 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from monolith.data.data_source import data_source_key
 from monolith.data.files import (
     CompressType,
     FeaturePruningType,
@@ -20,7 +21,6 @@ from monolith.data.files import (
     RecordFile,
     TFRecordFraming,
     TFRecordWriter,
-    data_source_key,
     lg_header,
     record_file,
     sort_header,

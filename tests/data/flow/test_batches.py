@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from monolith.data import Pipeline, Schema, assert_resume_is_exact
+from monolith.data.data_source import data_source_key, java_hash
 from monolith.data.flow import (
     Cached,
     CacheOne,
@@ -15,8 +16,6 @@ from monolith.data.flow import (
     Repeated,
     SplitFlow,
     Taken,
-    data_source_key,
-    java_hash,
     merge_flow,
 )
 from tests.data.batch_list import BatchList, flat, made_batch, made_source, rows_of

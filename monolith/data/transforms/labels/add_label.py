@@ -9,9 +9,10 @@ from torch import Tensor
 
 from monolith.data.batch import Batch
 from monolith.data.draws import batch_uniforms
+from monolith.data.parse.column_request import INVALID_LABEL
 from monolith.data.transforms.columns import get_int_lists, rows_with_any
 from monolith.data.transforms.config_text import Piece
-from monolith.data.transforms.labels.column import INVALID_LABEL, LABEL, POSITIVE_LABEL, get_labels, with_labels
+from monolith.data.transforms.labels.column import LABEL, POSITIVE_LABEL, get_labels, with_labels
 from monolith.data.transforms.step import Transform
 from monolith.tensors import Ragged
 

@@ -4,13 +4,12 @@ import torch
 from torch import Tensor
 
 from monolith.data.batch import Batch, Column
+from monolith.data.parse.column_request import INVALID_LABEL
 from monolith.data.transforms.columns import describe, get_column
 from monolith.tensors import Ragged
 
 LABEL = "label"
 POSITIVE_LABEL = 1.0
-INVALID_LABEL = torch.finfo(torch.float32).min
-"""The lowest float32: this task has no label for this event."""
 
 
 def get_labels(batch: Batch, step: str) -> Tensor:

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from monolith.data.batch import Batch
-from monolith.data.transforms.labels.column import INVALID_LABEL, get_labels, with_labels
+from monolith.data.parse.column_request import INVALID_LABEL
+from monolith.data.transforms.labels.column import get_labels, with_labels
 from monolith.data.transforms.step import Transform
 
 NORM_METHODS: dict[str, Callable[[Tensor, float], Tensor]] = {
