@@ -8,7 +8,9 @@ import typer
 FLAGS_ARE_SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
 """How typer must treat these commands: everything behind the model is left to them, `--help` too."""
 
-Model = Annotated[str, typer.Argument(help="Where the model's class is: MODULE:CLASS; this folder is looked in too.")]
+Model = Annotated[
+    str, typer.Argument(metavar="MODULE:CLASS", help="Where the model's class is; this folder is looked in too.")
+]
 
 
 def train(context: typer.Context, model: Model) -> None:

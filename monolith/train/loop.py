@@ -16,6 +16,7 @@ from monolith.hooks import Hook, RunContext, StepValues
 from monolith.model import Mode, Pulled, run_dense
 from monolith.model.spec import EstimatorSpec
 from monolith.observe.stack_traces import stack_traces_on_signal
+from monolith.train.ckpt_info import write_ckpt_info
 from monolith.train.config import RunnerConfig
 from monolith.train.culprit import blame
 from monolith.train.progressive_metrics import ProgressiveMetrics
@@ -188,7 +189,9 @@ class Trainer:
         """Write a snapshot, unless this step has one."""
         self.context.save_requested = False  # first: who asks while it is being written wants another
         if self.state.saved_step != self.state.global_step:
-            self.state.save(self.config.model_dir, keep=self.config.checkpoints_max_to_keep)
+            path = self.state.save(self.config.model_dir, keep=self.config.checkpoints_max_to_keep)
+            if self.config.enable_model_ckpt_info:
+                write_ckpt_info(path, self.state.global_step, self.state.tables)
         self.context.saved_step = self.state.saved_step
         self._last_save = time.monotonic()
 

@@ -1,18 +1,19 @@
 """Commands whose flags are the settings of a run: parsed by `monolith.train.config`, shown by `--help`."""
 
+import textwrap
 from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, fields
 from enum import Enum
 from typing import Any
 
 import typer
-from rich.table import Table
 
 from monolith.cli.console import console
 from monolith.train.config import RunnerConfig, flag_kinds, parse_flags, setting, setting_help
 
 Flags = tuple[dict[str, Any], dict[str, Any]]
 
+_FLAG_WIDTH = 34
 _HELP = ("--help", "-h")
 _WHAT = {
     "train": "Train a model, going on from the newest snapshot in model_dir.",
@@ -53,24 +54,23 @@ def _print_help(command: str, flags: type) -> None:
     general = set(setting_help(RunnerConfig))
     defaults = {one.name: one.default for one in fields(flags)}
     for title, names in (
-        (f"Flags of {command}", [name for name in described if name not in general]),
-        ("Settings", [name for name in described if name in general]),
+        (f"Flags of {command}:", [name for name in described if name not in general]),
+        ("Settings (--noNAME turns off what is a yes by default):", [name for name in described if name in general]),
     ):
-        table = Table(title=title, title_justify="left", box=None, pad_edge=False, show_header=False)
-        table.add_column(no_wrap=True, style="bold")
-        table.add_column()
-        for name in names:
-            table.add_row(f"--{name} {_kind(kinds[name])}".rstrip(), _escaped(described[name], defaults[name]))
-        console.print(table)
-        console.print()
+        lines = [_described(f"--{name} {_kind(kinds[name])}", described[name], defaults[name]) for name in names]
+        console.print("\n".join([title, *lines, ""]), soft_wrap=True, markup=False, highlight=False)
+
+
+def _described(flag: str, words: str, default: Any) -> str:
+    """Return a flag and, beside it or below if it is long, what it means."""
+    if default not in (None, "", False, MISSING):
+        shown = default.name.lower() if isinstance(default, Enum) else "yes" if default is True else default
+        words = f"{words} [default: {shown}]"
+    width, indent = max(60, min(console.width, 120)), " " * _FLAG_WIDTH
+    beside = f"  {flag}".ljust(_FLAG_WIDTH)
+    first = beside if len(beside) == _FLAG_WIDTH else f"{beside}\n{indent}"
+    return first + f"\n{indent}".join(textwrap.wrap(words, width - _FLAG_WIDTH))
 
 
 def _kind(kind: type) -> str:
     return "" if kind is bool else "TEXT" if issubclass(kind, Enum) or kind.__name__ == "str" else kind.__name__.upper()
-
-
-def _escaped(words: str, default: Any) -> str:
-    if default not in (None, "", False, MISSING):
-        shown = default.name.lower() if isinstance(default, Enum) else "yes" if default is True else default
-        words = f"{words} [default: {shown}]"
-    return words.replace("[", r"\[")

@@ -57,8 +57,9 @@ class KafkaMessages:
         if self._closed:
             return
         self._closed = True
-        left = self._producer.flush(CLOSE_SECONDS)
-        self.failed += left
+        if self._producer.flush(CLOSE_SECONDS):
+            self._producer.purge()  # what is left is told to `_delivered` as failed, and not tried again for ever
+            self._producer.flush(CLOSE_SECONDS)
         if self.failed:
             _log.warning("topic %s: %d of %d messages were lost", self.topic, self.failed, self.total)
 

@@ -1,6 +1,5 @@
 """Hooks that come with the product: they watch a run, and may ask it to stop or to wait."""
 
-from monolith.train.hooks.ckpt_info import CkptInfoHook
 from monolith.train.hooks.deep_insight import DeepInsightHook
 from monolith.train.hooks.metric_hooks import (
     CustomMetricHook,
@@ -13,7 +12,6 @@ from monolith.train.hooks.summary import SummaryHook
 from monolith.train.hooks.tide import CustomGlobalStepWaiterHook, TideStoppingHook, before, tide_available_now
 
 __all__ = [
-    "CkptInfoHook",
     "CustomGlobalStepWaiterHook",
     "CustomMetricHook",
     "DeepInsightHook",

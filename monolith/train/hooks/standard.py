@@ -10,7 +10,6 @@ from monolith.hooks import Hook
 from monolith.observe.messages import JsonLinesFile
 from monolith.train.config import RunnerConfig, is_chief
 from monolith.train.controller import QueryActionHook, ServerHook
-from monolith.train.hooks.ckpt_info import CkptInfoHook
 from monolith.train.hooks.deep_insight import DeepInsightHook
 from monolith.train.hooks.endpoint import MetricsEndpointHook
 from monolith.train.hooks.metric_hooks import HeartBeatHook, ThroughputMetricHook
@@ -52,8 +51,6 @@ def _files(config: RunnerConfig, name: str) -> Iterator[Hook]:
         yield SummaryHook(folder, config.save_summary_steps)
     elif config.save_summary_steps:
         _log.info("no summaries are written; pip install 'monolith-recsys[tensorboard]' to see this run in TensorBoard")
-    if config.enable_model_ckpt_info:
-        yield CkptInfoHook(config.model_dir)
     if config.deep_insight_sample_ratio:
         path = Path(config.model_dir) / DEEP_INSIGHT_FOLDER / f"{os.getpid()}.jsonl"
         targets = config.deep_insight_target.split(",") if config.deep_insight_target else None
