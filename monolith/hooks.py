@@ -34,7 +34,8 @@ class StepValues:
     """Offset after the batch's last event."""
 
     spec: Any = None
-    """What the model said of the batch: a `monolith.EstimatorSpec`; its tensors are only valid until the next step."""
+    """What the model said of the batch: a `monolith.EstimatorSpec`. Keep numbers of it, not tensors: those hold on to
+    all that they were computed from."""
 
     batch: Any = None
     """The batch itself: a `monolith.data.Batch`."""

@@ -1,6 +1,7 @@
 """What `monolith predict` does."""
 
 import json
+import math
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -43,9 +44,16 @@ def run(model: str, arguments: Sequence[str]) -> None:
 
 
 def _lines(found: dict[str, Tensor]) -> Iterator[str]:
-    columns: list[list[Any]] = [values.tolist() for values in found.values()]
+    columns: list[list[Any]] = [_json_values(values.tolist()) for values in found.values()]
     for row in zip(*columns, strict=True):
         yield json.dumps(dict(zip(found, row, strict=True))) + "\n"
+
+
+def _json_values(values: Any) -> Any:
+    """Return numbers with those that are not finite, which JSON has no words for, as None."""
+    if isinstance(values, list):
+        return [_json_values(value) for value in values]
+    return values if math.isfinite(values) else None
 
 
 @contextmanager
@@ -54,6 +62,9 @@ def _opened(path: str | None) -> Iterator[TextIO]:
         yield sys.stdout
         return
     temporary = Path(f"{path}.tmp")
-    with open(temporary, "w", encoding="utf-8") as file:
-        yield file
-    temporary.replace(path)
+    try:
+        with open(temporary, "w", encoding="utf-8") as file:
+            yield file
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)

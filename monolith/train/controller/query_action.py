@@ -22,6 +22,7 @@ class QueryActionHook(Hook):
 
     The file reads ``action: TRIGGER_SAVE`` (a snapshot after the present step) or ``action: STOP`` (the end of the
     run, with a snapshot). It is removed, and `monolith_action_response` tells "OK" or what was wrong with it.
+    A run that waits for events does what was asked after the next ones.
     """
 
     def __init__(self, model_dir: str | os.PathLike[str], every_seconds: float = QUERY_SECONDS) -> None:
@@ -32,7 +33,7 @@ class QueryActionHook(Hook):
         self._thread: threading.Thread | None = None
 
     def after_create_session(self, context: RunContext) -> None:
-        """Begin to look, in a thread of its own: a run that waits for events hears too."""
+        """Begin to look, in a thread of its own: a run that waits for events answers too."""
         self._over.clear()
         self._thread = threading.Thread(target=self._run, args=(context,), name="query action", daemon=True)
         self._thread.start()

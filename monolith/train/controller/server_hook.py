@@ -31,6 +31,7 @@ class ServerHook(Hook):
     def __init__(self, model_dir: str | os.PathLike[str]) -> None:
         """Take the folder of the address file."""
         self._model_dir = Path(model_dir)
+        self._lock = threading.Lock()
         self._resumed = threading.Event()
         self._resumed.set()
         self._blocked = False
@@ -58,9 +59,9 @@ class ServerHook(Hook):
         if self._file is not None:
             self._file.unlink(missing_ok=True)
             self._file = None
-        if self._server is not None:
-            self._server.close()
-            self._server = None
+        server, self._server = self._server, None  # first: requests that wait for a snapshot are told so
+        if server is not None:
+            server.close()
 
     def _answer(self, message: Message, context: RunContext) -> Message:
         if not secrets.compare_digest(str(message.meta.get("secret", "")), self._secret):
@@ -76,9 +77,11 @@ class ServerHook(Hook):
         return Message(type=message.type, meta={"status": OK, **meta})
 
     def _stop(self, context: RunContext, message: Message) -> dict[str, Any]:
-        if not self._resumed.is_set():
+        with self._lock:
+            was_set = self._resumed.is_set()
+            self._resumed.clear()
+        if not was_set:
             return {"status": ALREADY_EXISTS, "message": "Barrier is placed already."}
-        self._resumed.clear()
         return {}
 
     def _resume(self, context: RunContext, message: Message) -> dict[str, Any]:

@@ -43,6 +43,13 @@ def test_what_settings_add(tmp_path):
     ]
 
 
+def test_what_a_user_says_arrives():
+    said = mono.RunConfig(enable_controller=True, metrics_port=9100).to_runner_config()
+    assert (said.enable_controller, said.metrics_port) == (True, 9100)
+    with pytest.raises(ValueError, match="metrics_port must be at least 0, got -1"):
+        mono.RunConfig(metrics_port=-1)
+
+
 def test_without_tensorboard_there_is_a_hint_and_no_error(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(standard, "find_spec", lambda name: None)
     with caplog.at_level("INFO"):
