@@ -10,13 +10,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from monolith.checkpoint.ckpt_info import write_ckpt_info
 from monolith.data import Batch
 from monolith.errors import NotFiniteError
 from monolith.hooks import Hook, RunContext, StepValues
 from monolith.model import Mode, Pulled, run_dense
 from monolith.model.spec import EstimatorSpec
 from monolith.observe.stack_traces import stack_traces_on_signal
-from monolith.train.ckpt_info import write_ckpt_info
 from monolith.train.config import RunnerConfig
 from monolith.train.culprit import blame
 from monolith.train.progressive_metrics import ProgressiveMetrics

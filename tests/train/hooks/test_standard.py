@@ -10,7 +10,7 @@ import pytest
 
 import monolith as mono
 from monolith.checkpoint import list_snapshots
-from monolith.train.ckpt_info import CKPT_INFO_NAME
+from monolith.checkpoint.ckpt_info import CKPT_INFO_NAME
 from monolith.train.config import RunnerConfig
 from monolith.train.hooks import StepLossMetricHook, standard
 from tests.train.counting_model import train
