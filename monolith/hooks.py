@@ -1,6 +1,7 @@
 """Hooks: what a user wants to see of a run, at five moments of it.
 
-Hooks observe and may ask for a stop. What a run does (push, sync, snapshot) are lines of its loop, not hooks.
+Hooks observe, and may ask for a stop or a snapshot. What a run does (push, sync, snapshot) are lines of its loop, not
+hooks. A hook that raises ends the run with that error; training writes a snapshot of the steps taken before.
 """
 
 from collections.abc import Callable, Mapping
@@ -32,6 +33,13 @@ class StepValues:
     last: int
     """Offset after the batch's last event."""
 
+    spec: Any = None
+    """What the model said of the batch: a `monolith.EstimatorSpec`. Keep numbers of it, not tensors: those hold on to
+    all that they were computed from."""
+
+    batch: Any = None
+    """The batch itself: a `monolith.data.Batch`."""
+
 
 @dataclass(kw_only=True, slots=True)
 class RunContext:
@@ -49,15 +57,32 @@ class RunContext:
     read_metrics: Callable[[], Mapping[str, float]] = dict
     """Computes the metrics of the recent past, such as "auc" and "logloss"; takes milliseconds, so not every step."""
 
+    save: Callable[[], None] | None = None
+    """Writes a snapshot at once, for a hook that holds the run up; only from `before_run` and `after_run`, where no
+    step is under way. None where nothing is trained."""
+
     error: BaseException | None = None
     """Why the run ends, when `end` is called because of an exception."""
 
     stop_requested: bool = field(default=False, init=False)
     """Somebody asked for a stop."""
 
+    save_requested: bool = field(default=False, init=False)
+    """Somebody asked for a snapshot that is not written yet."""
+
+    saved_step: int | None = field(default=None, init=False)
+    """Steps taken when the newest snapshot was written."""
+
     def request_stop(self) -> None:
         """Let the run end after the present step, with a snapshot."""
         self.stop_requested = True
+
+    def request_save(self) -> None:
+        """Let the run write a snapshot after the present step; `saved_step` tells when it is there.
+
+        Any thread may ask. Nothing is written twice: where the step is saved already, there is nothing to do.
+        """
+        self.save_requested = True
 
 
 class Hook:
@@ -84,4 +109,7 @@ class Hook:
         """Be told what the step did; `context.global_step` already counts it."""
 
     def end(self, context: RunContext) -> None:
-        """Be told that the run is over: the last snapshot is written, or `context.error` says why there is none."""
+        """Be told that the run is over: a snapshot is written, or `context.error` says what ended it.
+
+        `context.saved_step` is the step to go on from.
+        """

@@ -4,9 +4,12 @@ from typing import Annotated
 
 import typer
 
+from monolith.cli.control import control
 from monolith.cli.data_service import data_service
 from monolith.cli.demo import demo
 from monolith.cli.info import info, own_version
+from monolith.cli.model_commands import FLAGS_ARE_SETTINGS, evaluate, predict, train
+from monolith.cli.row import row
 from monolith.cli.serve import serve
 
 app = typer.Typer(
@@ -20,6 +23,10 @@ app.add_typer(data_service)
 app.command()(demo)
 app.command()(info)
 app.command()(serve)
+for command in (train, evaluate, predict):
+    app.command(context_settings=FLAGS_ARE_SETTINGS, add_help_option=False, no_args_is_help=False)(command)
+app.command()(control)
+app.command(context_settings={"ignore_unknown_options": True})(row)  # ids may be negative
 
 
 def _print_version(wanted: bool) -> None:

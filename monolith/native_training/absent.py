@@ -65,7 +65,6 @@ NOT_YET: Final[frozenset[str]] = frozenset(
         "monolith.native_training.sync_training_hooks:ReqTimeControlDumpHook",
         "monolith.native_training.sync_training_hooks:EofAwareTask",
         "monolith.native_training.test_utils:create_test_ps_cluster",
-        "monolith.native_training.test_utils:profile_it",
         "monolith.native_training.utils:get_local_host",
         "monolith.native_training.variables:CachedVariableAssociates",
         "monolith.native_training.variables:CachedVariableMeta",

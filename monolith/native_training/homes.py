@@ -97,6 +97,7 @@ HOMES: Final[dict[str, dict[str, str]]] = {
     },
     "monolith.native_training.test_utils": {
         "generate_test_hash_table_config": "monolith.embedding.entry:generate_test_hash_table_config",
+        "profile_it": "monolith.observe.profiling:profile_it",
     },
     "monolith.native_training.touched_key_set_ops": {
         "TOUCHED_KEY_SET_CAPACITY": "monolith.embedding.touched_key_set:TOUCHED_KEY_SET_CAPACITY",

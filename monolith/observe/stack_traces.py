@@ -4,6 +4,8 @@ import signal
 import sys
 import threading
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 
 
@@ -33,3 +35,19 @@ def add_siguser1_handler() -> None:
 
     handle.prints_stacks = True  # type: ignore[attr-defined]
     signal.signal(signal.SIGUSR1, handle)
+
+
+@contextmanager
+def stack_traces_on_signal() -> Iterator[None]:
+    """Let SIGUSR1 print all stacks meanwhile; where handlers cannot be set, outside the main thread, do nothing."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGUSR1)
+    add_siguser1_handler()
+    try:
+        yield
+    finally:
+        # None stands for a handler that was not set from Python, and cannot be given back from here.
+        if before is not None:
+            signal.signal(signal.SIGUSR1, before)

@@ -16,8 +16,10 @@ from monolith.hooks import Hook
 from monolith.model import Mode, MonolithModel
 from monolith.model.hyper_params import InstantiableParams, Params
 from monolith.train.config import RunConfig, RunnerConfig
+from monolith.train.hooks.standard import standard_hooks
 from monolith.train.live_view import LiveView
 from monolith.train.loop import RunResult, Sync, Trainer
+from monolith.train.model_dump import MODEL_DUMP_NAME, DumpUtils
 from monolith.train.state import TrainState
 from monolith.train.trained_model import open_trained
 
@@ -66,18 +68,24 @@ class Estimator:
         """Train until the data ends, for `steps` more steps, or to `max_steps` in all, whichever comes first.
 
         SIGTERM, Ctrl-C and a hook's `request_stop` end it early and in good order. Every end but an error writes a
-        snapshot. `sync` is called after every step.
+        snapshot, and so does the error of a hook; after any other error training goes on from the last one. `sync` is
+        called after every step. Settings add hooks of their own: see `standard_hooks`.
         """
         config = self.config
         _check_counts(steps=steps, max_steps=max_steps)
         _check_hooks(hooks)
-        watching = [*hooks, LiveView(every_steps=config.log_step_count_steps)]
+        watching = [
+            *standard_hooks(config, type(self.model).__name__),
+            *hooks,
+            LiveView(every_steps=config.log_step_count_steps),
+        ]
         for hook in watching:
             hook.begin()
         with ModelDirOwner(config.model_dir):
             source = self.model.input_fn(Mode.TRAIN)
             state = TrainState(self.model, source, evict_every_seconds=config.evict_every_seconds)
             state.open(config.model_dir)
+            self._dump_model(state)
             limits = [] if max_steps is None else [max_steps]
             if steps is not None:
                 limits.append(state.global_step + steps)
@@ -127,6 +135,13 @@ class Estimator:
 
     def close(self) -> None:
         """Give back what the estimator holds; one of a single process holds nothing between calls."""
+
+    def _dump_model(self, state: TrainState) -> None:
+        dump = DumpUtils(self.config.enable_model_dump)
+        dump.record_params(self.model)
+        dump.add_config(self.config)
+        dump.add_plan(state.plan)
+        dump.dump(Path(self.config.model_dir) / MODEL_DUMP_NAME)
 
     def _override_params(self) -> None:
         text = self.config.params_override

@@ -1,5 +1,6 @@
 """The training loop of one process: a step is a visible sequence, and hooks only watch."""
 
+import logging
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -9,11 +10,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from monolith.checkpoint.ckpt_info import write_ckpt_info
 from monolith.data import Batch
 from monolith.errors import NotFiniteError
 from monolith.hooks import Hook, RunContext, StepValues
 from monolith.model import Mode, Pulled, run_dense
 from monolith.model.spec import EstimatorSpec
+from monolith.observe.stack_traces import stack_traces_on_signal
 from monolith.train.config import RunnerConfig
 from monolith.train.culprit import blame
 from monolith.train.progressive_metrics import ProgressiveMetrics
@@ -22,6 +25,8 @@ from monolith.train.stop_signals import StopSignals
 
 Sync = Callable[[TrainState], None]
 """Called after every step; sends what changed to serving when it thinks it is time."""
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,32 +60,43 @@ class Trainer:
             tables=state.tables,
             global_step=state.global_step,
             read_metrics=self.metrics.read,
+            save=self._save,
         )
+        self.context.saved_step = state.saved_step
+        self._hook_failed = False
         self._last_save = time.monotonic()
         self._warned = False
         self._run_dense = torch.compile(run_dense) if config.compile else run_dense
 
     def run(self, max_steps: int | None = None) -> RunResult:
-        """Train; a snapshot is there at the start, in between, and at the end."""
+        """Train; a snapshot is there at the start, in between, and at the end.
+
+        A hook that raises ends the run with its error, after a snapshot. After any other error the newest snapshot is
+        the one written before; a note on the error says which.
+        """
         state, loss = self.state, float("nan")
         state.model.train()
-        if state.saved_step is None:
-            self._save()  # first weights are random: without them, a crash before the first snapshot starts elsewhere
-        with self._hooks(), StopSignals(self.context.request_stop) as signals, _determinism(self.config.deterministic):
+        self._save()  # first weights are random: without them, a crash before the first snapshot starts elsewhere
+        with (
+            self._hooks(),
+            StopSignals(self.context.request_stop) as signals,
+            stack_traces_on_signal(),
+            _determinism(self.config.deterministic),
+        ):
             for batch in signals.until_stopped(self._batches(max_steps)):
-                for hook in self.hooks:
-                    hook.before_run(self.context)
-                loss = self._step(batch)
+                self._call_hooks(lambda hook: hook.before_run(self.context))
+                loss, spec = self._step(batch)
                 if self.sync is not None:
                     self.sync(state)
                 if self._save_is_due():
                     self._save()
-                self._tell_hooks(batch, loss)
-            if state.saved_step != state.global_step:
-                self._save()
+                self._tell_hooks(batch, loss, spec)
+                if self.context.save_requested:
+                    self._save()
+            self._save()
         return RunResult(global_step=state.global_step, loss=loss, metrics=self.metrics.read())
 
-    def _step(self, batch: Batch) -> float:
+    def _step(self, batch: Batch) -> tuple[float, EstimatorSpec]:
         """Train on one batch; on an error rows and weights are as they were."""
         state, columns = self.state, batch.columns
         pulled = state.lookup.pull(columns)
@@ -100,7 +116,7 @@ class Trainer:
         state.offsets[batch.partition] = batch.last
         state.global_step += 1
         self.context.global_step = state.global_step
-        return float(loss.detach())
+        return float(loss.detach()), spec
 
     def _batches(self, max_steps: int | None) -> Iterator[Batch]:
         if self._is_over(max_steps):
@@ -163,15 +179,23 @@ class Trainer:
 
     def _save_is_due(self) -> bool:
         steps, seconds = self.config.save_checkpoints_steps, self.config.snapshot_seconds
-        return (steps is not None and self.state.global_step % steps == 0) or (
-            seconds is not None and time.monotonic() - self._last_save >= seconds
+        return (
+            self.context.save_requested
+            or (steps is not None and self.state.global_step % steps == 0)
+            or (seconds is not None and time.monotonic() - self._last_save >= seconds)
         )
 
     def _save(self) -> None:
-        self.state.save(self.config.model_dir, keep=self.config.checkpoints_max_to_keep)
+        """Write a snapshot, unless this step has one."""
+        self.context.save_requested = False  # first: who asks while it is being written wants another
+        if self.state.saved_step != self.state.global_step:
+            path = self.state.save(self.config.model_dir, keep=self.config.checkpoints_max_to_keep)
+            if self.config.enable_model_ckpt_info:
+                write_ckpt_info(path, self.state.global_step, self.state.tables)
+        self.context.saved_step = self.state.saved_step
         self._last_save = time.monotonic()
 
-    def _tell_hooks(self, batch: Batch, loss: float) -> None:
+    def _tell_hooks(self, batch: Batch, loss: float, spec: EstimatorSpec) -> None:
         values = StepValues(
             step=self.state.global_step - 1,
             loss=loss,
@@ -179,9 +203,18 @@ class Trainer:
             partition=batch.partition,
             first=batch.first,
             last=batch.last,
+            spec=spec,
+            batch=batch,
         )
-        for hook in self.hooks:
-            hook.after_run(self.context, values)
+        self._call_hooks(lambda hook: hook.after_run(self.context, values))
+
+    def _call_hooks(self, moment: Callable[[Hook], None]) -> None:
+        try:
+            for hook in self.hooks:
+                moment(hook)
+        except Exception:
+            self._hook_failed = True
+            raise
 
     @contextmanager
     def _hooks(self) -> Iterator[None]:
@@ -194,10 +227,39 @@ class Trainer:
             yield
         except BaseException as error:
             self.context.error = error
+            self._save_what_was_trained(error)
             raise
         finally:
-            for hook in told:
-                hook.end(self.context)
+            _end_all(told, self.context)
+
+    def _save_what_was_trained(self, error: BaseException) -> None:
+        """After a hook's error write a snapshot, for no step is half done then; say from where a run can go on."""
+        state = self.state
+        if self._hook_failed:
+            try:
+                self._save()
+            except Exception:  # noqa: BLE001  the hook's error is the one to tell
+                _log.exception("there is no snapshot of step %d", state.global_step)
+        error.add_note(
+            f"training stopped at step {state.global_step}; {self.config.model_dir} has a snapshot of step "
+            f"{state.saved_step}: run again to go on from there"
+        )
+
+
+def _end_all(hooks: Sequence[Hook], context: RunContext) -> None:
+    """Tell all hooks of the end, also if one of them fails: others have files and threads to close."""
+    errors: list[Exception] = []
+    for hook in hooks:
+        try:
+            hook.end(context)
+        except Exception as error:  # noqa: BLE001  raised below
+            errors.append(error)
+    if not errors:
+        return
+    for other in errors[1:] if context.error is None else errors:
+        _log.error("a hook failed at the end of the run", exc_info=other)
+    if context.error is None:
+        raise errors[0]
 
 
 @contextmanager

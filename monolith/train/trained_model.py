@@ -53,7 +53,8 @@ class TrainedModel:
             for number, batch in enumerate(self._batches(source, steps, context)):
                 for hook in hooks:
                     hook.before_run(context)
-                loss = metrics.add(self.run(batch, Mode.EVAL), batch)
+                spec = self.run(batch, Mode.EVAL)
+                loss = metrics.add(spec, batch)
                 values = StepValues(
                     step=number,
                     loss=loss,
@@ -61,6 +62,8 @@ class TrainedModel:
                     partition=batch.partition,
                     first=batch.first,
                     last=batch.last,
+                    spec=spec,
+                    batch=batch,
                 )
                 for hook in hooks:
                     hook.after_run(context, values)

@@ -79,6 +79,8 @@ class RunConfig:
     compile: bool = setting(False, "Compile the dense part with torch.compile; takes half a minute at the start.")
     autocast: bool = setting(False, "Compute the dense part in bfloat16 where that is safe.")
     deterministic: bool = setting(False, "Use only operations that give the same bits every time.")
+    enable_controller: bool = setting(False, "Let `monolith control` pause, resume and save this run.")
+    metrics_port: int = setting(0, "Port of 127.0.0.1 where Prometheus finds the run's counters; 0 opens none.")
 
     def to_runner_config(self) -> RunnerConfig:
         """Return what runs: the command line is heard, and overruled by every value that was changed here."""

@@ -96,11 +96,13 @@ class CpuTrainingConfig:
     compile: bool = setting(False, "Compile the dense part with torch.compile; takes half a minute at the start.")
     autocast: bool = setting(False, "Compute the dense part in bfloat16 where that is safe.")
     deterministic: bool = setting(False, "Use only operations that give the same bits every time.")
+    enable_controller: bool = setting(False, "Let `monolith control` pause, resume and save this run.")
+    metrics_port: int = setting(0, "Port of 127.0.0.1 where Prometheus finds the run's counters; 0 opens none.")
 
     def __post_init__(self) -> None:
         """Reject values that could only fail later, far from here."""
         lowest = {"checkpoints_max_to_keep": 1, "metric_window": 1, "evict_every_seconds": 0, "num_ps": 0}
-        lowest |= {"num_workers": 1, "log_step_count_steps": 0, "save_summary_steps": 0}
+        lowest |= {"num_workers": 1, "log_step_count_steps": 0, "save_summary_steps": 0, "metrics_port": 0}
         for name, value in lowest.items():
             if getattr(self, name) < value:
                 raise ValueError(f"{type(self).__name__}: {name} must be at least {value}, got {getattr(self, name)}")

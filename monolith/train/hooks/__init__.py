@@ -1,5 +1,26 @@
 """Hooks that come with the product: they watch a run, and may ask it to stop or to wait."""
 
+from monolith.train.hooks.deep_insight import DeepInsightHook
+from monolith.train.hooks.metric_hooks import (
+    CustomMetricHook,
+    HeartBeatHook,
+    StepLossMetricHook,
+    ThroughputMetricHook,
+)
+from monolith.train.hooks.profiler import ProfilerHook
+from monolith.train.hooks.summary import SummaryHook
 from monolith.train.hooks.tide import CustomGlobalStepWaiterHook, TideStoppingHook, before, tide_available_now
 
-__all__ = ["CustomGlobalStepWaiterHook", "TideStoppingHook", "before", "tide_available_now"]
+__all__ = [
+    "CustomGlobalStepWaiterHook",
+    "CustomMetricHook",
+    "DeepInsightHook",
+    "HeartBeatHook",
+    "ProfilerHook",
+    "StepLossMetricHook",
+    "SummaryHook",
+    "ThroughputMetricHook",
+    "TideStoppingHook",
+    "before",
+    "tide_available_now",
+]

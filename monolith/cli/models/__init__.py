@@ -1,0 +1,1 @@
+"""What `monolith train`, `evaluate` and `predict` do; loaded when one of them is called."""

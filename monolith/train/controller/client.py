@@ -1,0 +1,94 @@
+"""ControllerClient: the side that asks a run."""
+
+import os
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+from monolith.errors import RemoteError
+from monolith.train.controller.requests import OK, Request, ServerAddress
+from monolith.wire import Client, Message
+
+REQUEST_SECONDS = 10.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TrainingStatus:
+    """How far a run is."""
+
+    global_step: int
+    """Steps taken, in all runs together."""
+
+    saved_step: int | None
+    """Steps of the newest snapshot."""
+
+    stopped: bool
+    """Somebody stopped training."""
+
+    blocked: bool
+    """It waits already; a run that is in the middle of a step, or waits for events, is not there yet."""
+
+
+class ControllerClient:
+    """Asks the run of a `model_dir` that was started with `enable_controller`; see `ServerHook`.
+
+    FileNotFoundError if no run listens, ConnectionError if it is gone.
+    """
+
+    def __init__(self, model_dir: str | os.PathLike[str]) -> None:
+        """Find the run; nothing is connected yet."""
+        found = ServerAddress.read(model_dir)
+        self._secret = found.secret
+        self._model_dir = os.fspath(model_dir)
+        self._client = Client(found.address)
+
+    def stop_training(self) -> None:
+        """Hold the run up before its next step; RemoteError if somebody did so already."""
+        self._ask(Request.STOP_TRAINING)
+
+    def resume_training(self) -> None:
+        """Let the run go on; nothing happens if it goes."""
+        self._ask(Request.RESUME_TRAINING)
+
+    def get_block_status(self) -> tuple[list[int], list[int]]:
+        """Return the indices of workers that wait, and of those that do not yet."""
+        meta = self._ask(Request.GET_BLOCK_STATUS)
+        return list(meta["blocked_indices"]), list(meta["unblocked_indices"])
+
+    def save_checkpoint(self, timeout_seconds: float = 60.0) -> int | None:
+        """Let the run write a snapshot and return its step.
+
+        None if that took longer: a run that waits for events writes it after the next ones.
+        """
+        meta = self._ask(Request.SAVE_CHECKPOINT, timeout_seconds)
+        return None if meta["pending"] else int(meta["saved_step"])
+
+    def get_training_status(self) -> TrainingStatus:
+        """Return how far the run is."""
+        meta = self._ask(Request.GET_TRAINING_STATUS)
+        return TrainingStatus(**{name: meta[name] for name in TrainingStatus.__dataclass_fields__})
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._client.close()
+
+    def __enter__(self) -> Self:
+        """Return itself; leaving the block closes it."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close."""
+        self.close()
+
+    def _ask(self, request: Request, timeout_seconds: float = REQUEST_SECONDS) -> dict[str, Any]:
+        try:
+            reply = self._client.request(Message(type=int(request), meta={"secret": self._secret}), timeout_seconds)
+        except ConnectionError as error:
+            raise ConnectionError(
+                f"the run in {self._model_dir} does not answer; it may have ended ({error})"
+            ) from error
+        if reply.meta["status"] != OK:
+            raise RemoteError(f"{reply.meta['status']}: {reply.meta.get('message', '')}")
+        return dict(reply.meta)

@@ -1,0 +1,114 @@
+"""ServerHook: lets others pause a run, save it, and ask how far it is."""
+
+import os
+import secrets
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from monolith.hooks import Hook, RunContext
+from monolith.train.controller.requests import ALREADY_EXISTS, OK, Request, ServerAddress
+from monolith.wire import Message, Server, listen
+
+POLL_SECONDS = 0.1
+"""How soon a paused run notices a signal, and a waiting request a snapshot."""
+
+MAX_SAVE_SECONDS = 600.0
+"""How long a request waits for its snapshot, if it names no time."""
+
+WORKER = 0
+"""The index of this process: a run of one process has one worker, the chief."""
+
+
+class ServerHook(Hook):
+    """Listens on 127.0.0.1 while a run goes; `<model_dir>/controller_server_addr.txt` says where.
+
+    Stopping holds the run up before its next step, until it is resumed or asked to end. It goes first among hooks, so
+    that others, such as those that keep readers out during a step, are not held up half-way.
+    """
+
+    def __init__(self, model_dir: str | os.PathLike[str]) -> None:
+        """Take the folder of the address file."""
+        self._model_dir = Path(model_dir)
+        self._lock = threading.Lock()
+        self._resumed = threading.Event()
+        self._resumed.set()
+        self._blocked = False
+        self._secret = ""
+        self._file: Path | None = None
+        self._server: Server | None = None
+
+    def after_create_session(self, context: RunContext) -> None:
+        """Begin to listen."""
+        self._secret = secrets.token_hex(16)
+        self._server = listen("127.0.0.1:0", lambda message: self._answer(message, context))
+        self._file = ServerAddress(str(self._server.address), self._secret).write(self._model_dir)
+
+    def before_run(self, context: RunContext) -> None:
+        """Wait while training is stopped; snapshots that are asked for meanwhile are written."""
+        while not self._resumed.is_set() and not context.stop_requested:
+            self._blocked = True
+            if context.save_requested and context.save is not None:
+                context.save()
+            self._resumed.wait(POLL_SECONDS)
+        self._blocked = False
+
+    def end(self, context: RunContext) -> None:
+        """Stop listening and remove the file."""
+        if self._file is not None:
+            self._file.unlink(missing_ok=True)
+            self._file = None
+        server, self._server = self._server, None  # first: requests that wait for a snapshot are told so
+        if server is not None:
+            server.close()
+
+    def _answer(self, message: Message, context: RunContext) -> Message:
+        if not secrets.compare_digest(str(message.meta.get("secret", "")), self._secret):
+            raise PermissionError("this request does not carry the word of the address file")
+        answers = {
+            Request.STOP_TRAINING: self._stop,
+            Request.RESUME_TRAINING: self._resume,
+            Request.GET_BLOCK_STATUS: self._block_status,
+            Request.SAVE_CHECKPOINT: self._save,
+            Request.GET_TRAINING_STATUS: self._training_status,
+        }
+        meta = answers[Request(message.type)](context, message)
+        return Message(type=message.type, meta={"status": OK, **meta})
+
+    def _stop(self, context: RunContext, message: Message) -> dict[str, Any]:
+        with self._lock:
+            was_set = self._resumed.is_set()
+            self._resumed.clear()
+        if not was_set:
+            return {"status": ALREADY_EXISTS, "message": "Barrier is placed already."}
+        return {}
+
+    def _resume(self, context: RunContext, message: Message) -> dict[str, Any]:
+        self._resumed.set()
+        return {}
+
+    def _block_status(self, context: RunContext, message: Message) -> dict[str, Any]:
+        blocked = self._blocked
+        return {"blocked_indices": [WORKER] * blocked, "unblocked_indices": [WORKER] * (not blocked)}
+
+    def _save(self, context: RunContext, message: Message) -> dict[str, Any]:
+        """Ask for a snapshot and wait for it; one of the present step will do."""
+        wanted = context.global_step
+        context.request_save()
+        left = message.deadline.remaining_seconds()
+        # A little less than the client waits, so that it hears the answer.
+        deadline = time.monotonic() + (MAX_SAVE_SECONDS if left is None else 0.9 * left)
+        while (saved := context.saved_step) is None or saved < wanted:
+            if time.monotonic() >= deadline or self._server is None:
+                return {"saved_step": saved, "pending": True}
+            time.sleep(POLL_SECONDS / 10)
+        return {"saved_step": saved, "pending": False}
+
+    def _training_status(self, context: RunContext, message: Message) -> dict[str, Any]:
+        return {
+            "global_step": context.global_step,
+            "saved_step": context.saved_step,
+            "stopped": not self._resumed.is_set(),
+            "blocked": self._blocked,
+        }

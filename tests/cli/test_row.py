@@ -1,0 +1,119 @@
+"""`monolith row`: what a snapshot knows of an id."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+import monolith as mono
+from monolith.checkpoint.row_report import read_row
+from monolith.cli.app import app
+from monolith.data import EventLogWriter
+from monolith.data.synthetic import MOVIE_SCHEMA
+from monolith.embedding import AdagradOptimizer
+from tests.model.movie_model import MovieRanking
+from tests.train.recorder import Recorder
+
+DAY = 86400
+NOW = 1_700_000_000
+
+
+class Movies(MovieRanking):
+    """Users are forgotten after a day; a movie gets a row at its fourth sighting."""
+
+    def __init__(self, params):
+        super().__init__(params)
+        self.feature_columns.clear()
+        rule = AdagradOptimizer(learning_rate=0.1, initial_accumulator_value=0.25)
+        self.create_embedding_feature_column("uid", expire_time=1, optimizer=rule)
+        self.create_embedding_feature_column("mov", occurrence_threshold=3, filter_capacity=10_000)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """Movie 7 was seen twice, movie 8 often; users 1 and 2 two days before users 3 to 9."""
+    folder = tmp_path_factory.mktemp("row")
+    uid = np.array([1, 2] * 4 + [3, 4, 5, 6, 7, 8, 9, 9])
+    columns = {
+        "uid": uid,
+        "mov": np.array([8] * 6 + [7, 9] + [8] * 7 + [7]),
+        "label": (uid % 2).astype(np.float32),
+        "req_time": np.where(np.arange(16) < 8, NOW - 2 * DAY, NOW),
+    }
+    with EventLogWriter(folder / "log", MOVIE_SCHEMA) as writer:
+        writer.append({name: columns.get(name, np.arange(16)) for name in MOVIE_SCHEMA.types})
+    config = mono.RunConfig(model_dir=folder / "model", log_step_count_steps=0, evict_every_seconds=0)
+    rows = Recorder()
+    mono.Estimator(Movies, config, params={"log": str(folder / "log"), "batch_size": 8}).train(hooks=[rows])
+    return folder / "model", rows.rows
+
+
+def test_values_by_slice_state_and_time(trained):
+    model_dir, rows = trained
+    report = read_row(model_dir, "mov", 8)
+    assert report.found
+    assert [one.name for one in report.slices] == ["vec", "bias"]
+    assert [value for one in report.slices for value in one.values] == rows["mov"][8]
+    assert [len(one.state["norm"]) for one in report.slices] == [8, 1]
+    assert report.last_seen == NOW
+    user = read_row(model_dir, "uid", 3)
+    assert user.slices[0].optimizer == "adagrad"
+    # Adagrad's sum of squares began at what the model said.
+    assert all(value >= 0.25 for value in user.slices[0].state["norm"])
+
+
+def test_why_there_is_no_row(trained):
+    model_dir, _ = trained
+    (below,) = read_row(model_dir, "mov", 7).notes
+    assert "it was seen 2 times, and gets a row at sighting 4 (occurrence_threshold=3)" in below
+    (never,) = read_row(model_dir, "mov", 123).notes
+    assert "it was never seen" in never
+    (unknown,) = read_row(model_dir, "uid", -123).notes
+    assert "it was never trained on, or its row expired, 1 days after its last update" in unknown
+
+
+def test_a_row_that_has_expired_is_there_until_it_is_removed(trained):
+    model_dir, _ = trained
+    old = read_row(model_dir, "uid", 1)
+    assert old.found
+    assert old.last_seen == NOW - 2 * DAY
+    assert old.notes == ["it has expired (expire_time=1 days): the next eviction removes it"]
+    assert read_row(model_dir, "uid", 5).notes == [
+        "it expires 1.0 days after the newest event, unless it is seen again"
+    ]
+
+
+def test_a_single_snapshot_can_be_asked(trained):
+    model_dir, _ = trained
+    assert not read_row(model_dir / "model.ckpt-0", "uid", 5).found
+
+
+@pytest.mark.parametrize(
+    ("table", "id_", "error"),
+    [
+        ("city", 1, "has no table or feature 'city'; it has uid, mov"),
+        ("uid", 2**63, "an id is a 64-bit integer"),
+    ],
+)
+def test_what_is_not_there_is_named(trained, table, id_, error):
+    with pytest.raises(ValueError, match=error):
+        read_row(trained[0], table, id_)
+
+
+def test_a_folder_without_snapshots_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match="there is no snapshot in"):
+        read_row(tmp_path, "uid", 1)
+
+
+def test_the_command_prints_it(trained):
+    model_dir, rows = trained
+    found = CliRunner().invoke(app, ["row", str(model_dir), "uid", "5"])
+    assert found.exit_code == 0, found.output
+    assert "adagrad" in found.output
+    assert "2023-11-14 22:13:20 UTC" in found.output
+    missing = CliRunner().invoke(app, ["row", str(model_dir), "mov", "-5"])
+    assert "reads as zero" in missing.output
+    as_json = json.loads(CliRunner().invoke(app, ["row", str(model_dir), "uid", "5", "--json"]).output)
+    assert torch.tensor(as_json["slices"][0]["values"]).tolist() == rows["uid"][5]
