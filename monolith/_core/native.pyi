@@ -14,6 +14,7 @@ _Doubles: TypeAlias = torch.Tensor | NDArray[numpy.float64]
 _Int32s: TypeAlias = torch.Tensor | NDArray[numpy.int32]
 _Int64s: TypeAlias = torch.Tensor | NDArray[numpy.int64]
 _UInt32s: TypeAlias = torch.Tensor | NDArray[numpy.uint32]
+_UInt64s: TypeAlias = torch.Tensor | NDArray[numpy.uint64]
 _Bytes: TypeAlias = torch.Tensor | NDArray[numpy.uint8]
 
 def simd_level() -> str: ...
@@ -360,6 +361,10 @@ def huge_empty(num_bytes: int) -> NDArray[numpy.uint8]:
 def check_row_splits(row_splits: _Int64s, num_values: int) -> None: ...
 def value_rowids(row_splits: _Int64s, out: _Int64s) -> None: ...
 def normalize_merged_split(row_split: _Int64s, row_split_size: _Int64s) -> torch.Tensor: ...
+def chosen_row_splits(row_splits: _Int64s, indices: _Int64s, out: _Int64s) -> None: ...
+def copy_rows(
+    values: _Bytes, value_bytes: int, row_splits: _Int64s, indices: _Int64s, out_splits: _Int64s, out: _Bytes
+) -> None: ...
 def group_by_index(indices: _Int64s, num_groups: int) -> tuple[torch.Tensor, ...]: ...
 def ragged_group_by_index(indices: _Int64s, row_splits: _Int64s, num_groups: int) -> tuple[torch.Tensor, ...]: ...
 @overload
@@ -464,6 +469,64 @@ def fill_with_offset_map_grad(
     grad: _Doubles,
     out: _Doubles,
 ) -> None: ...
+def city_hash64(bytes: bytes) -> int: ...
+def city_hash64_values(values: _Int64s, out: _Int64s) -> None: ...
+def city_hash64_rows(bytes: _Bytes, row_splits: _Int64s, out: _Int64s) -> None: ...
+
+class FusedLayoutPlan:
+    """How rows of looked-up ids become the tensors of all layouts."""
+
+    def __init__(self, features: Sequence[tuple[str, int, int]], num_tables: int) -> None:
+        """Features in the order of their names: (name, number of the table, floats of a row)."""
+
+    def add_layout(
+        self,
+        name: str,
+        out_type: str,
+        slices: Sequence[tuple[int, int, int, str, int]],
+        shapes: Sequence[Sequence[int]],
+    ) -> None:
+        """Slices are (feature, start, end, pooling, max_sequence_length)."""
+
+    def shard(
+        self,
+        ids: Sequence[_Int64s],
+        row_splits: Sequence[_Int64s],
+        shared: Sequence[bool],
+        ps_num: int,
+        batch_size: int,
+        unique: bool,
+    ) -> tuple[torch.Tensor, ...]:
+        """Returns fids, block_sizes, row_splits, emb_sizes, fid_offset, feature_offset and nfl_offset."""
+
+    def forward(
+        self,
+        fid_offset: _UInt64s,
+        feature_offset: _Int32s,
+        nfl_offset: _UInt32s,
+        batch_size: int,
+        embeddings: Sequence[_Floats],
+        outs: Sequence[_Floats],
+    ) -> None: ...
+    def backward(
+        self,
+        fid_offset: _UInt64s,
+        feature_offset: _Int32s,
+        nfl_offset: _UInt32s,
+        batch_size: int,
+        grads: Sequence[_Floats],
+        grad_embeddings: Sequence[_Floats],
+    ) -> None:
+        """Adds to `grad_embeddings`; an empty gradient is one of zero."""
+
+class RecordParser:
+    """Turns serialized records of one format into columns; the way in is monolith.data.parse."""
+
+    def __init__(self, format: str, columns: Sequence[tuple[str, str, str, int, int, float, float, bool]]) -> None: ...
+    def parse(
+        self, data: _Bytes, row_splits: _Int64s
+    ) -> tuple[int, list[tuple[torch.Tensor, torch.Tensor | None, bool]], list[tuple[int, int, str]]]:
+        """Returns the number of rows, (values, row splits, present) per column and (record, offset, text) per bad record."""
 
 class FrameLayout:
     def __init__(
