@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
@@ -14,11 +15,11 @@ namespace monolith {
 
 namespace {
 
-// Floats of one task: fewer are not worth a thread, and the rows of an output stay in the cache while its slices come
-// one after the other.
+// Floats of one task: fewer are not worth a thread.
 constexpr std::size_t kFloatsPerTask = 16384;
-// How many ids ahead rows are fetched.
+// How many ids ahead rows are fetched, and how many samples ahead the rows of an output.
 constexpr std::size_t kPrefetchDistance = 12;
+constexpr std::size_t kPrefetchSamples = 8;
 
 typedef float Four __attribute__((vector_size(16), aligned(4), may_alias));
 
@@ -29,11 +30,21 @@ struct Rows {
   Float* const* blocks;
 
   Float* operator[](std::size_t k) const { return blocks[fid_offset[k] >> 32] + (fid_offset[k] & 0xFFFFFFFFu); }
-  void prefetch(std::size_t k, std::size_t start, std::size_t width) const {
-    const auto* row = (*this)[k] + start;
-    for (std::size_t at = 0; at < width; at += 16) __builtin_prefetch(row + at, std::is_const_v<Float> ? 0 : 1);
-  }
 };
+
+template <bool kForWriting>
+void prefetch(const float* floats, std::size_t size) {
+  for (std::size_t at = 0; at < size; at += 16) __builtin_prefetch(floats + at, kForWriting ? 1 : 0);
+}
+
+// Fetches the rows that come kPrefetchDistance after the ids [begin, end), as far as there are ids.
+template <class Float>
+void prefetch_rows(const Rows<Float>& rows, std::size_t begin, std::size_t end, std::size_t num_ids,
+                   const PlacedSlice& slice) {
+  for (std::size_t k = begin + kPrefetchDistance; k < end + kPrefetchDistance && k < num_ids; ++k) {
+    prefetch<!std::is_const_v<Float>>(rows[k] + slice.start, slice.width);
+  }
+}
 
 // `Count` times four columns from `at` on, summed in registers. Returns the first column left over.
 template <int Count>
@@ -83,14 +94,12 @@ void write_slice(const Rows<const float>& rows, const FeatureRows& feature, cons
   scratch.resize(slice.size());
   float* to = out + first * out_width + slice.column;
   if (feature.shared) pool_sample(rows, feature.begin(0), feature.end(0), slice, scratch.data());
-  const std::size_t limit = last > first ? feature.end(last - 1) : 0;
   for (std::size_t sample = first; sample < last; ++sample, to += out_width) {
     const std::size_t begin = feature.begin(sample);
     const std::size_t end = feature.end(sample);
+    if (sample + kPrefetchSamples < last) prefetch<true>(to + kPrefetchSamples * out_width, slice.size());
     if (!feature.shared) {
-      for (std::size_t k = begin + kPrefetchDistance; k < end + kPrefetchDistance && k < limit; ++k) {
-        rows.prefetch(k, slice.start, slice.width);
-      }
+      prefetch_rows(rows, begin, end, feature.last_fid(), slice);
       pool_sample(rows, begin, end, slice, slice.adds ? scratch.data() : to);
     }
     if (slice.adds) {
@@ -144,10 +153,14 @@ struct Piece {
   std::size_t last;
 };
 
+// Pieces are long: a feature's rows are read again and again while its slice is written, and stay in the cache.
 std::vector<Piece> cut_outputs(const FusedLayoutPlan& plan, std::size_t batch_size) {
+  constexpr std::size_t kPiecesPerThread = 4;
+  const auto threads = static_cast<std::size_t>(num_threads());
+  const std::size_t share = threads == 1 ? batch_size : batch_size / (threads * kPiecesPerThread);
   std::vector<Piece> pieces;
   for (std::size_t o = 0; o < plan.outputs().size(); ++o) {
-    const std::size_t step = std::max<std::size_t>(1, kFloatsPerTask / plan.outputs()[o].width);
+    const std::size_t step = std::max<std::size_t>({1, share, kFloatsPerTask / plan.outputs()[o].width});
     for (std::size_t first = 0; first < batch_size; first += step) {
       pieces.push_back({o, first, std::min(batch_size, first + step)});
     }
@@ -194,6 +207,7 @@ void spread_sample(const Rows<float>& rows, const Share& share, std::size_t begi
   }
 }
 
+// Adds the gradient of all samples of a slice.
 void spread_slice(const Rows<float>& rows, const Share& share, const FeatureRows& feature, const PlacedSlice& slice,
                   std::size_t batch_size, std::size_t out_width, std::vector<float>& scratch, const float* grad_out) {
   scratch.assign(2 * slice.size(), 0.0f);
@@ -204,13 +218,13 @@ void spread_slice(const Rows<float>& rows, const Share& share, const FeatureRows
     spread_sample(rows, share, feature.begin(0), feature.end(0), slice, total, scratch.data());
     return;
   }
-  const std::size_t limit = feature.num_fids() + static_cast<std::size_t>(feature.offsets[0]);
   for (std::size_t sample = 0; sample < feature.rows; ++sample, grad += out_width) {
     const std::size_t begin = feature.begin(sample);
     const std::size_t end = feature.end(sample);
-    for (std::size_t k = begin + kPrefetchDistance; k < end + kPrefetchDistance && k < limit; ++k) {
-      rows.prefetch(k, slice.start, slice.width);
+    if (sample + kPrefetchSamples < feature.rows) {
+      prefetch<false>(grad + kPrefetchSamples * out_width, slice.size());
     }
+    prefetch_rows(rows, begin, end, feature.last_fid(), slice);
     spread_sample(rows, share, begin, end, slice, grad, scratch.data());
   }
 }
@@ -226,14 +240,15 @@ std::vector<std::size_t> work_of_features(const FusedLayoutPlan& plan, const Che
   return work;
 }
 
-// One share per feature, more for those that alone would keep a thread busy longer than the others.
-std::vector<Share> share_features(const CheckedIndex& index, const std::vector<std::size_t>& work, std::size_t total,
+// One share per feature, more for those that alone would keep a thread busy for longer than the others.
+std::vector<Share> share_features(const CheckedIndex& index, const std::vector<std::size_t>& work,
                                   std::size_t threads) {
-  std::vector<Share> shares;
+  const std::size_t total = std::accumulate(work.begin(), work.end(), std::size_t{0});
   const std::size_t fair = std::max(kFloatsPerTask, total / threads);
+  std::vector<Share> shares;
   for (std::size_t f = 0; f < work.size(); ++f) {
-    const bool divisible = !index.rows(f).shared && index.regular(f);
-    const std::size_t parts = divisible ? std::clamp<std::size_t>(work[f] / fair, 1, threads) : 1;
+    std::size_t parts = std::clamp<std::size_t>(work[f] / fair, 1, threads);
+    if (parts > 1 && (index.rows(f).shared || !index.is_regular(f))) parts = 1;
     for (std::size_t part = 0; part < parts; ++part) {
       shares.push_back({f, static_cast<std::uint32_t>(part), static_cast<std::uint32_t>(parts)});
     }
@@ -271,13 +286,11 @@ void fused_layout_grad(const FusedLayoutPlan& plan, const LayoutIndex& index,
   const std::vector<float*> blocks = pointers_of(grad_embeddings);
   const Rows<float> rows{index.fid_offset.data(), blocks.data()};
   const std::vector<std::size_t> work = work_of_features(plan, checked, index.batch_size);
-  std::size_t total = 0;
-  for (const std::size_t floats : work) total += floats;
   // Features that name the same rows take turns, so that nobody adds to a row while another does.
   const bool apart = checked.features_are_apart();
-  const std::vector<Share> shares =
-      share_features(checked, work, total, apart ? static_cast<std::size_t>(num_threads()) : 1);
-  const auto spread = [&](std::size_t task) {
+  const std::vector<Share> shares = share_features(checked, work, apart ? static_cast<std::size_t>(num_threads()) : 1);
+  const std::size_t total = apart ? std::accumulate(work.begin(), work.end(), std::size_t{0}) : 0;
+  run(shares.size(), total, [&](std::size_t task) {
     const Share& share = shares[task];
     std::vector<float> scratch;
     for (const std::size_t s : plan.slices_of_feature(share.feature)) {
@@ -286,8 +299,7 @@ void fused_layout_grad(const FusedLayoutPlan& plan, const LayoutIndex& index,
       spread_slice(rows, share, checked.rows(share.feature), slice, index.batch_size,
                    plan.outputs()[slice.output].width, scratch, grad_outs[slice.output].data());
     }
-  };
-  run(shares.size(), apart ? total : 0, spread);
+  });
 }
 
 }  // namespace monolith

@@ -108,9 +108,13 @@ def layout_tensors(
     return list(outs)
 
 
+_Index = tuple[Tensor, Tensor, Tensor, int]
+"""fid_offset, feature_offset, nfl_offset and the size of the batch."""
+
+
 class _Layouts(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, plan: LayoutPlan, index: tuple[Any, ...], *blocks: Tensor) -> tuple[Tensor, ...]:
+    def forward(ctx: Any, plan: LayoutPlan, index: _Index, *blocks: Tensor) -> tuple[Tensor, ...]:
         outs = [torch.empty(shape) for shape in plan.output_shapes(index[-1])]
         plan.native_plan.forward(*index, [block.detach() for block in blocks], [out.view(-1) for out in outs])
         ctx.plan, ctx.index, ctx.sizes = plan, index, [len(block) for block in blocks]

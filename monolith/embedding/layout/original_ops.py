@@ -143,7 +143,7 @@ def _cut_by_block(embeddings: Tensor, sizes: Tensor, num_tables: int, ps_num: in
             f"fid_list_emb_row_lenth must be {num_tables * ps_num} sizes that add up to the {embeddings.numel()} "
             f"floats of the embeddings, got {listed}"
         )
-    blocks = embeddings.reshape(-1).split(listed) if listed else ()
+    blocks = torch.split(embeddings.reshape(-1), listed) if listed else ()
     return [block for table in range(num_tables) for block in blocks[table::num_tables]]
 
 

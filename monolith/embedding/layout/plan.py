@@ -93,9 +93,7 @@ def _row_dim(name: str, config: FeatureConfig) -> int:
     return sum(config.slice_dims)
 
 
-def _slices(
-    layout: str, out: OutConfig, features: Mapping[str, FeatureConfig]
-) -> list[tuple[int, int, int, str, int]]:
+def _slices(layout: str, out: OutConfig, features: Mapping[str, FeatureConfig]) -> list[tuple[int, int, int, str, int]]:
     """Return the slices as the native plan takes them; pooling is the feature's, whatever the slice says."""
     numbers = {name: number for number, name in enumerate(features)}
     slices = []

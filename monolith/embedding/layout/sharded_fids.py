@@ -158,8 +158,8 @@ def shard_columns(
     names = plan.block_names(ps_num)
     split_sizes = [plan.table_of.count(table) + 1 for table in range(len(plan.tables)) for _ in range(ps_num)]
     return ShardedFids(
-        shards=dict(zip(names, fids.split(block_sizes.tolist()), strict=True)) if names else {},
-        shards_row_split=dict(zip(names, row_splits.split(split_sizes), strict=True)) if names else {},
+        shards=dict(zip(names, torch.split(fids, block_sizes.tolist()), strict=True)) if names else {},
+        shards_row_split=dict(zip(names, torch.split(row_splits, split_sizes), strict=True)) if names else {},
         emb_size=emb_size,
         fid_offset=fid_offset,
         feature_offset=feature_offset,
@@ -177,9 +177,7 @@ def _shared_features(
         if column.num_rows != batch_size and not (allow_shared and column.num_rows == 1):
             either = " or 1, a row for the whole batch" if allow_shared else ""
             raise ValueError(f"column {name!r} has {column.num_rows} rows, expected {batch_size}{either}")
-    return [
-        allow_shared and (name not in columns or columns[name].num_rows != batch_size) for name in plan.features
-    ]
+    return [allow_shared and (name not in columns or columns[name].num_rows != batch_size) for name in plan.features]
 
 
 def _ragged(name: str, column: Column) -> Ragged:
