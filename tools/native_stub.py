@@ -36,6 +36,7 @@ RETURNS = {
     "Compressor.decode": "NDArray[numpy.float32]",
     "Compressor.encode": "NDArray[numpy.uint8]",
     "Compressor.retrieve": "NDArray[numpy.float32]",
+    "FusedLayoutPlan.shard": TENSORS,
     "RecordParser.parse": (
         "tuple[int, list[tuple[torch.Tensor, torch.Tensor | None, bool]], list[tuple[int, int, str]]]"
     ),

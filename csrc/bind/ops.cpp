@@ -1,4 +1,4 @@
-// Ragged arrays, pooling, id routing and hashing.
+// Ragged arrays, pooling, id routing, hashing and layouts.
 #include "bind/ops.h"
 
 namespace monolith::bind {
@@ -8,6 +8,7 @@ void bind_ops(nb::module_& m) {
   bind_pooling(m);
   bind_routing(m);
   bind_hashing(m);
+  bind_fused_layout(m);
 }
 
 }  // namespace monolith::bind

@@ -44,5 +44,6 @@ void bind_ragged(nb::module_& m);
 void bind_pooling(nb::module_& m);
 void bind_routing(nb::module_& m);
 void bind_hashing(nb::module_& m);
+void bind_fused_layout(nb::module_& m);
 
 }  // namespace monolith::bind

@@ -14,6 +14,7 @@ _Doubles: TypeAlias = torch.Tensor | NDArray[numpy.float64]
 _Int32s: TypeAlias = torch.Tensor | NDArray[numpy.int32]
 _Int64s: TypeAlias = torch.Tensor | NDArray[numpy.int64]
 _UInt32s: TypeAlias = torch.Tensor | NDArray[numpy.uint32]
+_UInt64s: TypeAlias = torch.Tensor | NDArray[numpy.uint64]
 _Bytes: TypeAlias = torch.Tensor | NDArray[numpy.uint8]
 
 def simd_level() -> str: ...
@@ -165,7 +166,6 @@ class RowTable:
     def size(self) -> int: ...
     def memory(self) -> TableMemory: ...
     def set_filter(self, filter: AdmissionFilter | None, thresholds: SlotThresholds) -> None: ...
-    def lookup(self, ids: _Int64s, out: _Floats) -> int: ...
     def lookup_entries(self, ids: _Int64s) -> list[EntryDump]: ...
     def contains(self, ids: _Int64s, out: _Bools) -> None: ...
     def erase(self, ids: _Int64s) -> int: ...
@@ -473,6 +473,52 @@ def city_hash64(bytes: bytes) -> int: ...
 def city_hash64_values(values: _Int64s, out: _Int64s) -> None: ...
 def city_hash64_rows(bytes: _Bytes, row_splits: _Int64s, out: _Int64s) -> None: ...
 
+class FusedLayoutPlan:
+    """How rows of looked-up ids become the tensors of all layouts."""
+
+    def __init__(self, features: Sequence[tuple[str, int, int]], num_tables: int) -> None:
+        """Features in the order of their names: (name, number of the table, floats of a row)."""
+
+    def add_layout(
+        self,
+        name: str,
+        out_type: str,
+        slices: Sequence[tuple[int, int, int, str, int]],
+        shapes: Sequence[Sequence[int]],
+    ) -> None:
+        """Slices are (feature, start, end, pooling, max_sequence_length)."""
+
+    def shard(
+        self,
+        ids: Sequence[_Int64s],
+        row_splits: Sequence[_Int64s],
+        shared: Sequence[bool],
+        ps_num: int,
+        batch_size: int,
+        unique: bool,
+    ) -> tuple[torch.Tensor, ...]:
+        """Returns fids, block_sizes, row_splits, emb_sizes, fid_offset, feature_offset and nfl_offset."""
+
+    def forward(
+        self,
+        fid_offset: _UInt64s,
+        feature_offset: _Int32s,
+        nfl_offset: _UInt32s,
+        batch_size: int,
+        embeddings: Sequence[_Floats],
+        outs: Sequence[_Floats],
+    ) -> None: ...
+    def backward(
+        self,
+        fid_offset: _UInt64s,
+        feature_offset: _Int32s,
+        nfl_offset: _UInt32s,
+        batch_size: int,
+        grads: Sequence[_Floats],
+        grad_embeddings: Sequence[_Floats],
+    ) -> None:
+        """Adds to `grad_embeddings`; an empty gradient is one of zero."""
+
 class RecordParser:
     """Turns serialized records of one format into columns; the way in is monolith.data.parse."""
 
@@ -480,7 +526,7 @@ class RecordParser:
     def parse(
         self, data: _Bytes, row_splits: _Int64s
     ) -> tuple[int, list[tuple[torch.Tensor, torch.Tensor | None, bool]], list[tuple[int, int, str]]]:
-        """Returns the number of rows, (values, splits, present) per column, (record, offset, text) per bad record."""
+        """Returns the number of rows, (values, row splits, present) per column and (record, offset, text) per bad record."""
 
 class FrameLayout:
     def __init__(
