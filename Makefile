@@ -103,7 +103,7 @@ test-sanitize: $(VENV)/.builder ## Run the C++ tests under the address and the t
 
 # --- systems to compare with, each in an environment of its own ------------------------------------------------------
 
-bench-peers: .venv-fbgemm/.installed .venv-tfra/.installed ## Install the systems that benchmarks compare with
+bench-peers: .venv-fbgemm/.installed .venv-tfra/.installed .venv-tensorflow/.installed ## Install the systems that benchmarks compare with
 
 PEER_INSTALL = $(@D)/bin/python -m pip install --quiet --disable-pip-version-check
 
@@ -118,6 +118,11 @@ PEER_INSTALL = $(@D)/bin/python -m pip install --quiet --disable-pip-version-che
 .venv-tfra/.installed:
 	$(SYSTEM_PYTHON) -m venv --clear $(@D)
 	$(PEER_INSTALL) tensorflow==2.16.2 tensorflow-recommenders-addons==0.8.1 tf-keras==2.16.0
+	@touch $@
+
+.venv-tensorflow/.installed:
+	$(SYSTEM_PYTHON) -m venv --clear $(@D)
+	$(PEER_INSTALL) tensorflow-cpu==2.21.0
 	@touch $@
 
 # --- a wheel, and the proof that it works elsewhere ------------------------------------------------------------------
