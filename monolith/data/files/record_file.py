@@ -55,6 +55,7 @@ class RecordFile:
         record: Number of the record to begin with.
         byte: Where that record begins, in the bytes that decompression gives.
         on_error: What to do about bad input.
+        memory: Where the batches' memory comes from, to be shared by files that are read one after the other.
 
     Raises:
         FileNotFoundError: There is no such file.
@@ -70,6 +71,7 @@ class RecordFile:
         record: int = 0,
         byte: int = 0,
         on_error: OnError = "raise",
+        memory: RecycledBytes | None = None,
     ) -> None:
         self.path = path
         self.record = record
@@ -84,7 +86,7 @@ class RecordFile:
         self._failure: str | None = None
         self._buffer = np.empty(BUFFER_BYTES, np.uint8)
         self._begin = self._end = 0
-        self._memory = RecycledBytes()
+        self._memory = RecycledBytes() if memory is None else memory
         self._input = InputBytes(path, CompressType.of(compression, path), byte)
 
     def read(self, count: int) -> Records | None:
@@ -256,7 +258,7 @@ class _Gathered:
         payloads = torch.from_numpy(self._payloads[: self._num_bytes])
         row_splits = torch.from_numpy(self._row_splits[: self._num_records + 1])
         keys = torch.from_numpy(self._headers[: self._num_records] & _KEY_MASK) if self._has_keys else None
-        return Records(Ragged(payloads, row_splits), keys, self.num_frames)
+        return Records(Ragged.unchecked(payloads, row_splits), keys, self.num_frames)
 
     def _grow(self, num_bytes: int) -> None:
         """Make room for the next payload, all of which is there already, and more of the kind."""

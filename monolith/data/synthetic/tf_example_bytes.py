@@ -72,7 +72,7 @@ def _entry(name: str, column: Array) -> _Padded:
     """Return an entry of the map of features: the name, and a Feature of one list with its values packed."""
     count = len(column)
     is_float = column.dtype.kind == "f"
-    rows = np.ascontiguousarray(column).reshape(count, -1)
+    rows = np.ascontiguousarray(column[:, None] if column.ndim == 1 else column)
     values = _same_width(rows.view(np.uint8)) if is_float else _varints(rows.view(np.uint64))
     feature = _field(_FIELD_OF_LIST[column.dtype.kind], _field(1, values))
     return _joined([_field(1, _repeated(name.encode(), count)), _field(2, feature)])
@@ -93,8 +93,8 @@ def _varints(numbers: Array) -> _Padded:
     is_used[:, :, 0] = True
     data = (groups & np.uint64(0x7F)).astype(np.uint8)
     data[:, :, :-1] |= is_used[:, :, 1:].astype(np.uint8) << 7
-    count = len(numbers)
-    return _Padded(data.reshape(count, -1), is_used.reshape(count, -1))
+    shape = len(numbers), numbers.shape[1] * longest
+    return _Padded(data.reshape(shape), is_used.reshape(shape))
 
 
 def _repeated(content: bytes, count: int) -> _Padded:
