@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from benchmarks.data.records import DENSE_NAMES, ID_NAMES, LABEL, parsed_source
 from benchmarks.data.sizes import DataSizes
 from benchmarks.machine import num_cores
-from benchmarks.measure import interleave, timed
+from benchmarks.measure import Contender, interleave, timed
 from monolith import HashEmbedding
 from monolith._core import native
 from monolith.data import Batch, Pipeline
@@ -53,10 +53,10 @@ class Trainer:
     def step(self, batch: Batch) -> None:
         """Do one step."""
         columns: dict[str, Any] = dict(batch.columns)
-        logits = self._model(
-            torch.stack([columns[name] for name in ID_NAMES], 1), torch.stack([columns[name] for name in DENSE_NAMES], 1)
-        )
-        nn.functional.binary_cross_entropy_with_logits(logits, columns[LABEL]).backward()
+        ids = torch.stack([columns[name] for name in ID_NAMES], 1)
+        dense = torch.stack([columns[name] for name in DENSE_NAMES], 1)
+        loss = nn.functional.binary_cross_entropy_with_logits(self._model(ids, dense), columns[LABEL])
+        loss.backward()  # type: ignore[no-untyped-call]
         self._optimizer.step()
         self._optimizer.zero_grad()
 
@@ -77,18 +77,16 @@ def measure_overlap(files: list[str], sizes: DataSizes) -> dict[str, Any]:
         return parsed_source(files, sizes.batch_size).repeat().take(sizes.steps)
 
     def both() -> None:
-        with Prefetched(read()) as batches:
+        with Prefetched(read().source) as batches:
             train(batches)
 
-    work: dict[str, Callable[[], object]] = {
-        "read": lambda: [None for _ in read()],
-        "train": lambda: train(islice(cycle(in_memory), sizes.steps)),
-        "both": both,
+    contenders = {
+        "read": _contender(lambda: sum(len(batch) for batch in read())),
+        "train": _contender(lambda: train(islice(cycle(in_memory), sizes.steps))),
+        "both": _contender(both),
     }
     with _half_the_cores():
-        samples = interleave(
-            {name: lambda _, action=action: timed(action) for name, action in work.items()}, rounds=sizes.rounds
-        )
+        samples = interleave(contenders, rounds=sizes.rounds)
     rounds = zip(*(samples[name].seconds for name in ("read", "train", "both")), strict=True)
     hidden = [(read + train - both) / min(read, train) for read, train, both in rounds]
     num_events = sizes.steps * sizes.batch_size
@@ -98,6 +96,10 @@ def measure_overlap(files: list[str], sizes: DataSizes) -> dict[str, Any]:
         "hidden": statistics.median(hidden),
         "hidden_by_round": [round(share, 3) for share in hidden],
     }
+
+
+def _contender(action: Callable[[], object]) -> Contender:
+    return lambda seed: timed(action)
 
 
 @contextmanager

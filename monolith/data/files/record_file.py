@@ -18,12 +18,14 @@ from monolith.data.files.recycled_bytes import Bytes, RecycledBytes
 from monolith.errors import CorruptFileError
 from monolith.tensors import Ragged
 
-BUFFER_BYTES = 512 << 10
-"""Read at once: what a processor's cache near the core holds. The buffer grows if a record is longer."""
+BUFFER_BYTES = 1 << 20
+"""Read at once: little enough to stay in the processor's caches. The buffer grows if a record is longer."""
 
 OnError: TypeAlias = Literal["raise", "skip"]
 _KEY_MASK = 0xFFFFFF00
 _ITERATION = 1024
+_MAX_GROWTH = 256
+"""The first records of a file may be unlike the rest: memory is taken for what was seen, not for all they promise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,7 +263,8 @@ class _Gathered:
         return Records(Ragged.unchecked(payloads, row_splits), keys, self.num_frames)
 
     def _grow(self, num_bytes: int) -> None:
-        """Make room for the next payload, all of which is there already, and more of the kind."""
-        grown = self._memory.take(max(num_bytes, 2 * len(self._payloads)))
+        """Make room for the next payload, all of which is there already, and for what the others will likely take."""
+        likely = min(self._num_bytes * self._count // max(self.num_frames, 1), _MAX_GROWTH * len(self._payloads))
+        grown = self._memory.take(max(num_bytes, 2 * len(self._payloads), likely + likely // 16))
         grown[: self._num_bytes] = self._payloads[: self._num_bytes]
         self._payloads = grown

@@ -61,7 +61,8 @@ class _Padded:
 
     def sizes(self) -> Array:
         """Return the number of bytes of each event."""
-        return self.is_used.sum(axis=1, dtype=np.int64)
+        counts: Array = self.is_used.sum(axis=1, dtype=np.int64)
+        return counts
 
 
 def _serialized(columns: Mapping[str, Array]) -> _Padded:
