@@ -21,7 +21,7 @@ class DataSizes:
     parsed_batches: int = 8
     """Batches that a round parses, with us and with TensorFlow; protobuf gets one."""
 
-    steps: int = 48
+    steps: int = 32
     """Training steps of a round."""
 
     embedding_dim: int = 8
