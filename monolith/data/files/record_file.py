@@ -86,9 +86,9 @@ class RecordFile:
         self._on_error = on_error
         self._has_ended = False
         self._failure: str | None = None
-        self._buffer = np.empty(BUFFER_BYTES, np.uint8)
-        self._begin = self._end = 0
         self._memory = RecycledBytes() if memory is None else memory
+        self._buffer = self._memory.take(BUFFER_BYTES)[:BUFFER_BYTES]
+        self._begin = self._end = 0
         self._input = InputBytes(path, CompressType.of(compression, path), byte)
 
     def read(self, count: int) -> Records | None:
