@@ -75,7 +75,6 @@ std::uint32_t extend_by_tables(std::uint32_t crc, const std::byte* data, std::si
 // a LaneShift: the effect of a lane's length of zero bytes on the register, per byte of it. Long lanes spend the least
 // on joining; short ones serve what is left over, and records of a few hundred bytes.
 constexpr std::size_t kLongLane = 2048;
-constexpr std::size_t kMiddleLane = 256;
 constexpr std::size_t kShortLane = 128;
 // Copied at once, so that the checksum finds it in the nearest cache.
 constexpr std::size_t kCopyBlock = 12 * kLongLane;
@@ -121,12 +120,6 @@ MONOLITH_CRC_TARGET std::uint32_t extend_by_instruction(std::uint32_t crc, const
   if (size >= 3 * kLongLane) {
     const std::size_t taken = lane_bytes<kLongLane>(size);
     crc = extend_by_lanes<kLongLane>(crc, data, taken);
-    data += taken;
-    size -= taken;
-  }
-  if (size >= 3 * kMiddleLane) {
-    const std::size_t taken = lane_bytes<kMiddleLane>(size);
-    crc = extend_by_lanes<kMiddleLane>(crc, data, taken);
     data += taken;
     size -= taken;
   }
