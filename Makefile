@@ -12,10 +12,10 @@ CPP := $(wildcard csrc/*/*.h csrc/*/*.cpp tests/csrc/*.h tests/csrc/*.cpp)
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-csrc test-sanitize lint format bench bench-peers campaign-kill-online wheel wheel-check clean compiler native stubs setup-dev
+.PHONY: help setup demo test test-csrc test-sanitize lint format bench bench-peers campaign-kill-online campaign-fuzz wheel wheel-check clean compiler native stubs setup-dev
 
 help: ## List the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-14s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-20s %s\n", $$1, $$2}'
 
 setup: ## Create .venv, install what is needed, build the native core in place
 	@$(MAKE) --no-print-directory -j2 $(VENV)/.installed native
@@ -49,6 +49,13 @@ KILLS ?= 50
 
 campaign-kill-online: setup-dev ## Kill trainer and server of an online job 50 times; the result goes to benchmarks/results
 	$(PYTHON) -m pytest tests/e2e/test_kill.py --kills $(KILLS) --kills-report benchmarks/results/kill-online-$$(date +%F).json
+
+SECONDS ?= 600
+
+campaign-fuzz: $(VENV)/.builder ## Parse damaged records under the address sanitizer, for SECONDS=600
+	cmake -S . -B build/asan -G Ninja -DMONOLITH_CSRC_TESTS=ON -DMONOLITH_SANITIZE=address >/dev/null
+	cmake --build build/asan --target parse_fuzz_test record_frames_test
+	$(call FUZZ,build/asan,$(SECONDS))
 
 # --- the environment and the native core -----------------------------------------------------------------------------
 
@@ -87,23 +94,29 @@ stubs: native $(VENV)/.installed
 # --- C++ tests -------------------------------------------------------------------------------------------------------
 
 CTEST := ctest --output-on-failure --no-tests=ignore
+FUZZ_SECONDS ?= 15
+# Both fuzz drivers of a build side by side, for so many seconds, with a seed that they print.
+FUZZ = seed=$$(date +%s); $(1)/parse_fuzz_test --seconds $(2) --seed $$seed & parse=$$!; \
+	$(1)/record_frames_test --seconds $(2) --seed $$seed; frames=$$?; wait $$parse && exit $$frames
 
 test-csrc: $(VENV)/.builder ## Run the C++ tests
 	@cmake -S . -B build/csrc -G Ninja -DMONOLITH_CSRC_TESTS=ON >/dev/null
 	@cmake --build build/csrc
 	$(CTEST) --test-dir build/csrc
+	@$(call FUZZ,build/csrc,$(FUZZ_SECONDS))
 
 test-sanitize: $(VENV)/.builder ## Run the C++ tests under the address and the thread sanitizer
 	cmake -S . -B build/asan -G Ninja -DMONOLITH_CSRC_TESTS=ON -DMONOLITH_SANITIZE=address >/dev/null
 	cmake --build build/asan
 	$(CTEST) --test-dir build/asan
+	@$(call FUZZ,build/asan,$(FUZZ_SECONDS))
 	cmake -S . -B build/tsan -G Ninja -DMONOLITH_CSRC_TESTS=ON -DMONOLITH_SANITIZE=thread >/dev/null
 	cmake --build build/tsan
 	$(CTEST) --test-dir build/tsan
 
 # --- systems to compare with, each in an environment of its own ------------------------------------------------------
 
-bench-peers: .venv-fbgemm/.installed .venv-tfra/.installed ## Install the systems that benchmarks compare with
+bench-peers: .venv-fbgemm/.installed .venv-tfra/.installed .venv-tensorflow/.installed ## Install the systems that benchmarks compare with
 
 PEER_INSTALL = $(@D)/bin/python -m pip install --quiet --disable-pip-version-check
 
@@ -118,6 +131,11 @@ PEER_INSTALL = $(@D)/bin/python -m pip install --quiet --disable-pip-version-che
 .venv-tfra/.installed:
 	$(SYSTEM_PYTHON) -m venv --clear $(@D)
 	$(PEER_INSTALL) tensorflow==2.16.2 tensorflow-recommenders-addons==0.8.1 tf-keras==2.16.0
+	@touch $@
+
+.venv-tensorflow/.installed:
+	$(SYSTEM_PYTHON) -m venv --clear $(@D)
+	$(PEER_INSTALL) tensorflow-cpu==2.21.0
 	@touch $@
 
 # --- a wheel, and the proof that it works elsewhere ------------------------------------------------------------------

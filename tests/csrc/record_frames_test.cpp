@@ -1,8 +1,16 @@
+// Frames round trip, and damaged ones are never read beyond their end.
+//
+//   record_frames_test [--seconds N] [--seed S]     without arguments a short run that is always the same
+//
+// Build with -DMONOLITH_SANITIZE=address: input fills its buffer to the last byte.
 #include "io/record_frames.h"
 
 #include <algorithm>
 #include <array>
+#include <chrono>
+#include <cstdlib>
 #include <cstring>
+#include <iostream>
 #include <memory>
 #include <numeric>
 #include <random>
@@ -139,21 +147,30 @@ FramePass decode_once(std::span<const std::byte> input, const FrameLayout& layou
   return pass;
 }
 
-void test_mutations(const FrameLayout& layout) {
-  constexpr std::array<std::uint64_t, 6> kSizes{0, 0xFEFEFEFE, 1U << 20, (1U << 20) + 1, ~0ULL, 1ULL << 63};
-  std::mt19937 random(3);
+constexpr std::array<std::uint64_t, 6> kSizes{0, 0xFEFEFEFE, 1U << 20, (1U << 20) + 1, ~0ULL, 1ULL << 63};
+
+void damage(Bytes& frames, const FrameLayout& layout, std::mt19937& random) {
+  for (unsigned change = random() % 4; change > 0; --change) {
+    frames[random() % frames.size()] = static_cast<std::byte>(random());
+  }
+  const std::size_t place = random() % frames.size();
+  if (random() % 2 == 0 && frames.size() - place >= 8) {
+    std::memcpy(frames.data() + place, &kSizes[random() % kSizes.size()], 8);
+  }
+  if (layout.tf_record && random() % 2 == 0 && frames.size() >= 12) {
+    // A first length that is wrong, but fits its checksum: chance does not find one.
+    const std::uint64_t size = random() % 2 == 0 ? kSizes[random() % kSizes.size()] : random() % (2 * frames.size());
+    std::memcpy(frames.data(), &size, 8);
+    const std::uint32_t crc = mask_crc(crc32c({frames.data(), 8}));
+    std::memcpy(frames.data() + 8, &crc, 4);
+  }
+  frames.resize(frames.size() - random() % 2 * (random() % frames.size()));
+}
+
+void test_mutations(const FrameLayout& layout, std::mt19937& random) {
   for (int i = 0; i < 3000; ++i) {
     Bytes frames = encode_random(random, layout, random() % 5).frames;
-    if (!frames.empty()) {
-      for (unsigned change = random() % 4; change > 0; --change) {
-        frames[random() % frames.size()] = static_cast<std::byte>(random());
-      }
-      const std::size_t place = random() % frames.size();
-      if (random() % 2 == 0 && frames.size() - place >= 8) {
-        std::memcpy(frames.data() + place, &kSizes[random() % kSizes.size()], 8);
-      }
-      frames.resize(frames.size() - random() % 2 * (random() % frames.size()));
-    }
+    if (!frames.empty()) damage(frames, layout, random);
     decode_once(frames, layout);
   }
 }
@@ -188,12 +205,24 @@ void test_faults() {
 
 }  // namespace
 
-int main() {
+int main(int argc, char** argv) {
+  double seconds = 0;
+  std::uint32_t seed = 3;
+  for (int i = 1; i + 1 < argc; i += 2) {
+    if (std::string(argv[i]) == "--seconds") seconds = std::strtod(argv[i + 1], nullptr);
+    if (std::string(argv[i]) == "--seed") seed = static_cast<std::uint32_t>(std::strtoull(argv[i + 1], nullptr, 10));
+  }
   test_crc_of_every_length();
   test_faults();
-  for (const FrameLayout& layout : layouts()) {
-    test_round_trip(layout);
-    test_mutations(layout);
-  }
+  for (const FrameLayout& layout : layouts()) test_round_trip(layout);
+  const auto begin = std::chrono::steady_clock::now();
+  std::mt19937 random(seed);
+  std::size_t rounds = 0;
+  do {
+    for (const FrameLayout& layout : layouts()) test_mutations(layout, random);
+    ++rounds;
+  } while (monolith::test::num_failures == 0 &&
+           std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() < seconds);
+  std::cout << rounds * layouts().size() * 3000 << " damaged streams of frames, seed " << seed << std::endl;
   return monolith::test::finish();
 }

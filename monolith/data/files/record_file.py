@@ -18,12 +18,14 @@ from monolith.data.files.recycled_bytes import Bytes, RecycledBytes
 from monolith.errors import CorruptFileError
 from monolith.tensors import Ragged
 
-BUFFER_BYTES = 512 << 10
-"""Read at once: what a processor's cache near the core holds. The buffer grows if a record is longer."""
+BUFFER_BYTES = 1 << 20
+"""Read at once: little enough to stay in the processor's caches. The buffer grows if a record is longer."""
 
 OnError: TypeAlias = Literal["raise", "skip"]
 _KEY_MASK = 0xFFFFFF00
 _ITERATION = 1024
+_MAX_GROWTH = 256
+"""The first records of a file may be unlike the rest: memory is taken for what was seen, not for all they promise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,7 @@ class RecordFile:
         record: Number of the record to begin with.
         byte: Where that record begins, in the bytes that decompression gives.
         on_error: What to do about bad input.
+        memory: Where the batches' memory comes from, to be shared by files that are read one after the other.
 
     Raises:
         FileNotFoundError: There is no such file.
@@ -70,6 +73,7 @@ class RecordFile:
         record: int = 0,
         byte: int = 0,
         on_error: OnError = "raise",
+        memory: RecycledBytes | None = None,
     ) -> None:
         self.path = path
         self.record = record
@@ -82,9 +86,9 @@ class RecordFile:
         self._on_error = on_error
         self._has_ended = False
         self._failure: str | None = None
-        self._buffer = np.empty(BUFFER_BYTES, np.uint8)
+        self._memory = RecycledBytes() if memory is None else memory
+        self._buffer = self._memory.take(BUFFER_BYTES)[:BUFFER_BYTES]
         self._begin = self._end = 0
-        self._memory = RecycledBytes()
         self._input = InputBytes(path, CompressType.of(compression, path), byte)
 
     def read(self, count: int) -> Records | None:
@@ -256,10 +260,11 @@ class _Gathered:
         payloads = torch.from_numpy(self._payloads[: self._num_bytes])
         row_splits = torch.from_numpy(self._row_splits[: self._num_records + 1])
         keys = torch.from_numpy(self._headers[: self._num_records] & _KEY_MASK) if self._has_keys else None
-        return Records(Ragged(payloads, row_splits), keys, self.num_frames)
+        return Records(Ragged.unchecked(payloads, row_splits), keys, self.num_frames)
 
     def _grow(self, num_bytes: int) -> None:
-        """Make room for the next payload, all of which is there already, and more of the kind."""
-        grown = self._memory.take(max(num_bytes, 2 * len(self._payloads)))
+        """Make room for the next payload, all of which is there already, and for what the others will likely take."""
+        likely = min(self._num_bytes * self._count // max(self.num_frames, 1), _MAX_GROWTH * len(self._payloads))
+        grown = self._memory.take(max(num_bytes, 2 * len(self._payloads), likely + likely // 16))
         grown[: self._num_bytes] = self._payloads[: self._num_bytes]
         self._payloads = grown

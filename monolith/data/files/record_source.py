@@ -12,6 +12,7 @@ from monolith.data.files.framing import Framing, FramingName, framing_of
 from monolith.data.files.patterns import is_remote
 from monolith.data.files.record_file import OnError, RecordFile, Records
 from monolith.data.files.record_types import CompressType
+from monolith.data.files.recycled_bytes import RecycledBytes
 from monolith.data.schema import Schema
 from monolith.data.source import State, check_shard
 
@@ -84,6 +85,7 @@ class RecordFileSource:
         keys = {"data_source_key": "int64"} if self._framing.has_data_source_key else {}
         self.schema = Schema.of(record="bytes", **keys)
         self._readers: dict[str, RecordFile] = {}
+        self._memory = RecycledBytes()
         self._go_to_beginning()
 
     def __iter__(self) -> Iterator[Batch]:
@@ -134,7 +136,7 @@ class RecordFileSource:
             part._shard = self._shard + index * self._num_shards
             part._num_shards = self._num_shards * num_shards
         part.num_skipped = 0
-        part._readers = {}
+        part._readers, part._memory = {}, RecycledBytes()
         part._go_to_beginning()
         return part
 
@@ -176,6 +178,7 @@ class RecordFileSource:
                 record=place.record,
                 byte=place.byte,
                 on_error=self._on_error,
+                memory=self._memory,
             )
             self._readers[place.file] = reader
         return reader

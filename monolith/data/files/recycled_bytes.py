@@ -5,10 +5,14 @@ from typing import Any
 
 import numpy as np
 
+from monolith._core import native
+
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
-_MAX_ARRAYS = 4
+_MAX_ARRAYS = 6
 _SMALL_BYTES = 32 << 10
+_HUGE_BYTES = 1 << 20
+"""From here on memory comes in huge pages: a batch goes through it several times, each page a miss every time."""
 
 
 def _num_references(arrays: list[Bytes], index: int) -> int:
@@ -37,6 +41,7 @@ class RecycledBytes:
         for index in range(len(self._arrays)):
             if _num_references(self._arrays, index) == _UNUSED and size <= len(self._arrays[index]) <= 4 * size:
                 return self._arrays[index]
-        array = np.empty(size + size // 8, np.uint8)
+        wanted = size + size // 8
+        array: Bytes = native.huge_empty(wanted) if wanted >= _HUGE_BYTES else np.empty(wanted, np.uint8)
         self._arrays = [*self._arrays[1 - _MAX_ARRAYS :], array]
         return array

@@ -140,7 +140,7 @@ def _native_parser(record_format: Format, columns: tuple[NativeSpec, ...]) -> na
 
 def _column(kind: ColumnType, values: Tensor, splits: Tensor | None) -> Column:
     if splits is not None:
-        return Ragged(values, splits)
+        return Ragged.unchecked(values, splits)  # the parser has just made them
     return values if kind.is_list else values.view(-1)
 
 

@@ -4,6 +4,7 @@ from monolith.data.synthetic.criteo_events import CRITEO_SCHEMA, CriteoEvents
 from monolith.data.synthetic.movie_events import MOVIE_SCHEMA, MovieEvents
 from monolith.data.synthetic.paced_append import EventMaker, append_forever
 from monolith.data.synthetic.synthetic_source import SyntheticSource
+from monolith.data.synthetic.tf_example_bytes import tf_example_bytes
 
 __all__ = [
     "CRITEO_SCHEMA",
@@ -13,4 +14,5 @@ __all__ = [
     "MovieEvents",
     "SyntheticSource",
     "append_forever",
+    "tf_example_bytes",
 ]

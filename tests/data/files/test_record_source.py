@@ -42,6 +42,21 @@ def test_batches_end_at_multiples_and_with_the_file(tmp_path):
     assert list(source) == []
 
 
+def test_batches_that_are_kept_stay_as_they_were(tmp_path):
+    # Large enough for memory to be used again, by the next batch and by the next file; the first records are small.
+    files, written = [], []
+    for number in range(3):
+        records = [bytes([number, index % 251]) * (1 if index < 3 else 2_000) for index in range(50)]
+        files.append(write_file(tmp_path / f"part-{number}", records, TFRecordFraming()))
+        written += records
+    source = RecordFileSource(files, batch_size=20)
+    kept = list(source)
+    assert [record for batch in kept for record in batch_records(batch)] == written
+    del kept
+    source.restore(RecordFileSource(files, batch_size=20).state())
+    assert [record for batch in source for record in batch_records(batch)] == written
+
+
 def test_the_column_of_data_source_keys(tmp_path):
     framing = PbFraming(lagrangex_header=True)
     source = RecordFileSource(make_files(tmp_path, framing), framing=framing, batch_size=4)

@@ -1,0 +1,41 @@
+"""How much the data benchmark measures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from benchmarks.measure import MIN_ROUNDS
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataSizes:
+    """Numbers of records, batches and rounds; the defaults are the full benchmark."""
+
+    batch_size: int = 4096
+
+    num_batches: int = 16
+    """Batches of records that there are; parsing takes them by turns, and every file holds them all."""
+
+    num_files: int = 4
+
+    parsed_batches: int = 8
+    """Batches that a round parses, with us and with TensorFlow; protobuf gets one."""
+
+    steps: int = 32
+    """Training steps of a round."""
+
+    embedding_dim: int = 8
+
+    hidden: tuple[int, ...] = (64, 32)
+    """Widths of the dense layers of the model that is trained."""
+
+    rounds: int = MIN_ROUNDS
+
+    @property
+    def num_records(self) -> int:
+        """Different records."""
+        return self.batch_size * self.num_batches
+
+
+FULL = DataSizes()
+QUICK = DataSizes(num_batches=8, num_files=2, parsed_batches=4, steps=16)
