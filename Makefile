@@ -121,9 +121,10 @@ bench-peers: .venv-fbgemm/.installed .venv-tfra/.installed .venv-tensorflow/.ins
 PEER_INSTALL = $(@D)/bin/python -m pip install --quiet --disable-pip-version-check
 
 # torchrec asks for a CUDA build of FBGEMM by name, hence --no-deps and its other needs by hand.
+# protobuf is for the record parser of Monolith, which torch peers read with.
 .venv-fbgemm/.installed:
 	$(SYSTEM_PYTHON) -m venv --clear $(@D)
-	$(PEER_INSTALL) torch==2.13.0 numpy==2.4.6 fbgemm-gpu-cpu==1.8.0 iopath pyre-extensions tensordict torchmetrics==1.0.3 tqdm
+	$(PEER_INSTALL) torch==2.13.0 numpy==2.4.6 fbgemm-gpu-cpu==1.8.0 iopath pyre-extensions tensordict torchmetrics==1.0.3 tqdm protobuf==7.36.2
 	$(PEER_INSTALL) --no-deps torchrec==1.8.0
 	@touch $@
 

@@ -12,6 +12,7 @@ BENCHMARKS = {
     "data": "parsing and reading records against TensorFlow, protobuf and plain reads; prefetching; the data service",
     "online": "seconds from an event to the served answer that reflects it; events and predictions per second",
     "table": "lookup, training, insert and growth of the hash table against arrays, torch, FBGEMM and TFRA",
+    "train": "DeepFM and DLRM from serialized records against torch, TorchRec and TFRA",
 }
 """Name to one line on what it measures."""
 

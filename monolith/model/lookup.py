@@ -30,6 +30,26 @@ class Pulled:
     ids: tuple[Ids, ...]
     """By feature, in the order of the tables: how many ids each event has."""
 
+    gradients: "Gradients | None"
+    """Where the leaves collect them; None for rows that were pulled without."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gradients:
+    """Memory for the gradients of a batch, laid out like its rows."""
+
+    flat: Tensor
+    """One float for each float of the rows."""
+
+    by_id: list[Tensor]
+    """Parts of `flat` by feature, in the order of the tables: [ids, dim of the table]."""
+
+    combined: list[Tensor]
+    """The same of combined rows; what is not combined has the same memory as its part of `by_id`."""
+
+    by_leaf: dict[SliceKey, Tensor]
+    """Parts of `combined`."""
+
 
 class Lookup:
     """Pulls the rows of a plan from tables and pushes their gradients; both are one native call per batch."""
@@ -57,50 +77,56 @@ class Lookup:
         ids = tuple(ids_of(one.name, columns[one.name]) for one in self._features)
         flat, sizes = concatenate_ids([one.values for one in ids])
         batch_plan = self.tables.plan(flat, self._sizes_by_table(sizes))
+        rows = batch_plan.lookup()
+        gradients = self._gradients(ids, sizes, len(rows)) if requires_grad else None
         leaves: dict[SliceKey, Tensor] = {}
-        parts = self._by_feature(batch_plan.lookup(), sizes)
-        for (feature, places), rows, one in zip(self._places, parts, ids, strict=True):
-            combined = self._combined[feature.name].forward(rows, one)
+        for (feature, places), part, one in zip(self._places, self._by_feature(rows, sizes), ids, strict=True):
+            combined = self._combined[feature.name].forward(part, one)
             for key, begin, dim in places:
-                leaf = combined.narrow(-1, begin, dim)
-                leaves[key] = leaf.detach().requires_grad_() if requires_grad else leaf
-        return Pulled({key: leaves[key] for key in self.plan.places}, batch_plan, ids)
+                leaves[key] = combined.narrow(-1, begin, dim).detach()
+        if gradients is not None:
+            for key, place in gradients.by_leaf.items():
+                leaf = leaves[key].requires_grad_()
+                # A slice that is all of a row collects its gradient in place; torch wants others to be contiguous.
+                if place.is_contiguous():
+                    leaf.grad = place
+        return Pulled({key: leaves[key] for key in self.plan.places}, batch_plan, ids, gradients)
 
     def push(self, pulled: Pulled, *, global_step: int, time: int = NO_TIME) -> native.ChangeResult:
         """Step the rows of a batch with the gradients its leaves collected; one that got none counts as zeros.
 
         A NaN or infinite gradient is a ValueError and changes no row.
         """
-        sizes = [len(one.values) for one in pulled.ids]
-        widths = [self._combined[one.name].dim for one in self._features]
-        gradients = torch.empty(sum(size * width for size, width in zip(sizes, widths, strict=True)))
-        parts = self._by_feature(gradients, sizes)
-        for (feature, places), rows, one in zip(self._places, parts, pulled.ids, strict=True):
-            combined = self._combined[feature.name]
-            target = rows if combined.is_identity(one) else rows.new_empty(combined.shape(one))
-            covered = 0
-            for key, begin, dim in places:
-                gradient, place = pulled.leaves[key].grad, target.narrow(-1, begin, dim)
-                covered += dim
-                if gradient is None:
-                    place.zero_()
-                else:
-                    place.copy_(gradient)
-            if covered < combined.dim:  # slices that only other features of the table read
-                self._zero_others(target, places)
-            if target is not rows:
-                combined.backward(target, one, rows)
-        return pulled.batch_plan.apply_gradients(gradients, global_step=global_step, time=time)
+        gradients = pulled.gradients
+        if gradients is None:
+            raise ValueError("these rows were pulled with requires_grad=False and have no gradients to push")
+        given = [(place, pulled.leaves[key].grad) for key, place in gradients.by_leaf.items()]
+        for place in [place for place, gradient in given if gradient is None]:
+            place.zero_()
+        moved = [(place, gradient) for place, gradient in given if gradient is not None and gradient is not place]
+        if moved:
+            torch._foreach_copy_([place for place, _ in moved], [gradient for _, gradient in moved])
+        for feature, one, target, by_id in zip(
+            self._features, pulled.ids, gradients.combined, gradients.by_id, strict=True
+        ):
+            if target is not by_id:
+                self._combined[feature.name].backward(target, one, by_id)
+        return pulled.batch_plan.apply_gradients(gradients.flat, global_step=global_step, time=time)
+
+    def _gradients(self, ids: tuple[Ids, ...], sizes: list[int], num_floats: int) -> Gradients:
+        flat = torch.zeros(num_floats)
+        by_id = self._by_feature(flat, sizes)
+        combined: list[Tensor] = []
+        by_leaf: dict[SliceKey, Tensor] = {}
+        for (feature, places), part, one in zip(self._places, by_id, ids, strict=True):
+            rows = self._combined[feature.name]
+            combined.append(part if rows.is_identity(one) else torch.zeros(rows.shape(one)))
+            by_leaf |= {key: combined[-1].narrow(-1, begin, dim) for key, begin, dim in places}
+        return Gradients(flat, by_id, combined, by_leaf)
 
     def _slices(self, feature: PlannedFeature) -> list[tuple[SliceKey, int, int]]:
         places = self.plan.places
         return [((feature.name, name), *places[feature.name, name]) for name in feature.slices]
-
-    def _zero_others(self, target: Tensor, places: list[tuple[SliceKey, int, int]]) -> None:
-        read = torch.zeros(target.shape[-1], dtype=torch.bool)
-        for _, begin, dim in places:
-            read[begin : begin + dim] = True
-        target[..., ~read] = 0.0
 
     def _sizes_by_table(self, sizes: list[int]) -> list[int]:
         totals = dict.fromkeys(self.tables.names, 0)

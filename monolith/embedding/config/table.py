@@ -3,9 +3,11 @@
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Literal, Self, get_args
 
 from monolith.embedding.config.learning_rate import LearningRate, check_learning_rate, learning_rate_at
+from monolith.embedding.config.optimizers import Optimizer
 from monolith.embedding.config.proto_fields import chosen_kind
 from monolith.embedding.config.segment import Segment
 from monolith.protos.embedding_hash_table_pb2 import EmbeddingHashTableConfig, EntryConfig, SlotExpireTimeConfig
@@ -93,7 +95,7 @@ class TableConfig:
 
     def learning_rate_values(self, global_step: int) -> list[float]:
         """Return the learning rate of each segment at the step."""
-        rates = self.learning_rates or tuple(segment.optimizer.learning_rate_fn() for segment in self.segments)
+        rates = self.learning_rates or tuple(_own_rate(segment.optimizer) for segment in self.segments)
         return [learning_rate_at(self._label, rate, global_step) for rate in rates]
 
     def to_proto(self) -> EmbeddingHashTableConfig:
@@ -197,3 +199,9 @@ class TableConfig:
             raise TypeError(f"{self._label}: {what} must be an integer, got {value!r}")
         if not low <= value < end:
             raise ValueError(f"{self._label}: {what} must be at least {low} and below {end}, got {value}")
+
+
+@lru_cache(maxsize=4096)
+def _own_rate(optimizer: Optimizer) -> LearningRate:
+    """Return an optimizer's own learning rate; kept, for it is asked of every table in every step."""
+    return optimizer.learning_rate_fn()

@@ -79,7 +79,7 @@ class ClickModel(MonolithModel):
 
     def make_optimizer(self) -> None:
         """Make the optimizer of the dense weights, once all layers are there."""
-        self.optimizer = torch.optim.Adagrad(self.parameters(), lr=self.settings.learning_rate)
+        self.optimizer = torch.optim.Adagrad(self.parameters(), lr=self.settings.learning_rate, fused=True)
 
     def logit(self, features: dict[str, Any]) -> Tensor:
         """Return the log-odds of a click, [events]; to be overridden."""

@@ -1,0 +1,1 @@
+"""Trainers of models of clicks in other systems; each module that serves is one program."""
