@@ -22,8 +22,6 @@ NOT_YET: Final[frozenset[str]] = frozenset(
         "monolith.native_training.mlp_utils:add_mpi_exception_hook",
         "monolith.native_training.mlp_utils:mlp_pass",
         "monolith.native_training.mlp_utils:EXTRA_DSWORKERS",
-        "monolith.native_training.model:TestFFMModel",
-        "monolith.native_training.model:FFMParams",
         "monolith.native_training.net_utils:NodeAliveChecker",
         "monolith.native_training.net_utils:is_ipv6_address",
         "monolith.native_training.net_utils:concat_ip_and_port",

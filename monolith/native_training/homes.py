@@ -24,7 +24,10 @@ HOMES: Final[dict[str, dict[str, str]]] = {
         "Estimator": "monolith.train.estimator:Estimator",
     },
     "monolith.native_training.mlp_utils": {},
-    "monolith.native_training.model": {},
+    "monolith.native_training.model": {
+        "TestFFMModel": "monolith.model.zoo.ffm:TestFFMModel",
+        "FFMParams": "monolith.model.zoo.ffm:FFMParams",
+    },
     "monolith.native_training.nested_tensors": {
         "NestedTensors": "monolith.tensors.nested_tensors:NestedTensors",
     },
