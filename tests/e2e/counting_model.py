@@ -57,11 +57,6 @@ def state_of(log: Path, model_dir: Path) -> TrainState:
 
 def counts(state: TrainState) -> dict[int, float]:
     """What the witness of each user says: weights of a row are its slices in the order of the plan."""
-    (feature,) = (feature for feature in state.plan.features if feature.name == "uid")
-    place = 0
-    for one in feature.slices:
-        if one.name == "count":
-            break
-        place += one.segment.dim
+    place, _ = state.plan.places["uid", "count"]
     ids = torch.cat([ids for ids, _ in state.tables["uid"].items()])
     return dict(zip(ids.tolist(), state.tables["uid"].lookup(ids)[:, place].tolist(), strict=True))

@@ -48,7 +48,8 @@ class MultiHead(ClickModel):
             return EstimatorSpec(label=None, pred=pred)
         label = {head: features[column] for head, column in LABELS.items()}
         losses = [
-            nn.functional.binary_cross_entropy_with_logits(logits[head], label[head], reduction="sum") for head in LABELS
+            nn.functional.binary_cross_entropy_with_logits(logits[head], label[head], reduction="sum")
+            for head in LABELS
         ]
         return EstimatorSpec(label=label, pred=pred, loss=torch.stack(losses).sum(), optimizer=self.optimizer)
 
