@@ -49,7 +49,7 @@ class TestFFMModel(NativeTask):
         def input_fn() -> Pipeline:
             random = np.random.RandomState(0)
             records = [generate_ffm_example(_VOCAB_SIZES, random) for _ in range(_NUM_EXAMPLES)]
-            columns = dict.fromkeys((f"feature_{slot}" for slot in range(_NUM_SLOTS)), "int64[]")
+            columns: dict[str, Any] = dict.fromkeys((f"feature_{slot}" for slot in range(_NUM_SLOTS)), "int64[]")
             if mode != Mode.PREDICT:
                 columns["label"] = "float32"
             batch_size = self.p.train.per_replica_batch_size or _NUM_EXAMPLES
@@ -85,11 +85,7 @@ class TestFFMModel(NativeTask):
     def _logit(self, looked_up: list[Tensor]) -> Tensor:
         """Return the log-odds [events]; everything read from tables is added to `looked_up`."""
         names = [f"feature_{slot}" for slot in range(_NUM_SLOTS)]
-        rates = {"bias_learning_rate_fn": 0.01, "default_vec_learning_rate_fn": 0.02}
-        configs = [
-            FeatureSlotConfig(name=name, has_bias=True, default_vec_optimizer=SgdOptimizer(), **rates) for name in names
-        ]
-        slots = [self.ctx.create_feature_slot(config) for config in configs]
+        slots = [self.ctx.create_feature_slot(_slot_config(name)) for name in names]
         columns = [FeatureColumnV1(slot, name) for slot, name in zip(slots, names, strict=True)]
         biases = [column.get_bias() for column in columns[: _NUM_SLOTS // 2]]
         looked_up += biases
@@ -99,6 +95,16 @@ class TestFFMModel(NativeTask):
             looked_up += pair
             logit = logit + (pair[0] * pair[1]).sum(1)
         return logit
+
+
+def _slot_config(name: str) -> FeatureSlotConfig:
+    return FeatureSlotConfig(
+        name=name,
+        has_bias=True,
+        bias_learning_rate_fn=0.01,
+        default_vec_optimizer=SgdOptimizer(),
+        default_vec_learning_rate_fn=0.02,
+    )
 
 
 @RegisterSingleTaskModel
