@@ -24,7 +24,7 @@ def table_size(num_ids: int, share: float) -> int:
 
 
 def hashed(ids: Ids, num_rows: int, seed: int) -> Ids:
-    """Return one id per row of the table: ids of which the salted MD5 is equal modulo its size become the least of them.
+    """Return one id per row of the table: ids whose salted MD5 is equal modulo its size become the least of them.
 
     A row is named by an id rather than by its number so that an id which is alone is the same with and without a hash,
     down to the first values of its row: two runs then differ by their collisions and nothing else.

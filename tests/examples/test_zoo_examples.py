@@ -32,7 +32,7 @@ def test_deepfm_learns_from_files(tmp_path, capsys):
     assert len(list(tmp_path.glob("clicks-*.tfrecord"))) == 4
     assert tested["num_events"] == 3_000
     assert tested["auc"] > 0.65
-    assert "71 steps on 9,000 clicks" in capsys.readouterr().out
+    assert "72 steps on 9,000 clicks" in capsys.readouterr().out
 
 
 def test_both_heads_learn(tmp_path, capsys):
