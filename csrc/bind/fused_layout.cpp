@@ -75,8 +75,7 @@ void bind_fused_layout(nb::module_& m) {
       .def("add_layout", &add_layout, "name"_a, "out_type"_a, "slices"_a, "shapes"_a,
            "Slices are (feature, start, end, pooling, max_sequence_length).")
       .def("shard", &shard, "ids"_a.noconvert(), "row_splits"_a.noconvert(), "shared"_a, "ps_num"_a, "batch_size"_a,
-           "unique"_a,
-           "Returns fids, block_sizes, row_splits, emb_sizes, fid_offset, feature_offset and nfl_offset.")
+           "unique"_a, "Returns fids, block_sizes, row_splits, emb_sizes, fid_offset, feature_offset and nfl_offset.")
       .def(
           "forward",
           [](const FusedLayoutPlan& plan, FidOffsets fid_offset, FeatureOffsets feature_offset, NflOffsets nfl_offset,

@@ -89,8 +89,8 @@ void add(const float* from, std::size_t size, float* __restrict to) {
 }
 
 // Samples [first, last) of one slice of an output.
-void write_slice(const Rows<const float>& rows, const FeatureRows& feature, const PlacedSlice& slice,
-                 std::size_t first, std::size_t last, std::size_t out_width, std::vector<float>& scratch, float* out) {
+void write_slice(const Rows<const float>& rows, const FeatureRows& feature, const PlacedSlice& slice, std::size_t first,
+                 std::size_t last, std::size_t out_width, std::vector<float>& scratch, float* out) {
   scratch.resize(slice.size());
   float* to = out + first * out_width + slice.column;
   if (feature.shared) pool_sample(rows, feature.begin(0), feature.end(0), slice, scratch.data());

@@ -81,7 +81,8 @@ void CheckedIndex::find_ranges(std::size_t feature) {
     FloatRange& range = ranges[(fid_offset_[k] >> 32) - first_block];
     const std::uint64_t offset = fid_offset_[k] & 0xFFFFFFFFu;
     // Most rows lie inside the range of those before: a branch that is not taken costs less than two stores.
-    if (offset >= range.first && offset + dim <= range.last) [[likely]] continue;
+    if (offset >= range.first && offset + dim <= range.last) [[likely]]
+      continue;
     range.first = range.last == 0 ? offset : std::min(range.first, offset);
     range.last = std::max(range.last, offset + dim);
   }

@@ -59,8 +59,8 @@ FusedLayoutPlan::FusedLayoutPlan(std::vector<LayoutFeature> features, std::size_
                                   std::to_string(feature.dim));
     }
     if (feature.table < 0 || static_cast<std::size_t>(feature.table) >= num_tables) {
-      throw std::invalid_argument("feature '" + feature.name + "': there is no table " +
-                                  std::to_string(feature.table) + ", only " + std::to_string(num_tables));
+      throw std::invalid_argument("feature '" + feature.name + "': there is no table " + std::to_string(feature.table) +
+                                  ", only " + std::to_string(num_tables));
     }
   }
 }

@@ -24,7 +24,7 @@ struct GatherRequest {
   std::size_t first_weights;  // of a chunk, in bytes
   std::size_t weight_stride;
   const std::byte* no_chunk;  // where an unknown id is read from: zeros
-  bool streaming;  // writes around the caches; out, stride and dim are fit for it (can_stream)
+  bool streaming;             // writes around the caches; out, stride and dim are fit for it (can_stream)
 };
 
 // Returns how many ids were found.

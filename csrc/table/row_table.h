@@ -188,7 +188,7 @@ class RowTable {
   SlotThresholds thresholds_;
   std::atomic<std::uint32_t> max_time_{0};
   mutable std::atomic<std::uint64_t> erase_count_{
-      0};  // calls that erased rows, so that plans know when to search again
+      0};          // calls that erased rows, so that plans know when to search again
   ReadGate gate_;  // closed by everything that changes weights or the index
   // Held shared by every change of a batch, so that a snapshot begins between batches, never inside one.
   std::shared_mutex batch_mutex_;
