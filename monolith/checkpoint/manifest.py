@@ -1,6 +1,7 @@
 """The manifest: what a snapshot consists of; a snapshot without one never existed."""
 
 import json
+import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -109,7 +110,7 @@ def check_sizes(folder: Path, manifest: Manifest) -> None:
     root = folder.resolve()
     for name, entry in manifest.files.items():
         path = folder / name
-        if not path.resolve().is_relative_to(root):
+        if not _real_path(path).is_relative_to(root):
             raise CorruptFileError(f"{folder / MANIFEST_NAME} names {name!r}, which lies outside the snapshot")
         if not path.is_file():
             raise CorruptFileError(f"{path} is missing")
@@ -129,6 +130,13 @@ def check_files(folder: Path, manifest: Manifest, on_bytes: Callable[[int], None
             raise CorruptFileError(f"{path} is damaged: its checksum is not the one in its manifest")
 
 
+def _real_path(path: Path) -> Path:
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError) as error:  # links that lead to each other
+        raise CorruptFileError(f"{path} leads nowhere: {error}") from error
+
+
 def _check_values(manifest: Manifest) -> None:
     """Raise a ValueError for what no writer writes: its checksum only shows that it was not damaged on the way."""
     for what, limit in _LIMITS.items():
@@ -139,8 +147,10 @@ def _check_values(manifest: Manifest) -> None:
         raise ValueError(f"its extra is a {type(manifest.extra).__name__}, not an object")
     for name, entry in manifest.files.items():
         parts = name.split("/")
-        if "\\" in name or "\0" in name or not all(part not in ("", ".", "..") for part in parts):
+        if "\\" in name or "\0" in name or {"", ".", ".."} & set(parts):
             raise ValueError(f"it names {name!r}, which lies outside the snapshot or nowhere")
+        if max(len(os.fsencode(part)) for part in parts) > 255 or len(os.fsencode(name)) > 1024:
+            raise ValueError(f"it names a file of {len(name)} characters, {name[:40]!r}…")
         _check_number(f"bytes of {name}", entry.bytes, 1 << 63)
         _check_number(f"crc32c of {name}", entry.crc32c, 1 << 32)
 
