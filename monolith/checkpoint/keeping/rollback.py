@@ -79,9 +79,12 @@ def choose_snapshot(
         return latest_snapshot(model_dir) or _listed_elsewhere(model_dir)
     if mode == TRAIN:
         refresh_checkpoint_file(model_dir)
-    state = get_checkpoint_state(model_dir, restore_ckpt=restore_ckpt, mode=LOOK)
-    chosen = None if state is None else Path(state.model_checkpoint_path)
-    if chosen is None or chosen.name != os.path.basename(restore_ckpt):
+    # The folder tells what is in it; the text file only what is elsewhere.
+    chosen = Path(model_dir) / os.path.basename(restore_ckpt)
+    if not (chosen / MANIFEST_NAME).is_file():
+        state = get_checkpoint_state(model_dir, restore_ckpt=restore_ckpt, mode=LOOK)
+        chosen = chosen if state is None else Path(state.model_checkpoint_path)
+    if chosen.name != os.path.basename(restore_ckpt) or not (chosen / MANIFEST_NAME).is_file():
         return latest_snapshot(model_dir) or _listed_elsewhere(model_dir)
     check_files(chosen, read_manifest(chosen))
     if mode == TRAIN:
