@@ -45,7 +45,9 @@ def test_rows_come_in_parts_each_once(tmp_path):
 
 def test_differences_of_rows_and_tensors(tmp_path):
     same, odd = torch.tensor([1.0, float("nan")]), torch.ones(2)
-    first = save(tmp_path, 1, make_rows(UID, MOV), dense={"w": torch.zeros(3), "same": same, "old": odd, "s": odd})
+    first = save(
+        tmp_path, 1, make_rows(UID, MOV), dense={"w": torch.zeros(3), "same": same, "old": odd, "s": odd.clone()}
+    )
     changed = {**{id_: row for id_, row in UID.items() if id_ != 0}, 7: [9.0, 9.0, 9.0], 8: [0.0, 0.0, 0.0]}
     w = torch.tensor([0.0, -0.5, 0.25])
     second = save(tmp_path, 2, make_rows(changed, {}), dense={"w": w, "same": same, "new": odd, "s": torch.ones(1)})
