@@ -1,6 +1,7 @@
 """Files that survive a crash: written in full, on the disk before anybody is told of them."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from monolith._core import native
@@ -29,12 +30,14 @@ def sync_folder(path: Path) -> None:
     _sync(path, os.O_RDONLY | os.O_DIRECTORY)
 
 
-def file_crc32c(path: Path) -> int:
-    """Return the CRC-32C of a file."""
+def file_crc32c(path: Path, on_bytes: Callable[[int], None] | None = None) -> int:
+    """Return the CRC-32C of a file; `on_bytes` is told, piece by piece, how many bytes were read."""
     crc = 0
     with open(path, "rb") as file:
         while chunk := file.read(_CHUNK_BYTES):
             crc = native.crc32c(chunk, crc)
+            if on_bytes is not None:
+                on_bytes(len(chunk))
     return crc
 
 

@@ -1,6 +1,8 @@
 """The manifest: what a snapshot consists of; a snapshot without one never existed."""
 
 import json
+import os
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,10 @@ from monolith.errors import CorruptFileError
 
 MANIFEST_NAME = "manifest.json"
 MANIFEST_FORMAT = 1
+MAX_MANIFEST_BYTES = 64 << 20
+"""Room for half a million files; what is larger is not read at all."""
+
+_LIMITS = {"step": 1 << 63, "generation": 1 << 63, "epoch": 1 << 63, "plan_hash": 1 << 64}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,6 +88,8 @@ def read_manifest(folder: Path) -> Manifest:
     path = folder / MANIFEST_NAME
     if not path.is_file():
         raise FileNotFoundError(f"{folder} has no {MANIFEST_NAME}: it was not written completely")
+    if (size := path.stat().st_size) > MAX_MANIFEST_BYTES:
+        raise CorruptFileError(f"{path} has {size} bytes, a manifest has at most {MAX_MANIFEST_BYTES}")
     try:
         values = json.loads(path.read_bytes())
         crc = values.pop("crc32c")
@@ -90,23 +98,66 @@ def read_manifest(folder: Path) -> Manifest:
         if values.pop("format") != MANIFEST_FORMAT:
             raise ValueError(f"it is not of format {MANIFEST_FORMAT}")
         values["files"] = {name: FileEntry(**entry) for name, entry in values["files"].items()}
-        return Manifest(**{field.name: values[field.name] for field in fields(Manifest)})
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        manifest = Manifest(**{field.name: values[field.name] for field in fields(Manifest)})
+        _check_values(manifest)
+        return manifest
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise CorruptFileError(f"{path} cannot be used: {error}") from error
 
 
-def check_files(folder: Path, manifest: Manifest) -> None:
-    """Raise a CorruptFileError unless every file is there, of its size and checksum."""
+def check_sizes(folder: Path, manifest: Manifest) -> None:
+    """Raise a CorruptFileError unless every file is there, inside the folder, and of its size."""
+    root = folder.resolve()
     for name, entry in manifest.files.items():
         path = folder / name
-        if not path.resolve().is_relative_to(folder.resolve()):
+        if not _real_path(path).is_relative_to(root):
             raise CorruptFileError(f"{folder / MANIFEST_NAME} names {name!r}, which lies outside the snapshot")
         if not path.is_file():
             raise CorruptFileError(f"{path} is missing")
         if (size := path.stat().st_size) != entry.bytes:
             raise CorruptFileError(f"{path} has {size} bytes, its manifest says {entry.bytes}")
-        if file_crc32c(path) != entry.crc32c:
+
+
+def check_files(folder: Path, manifest: Manifest, on_bytes: Callable[[int], None] | None = None) -> None:
+    """Raise a CorruptFileError unless every file is there, of its size and checksum.
+
+    `on_bytes` is told, piece by piece, how many bytes were read. Memory does not depend on what the manifest says.
+    """
+    check_sizes(folder, manifest)
+    for name, entry in manifest.files.items():
+        path = folder / name
+        if file_crc32c(path, on_bytes) != entry.crc32c:
             raise CorruptFileError(f"{path} is damaged: its checksum is not the one in its manifest")
+
+
+def _real_path(path: Path) -> Path:
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError) as error:  # links that lead to each other
+        raise CorruptFileError(f"{path} leads nowhere: {error}") from error
+
+
+def _check_values(manifest: Manifest) -> None:
+    """Raise a ValueError for what no writer writes: its checksum only shows that it was not damaged on the way."""
+    for what, limit in _LIMITS.items():
+        _check_number(what, getattr(manifest, what), limit)
+    if not isinstance(manifest.plan, str):
+        raise ValueError(f"its plan is a {type(manifest.plan).__name__}, not text")
+    if not isinstance(manifest.extra, dict):
+        raise ValueError(f"its extra is a {type(manifest.extra).__name__}, not an object")
+    for name, entry in manifest.files.items():
+        parts = name.split("/")
+        if "\\" in name or "\0" in name or {"", ".", ".."} & set(parts):
+            raise ValueError(f"it names {name!r}, which lies outside the snapshot or nowhere")
+        if max(len(os.fsencode(part)) for part in parts) > 255 or len(os.fsencode(name)) > 1024:
+            raise ValueError(f"it names a file of {len(name)} characters, {name[:40]!r}…")
+        _check_number(f"bytes of {name}", entry.bytes, 1 << 63)
+        _check_number(f"crc32c of {name}", entry.crc32c, 1 << 32)
+
+
+def _check_number(what: str, value: object, limit: int) -> None:
+    if type(value) is not int or not 0 <= value < limit:
+        raise ValueError(f"its {what} is {str(value)[:40]}, which is no number from 0 to {limit - 1}")
 
 
 def _canonical(values: dict[str, Any]) -> bytes:

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from monolith.cli.ckpt import ckpt
 from monolith.cli.control import control
 from monolith.cli.data_service import data_service
 from monolith.cli.demo import demo
@@ -19,6 +20,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+app.add_typer(ckpt)
 app.add_typer(data_service)
 app.command()(demo)
 app.command()(info)

@@ -52,11 +52,18 @@ HOMES: Final[dict[str, dict[str, str]]] = {
     },
     "monolith.native_training.remote_predict_ops": {},
     "monolith.native_training.runner_utils": {
+        "isabs": "monolith.checkpoint.state_files.path_forms:isabs",
+        "gen_get_checkpoint_state": "monolith.checkpoint.state_files.restore_choice:gen_get_checkpoint_state",
         "ContainerType": "monolith.train.config.runner_config:ContainerType",
         "RunnerConfig": "monolith.train.config.runner_config:RunnerConfig",
     },
     "monolith.native_training.runtime.ops.gen_monolith_ops": {EVERYTHING: "monolith._core:native"},
-    "monolith.native_training.save_utils": {},
+    "monolith.native_training.save_utils": {
+        "get_latest_checkpoint_state": "monolith.checkpoint.state_files.latest_state:get_latest_checkpoint_state",
+        "get_monolith_checkpoint_state": "monolith.checkpoint.state_files.monolith_file:get_monolith_checkpoint_state",
+        "SaveHelper": "monolith.checkpoint.state_files.checkpoint_names:SaveHelper",
+        "SecondOrStepTimerWithTideSetting": "monolith.checkpoint.keeping.save_timer:SecondOrStepTimerWithTideSetting",
+    },
     "monolith.native_training.service_discovery": {
         "ServiceDiscoveryType": "monolith.train.config.runner_config:ServiceDiscoveryType",
     },
@@ -86,6 +93,7 @@ HOMES: Final[dict[str, dict[str, str]]] = {
         "KMETA": "monolith.observe.summary.head:KMETA",
         "KDATA": "monolith.observe.summary.head:KDATA",
         "create_summary_metadata": "monolith.observe.summary.event_files:create_summary_metadata",
+        "get_nas_weight_json": "monolith.checkpoint.inspection.nas_weights:get_nas_weight_json",
     },
     "monolith.native_training.sync_hooks": {},
     "monolith.native_training.sync_training_hooks": {},
@@ -139,6 +147,8 @@ HOMES: Final[dict[str, dict[str, str]]] = {
     },
     "monolith.tpu_runner": {},
     "monolith.utils": {
+        "CopyFile": "monolith.checkpoint.copying:copy_file",
+        "CopyRecursively": "monolith.checkpoint.copying:copy_recursively",
         "find_main": "monolith.native_training.base_directory:find_main",
         "get_libops_path": "monolith.native_training.base_directory:get_libops_path",
     },

@@ -4,8 +4,9 @@ import logging
 import random
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 
+from monolith.checkpoint.keeping.tide_window import before as before
+from monolith.checkpoint.keeping.tide_window import tide_available_now as tide_available_now
 from monolith.hooks import Hook, RunContext
 
 POLL_SECONDS = 0.5
@@ -13,21 +14,6 @@ MAX_EXTRA_WAIT_SECONDS = 600
 """So many workers must not all stop waiting at the same moment."""
 
 _log = logging.getLogger(__name__)
-
-
-def before(hour1: int, minute1: int, hour2: int, minute2: int) -> bool:
-    """Return whether the first time of day is before the second."""
-    return (hour1, minute1) < (hour2, minute2)
-
-
-def tide_available_now(start_hour: int, start_minute: int, end_hour: int, end_minute: int) -> bool:
-    """Return whether it is now, in UTC, between begin and end; an end before the begin is on the next day."""
-    now = datetime.now(UTC)
-    started = not before(now.hour, now.minute, start_hour, start_minute)
-    ended = not before(now.hour, now.minute, end_hour, end_minute)
-    if before(end_hour, end_minute, start_hour, start_minute):
-        return started or not ended
-    return started and not ended
 
 
 class TideStoppingHook(Hook):

@@ -1,0 +1,21 @@
+"""The lookup plan that a snapshot was made for, taken with suspicion."""
+
+from pathlib import Path
+
+from monolith.checkpoint.manifest import Manifest
+from monolith.errors import CorruptFileError
+from monolith.model import LookupPlan
+
+
+def saved_plan(folder: Path, manifest: Manifest) -> LookupPlan:
+    """Return the plan; a CorruptFileError if it is none, or if a table's name would lead out of a folder."""
+    try:
+        plan = LookupPlan.from_json(manifest.plan)
+    except (ValueError, RecursionError) as error:
+        raise CorruptFileError(f"the lookup plan of {folder} cannot be read: {error}") from error
+    for table in plan.planned_tables:
+        if table.name in ("", ".", "..") or {"/", "\\", "\0"} & set(table.name):
+            raise CorruptFileError(
+                f"the lookup plan of {folder} has a table {table.name[:40]!r}, which is no file name"
+            )
+    return plan

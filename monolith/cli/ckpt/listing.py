@@ -1,0 +1,93 @@
+"""`monolith ckpt ls` and `show`: which snapshots there are, and what is in one."""
+
+import json
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from monolith.checkpoint import list_snapshots
+from monolith.checkpoint.inspection import SnapshotSummary, summarize
+from monolith.checkpoint.keeping.retention import PRESERVED_NAME
+from monolith.checkpoint.state_files import exempt_checkpoints
+from monolith.cli.ckpt.places import JsonOption, SnapshotArgument, named_snapshot, size_text
+from monolith.cli.console import console
+from monolith.errors import CorruptFileError
+
+
+def ls(
+    model_dir: Annotated[Path, typer.Argument(help="Folder of a model.")],
+    as_json: JsonOption = False,
+) -> None:
+    """List the snapshots of a model with step, time, size and rows; sizes are checked, checksums are not.
+
+    Example: monolith ckpt ls model
+    """
+    entries = _entries(model_dir)
+    if as_json:
+        typer.echo(json.dumps({"snapshots": entries}))
+        return
+    table = Table("snapshot", "step", "written (UTC)", "size", "rows", "generation", "")
+    for entry in entries:
+        if "problem" in entry:
+            table.add_row(entry["name"], "", "", "", "", "", f"not usable: {entry['problem']}")
+        else:
+            written = datetime.fromtimestamp(entry["time"], UTC).strftime("%Y-%m-%d %H:%M:%S")
+            numbers = (size_text(entry["bytes"]), f"{entry['num_rows']:,}", str(entry["generation"]))
+            table.add_row(entry["name"], str(entry["step"]), written, *numbers, ", ".join(entry["notes"]))
+    console.print(table)
+
+
+def show(snapshot: SnapshotArgument, as_json: JsonOption = False) -> None:
+    """Show what is in a snapshot: tables with rows, slices and optimizers, dense tensors, and where the stream was.
+
+    Example: monolith ckpt show model/model.ckpt-1000
+    """
+    summary = summarize(named_snapshot(snapshot))
+    if as_json:
+        typer.echo(json.dumps({**asdict(summary), "path": str(summary.path)}))
+        return
+    console.print(
+        f"{summary.path}: step {summary.step}, generation {summary.generation}, epoch {summary.epoch}, plan "
+        f"{summary.plan_hash:016x}, {size_text(summary.bytes)}",
+        soft_wrap=True,
+        markup=False,
+        highlight=False,
+    )
+    console.print(_tables(summary))
+    dense = Table("dense tensor", "shape")
+    for name, shape in summary.dense.items():
+        if not name.startswith("random."):
+            dense.add_row(name, " x ".join(map(str, shape)) or "one number")
+    console.print(dense)
+
+
+def _entries(model_dir: Path) -> list[dict[str, Any]]:
+    if not model_dir.is_dir():
+        raise FileNotFoundError(f"there is no folder {model_dir}")
+    exempt = {Path(path).resolve() for path in exempt_checkpoints(model_dir)}
+    entries: list[dict[str, Any]] = []
+    for path in list_snapshots(model_dir):
+        try:
+            summary = summarize(path)
+        except (CorruptFileError, OSError, ValueError) as error:
+            entries.append({"name": path.name, "problem": str(error)})
+            continue
+        notes = ["exempt"] * (path.resolve() in exempt) + ["kept for good"] * (path / PRESERVED_NAME).exists()
+        names = ("step", "time", "bytes", "num_rows", "generation", "epoch")
+        entries.append({"name": path.name, "notes": notes, **{name: getattr(summary, name) for name in names}})
+    usable = [entry for entry in entries if "problem" not in entry]
+    if usable:
+        usable[-1]["notes"].append("newest")
+    return entries
+
+
+def _tables(summary: SnapshotSummary) -> Table:
+    table = Table("table", "rows", "slices", "files", "size")
+    for one in summary.tables:
+        slices = ", ".join(f"{name}: {dim} x {one.optimizers[name]}" for name, dim in one.slices.items())
+        table.add_row(one.name, f"{one.num_rows:,}", slices, str(one.num_shards), size_text(one.bytes))
+    return table
