@@ -5,8 +5,8 @@ import tempfile
 
 import pytest
 import torch
-from monolith.native_training.test_utils import profile_it
 
+from monolith.native_training.test_utils import profile_it
 from monolith.observe.profiling import TRACE_SUFFIX
 
 

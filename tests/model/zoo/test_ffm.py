@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 import torch
-from monolith.native_training.model import FFMParams as OriginalParams
-from monolith.native_training.model import TestFFMModel as OriginalModel
 
 import monolith as mono
 from monolith.model.hyper_params.registry import GetParams
 from monolith.model.zoo import ffm
 from monolith.model.zoo.ffm import FFMParams, TestFFMModel, generate_ffm_example
+from monolith.native_training.model import FFMParams as OriginalParams
+from monolith.native_training.model import TestFFMModel as OriginalModel
 from monolith.protos.tf_example_pb2 import Example
 
 # RandomState(0) begins 4 0 3 3 3 1 3 2 4 0: five ids (4 + 1), which are 0 3 3 3 1.
