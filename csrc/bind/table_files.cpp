@@ -1,5 +1,6 @@
 // Table files.
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -31,8 +32,8 @@ void bind_frozen_table(nb::module_& m) {
       .def_ro("checksums", &SavedTable::checksums);
   const auto release = nb::call_guard<nb::gil_scoped_release>();
   nb::class_<FrozenTable>(m, "FrozenTable")
-      .def(nb::init<std::shared_ptr<RowTable>>(), "table"_a, release)
-      .def(nb::init<std::shared_ptr<RowTable>, std::size_t>(), "table"_a, "consumer"_a, release)
+      .def(nb::init<std::shared_ptr<RowTable>, std::optional<std::size_t>>(), "table"_a, "consumer"_a = nb::none(),
+           release)
       .def_prop_ro("overflowed", &FrozenTable::overflowed)
       .def("close", &FrozenTable::close, release)
       .def(

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -54,9 +55,8 @@ struct SavedTable {
 // at a time per table. It ends with its save, with close, or with this object.
 class FrozenTable {
  public:
-  explicit FrozenTable(std::shared_ptr<RowTable> table);
-  // Takes the consumer's changes at the same moment.
-  FrozenTable(std::shared_ptr<RowTable> table, std::size_t consumer);
+  // With a consumer, takes its changes at the same moment.
+  explicit FrozenTable(std::shared_ptr<RowTable> table, std::optional<std::size_t> consumer = std::nullopt);
   ~FrozenTable() { close(); }
   FrozenTable(const FrozenTable&) = delete;
   FrozenTable& operator=(const FrozenTable&) = delete;

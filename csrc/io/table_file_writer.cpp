@@ -118,13 +118,9 @@ std::string shard_file_name(const std::string& basename, std::uint32_t shard, st
   return basename + suffix.data();
 }
 
-FrozenTable::FrozenTable(std::shared_ptr<RowTable> table) : table_(std::move(table)) {
-  max_time_ = table_->begin_snapshot();
-  open_ = true;
-}
-
-FrozenTable::FrozenTable(std::shared_ptr<RowTable> table, std::size_t consumer) : table_(std::move(table)) {
-  max_time_ = table_->begin_snapshot(consumer, changes_);
+FrozenTable::FrozenTable(std::shared_ptr<RowTable> table, std::optional<std::size_t> consumer)
+    : table_(std::move(table)) {
+  max_time_ = consumer ? table_->begin_snapshot(*consumer, changes_) : table_->begin_snapshot();
   open_ = true;
 }
 

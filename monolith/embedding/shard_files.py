@@ -97,7 +97,7 @@ class FrozenTable:
         epoch: int = 0,
         in_parallel: bool = True,
     ) -> tuple[dict[str, int], Tensor]:
-        """Write the rows that the tracker was told of, to one file; returns it with its CRC-32C, and ids without a row."""
+        """Write changed rows to one file; returns its path with its CRC-32C, and the changed ids that have no row."""
         saved, erased = self._frozen.save_changes(
             fspath(basename), 1, self._schema, plan_hash, generation, epoch, in_parallel
         )

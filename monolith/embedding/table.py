@@ -279,8 +279,8 @@ class Table:
         With a `tracker`, its changes are taken at the same moment, and can be saved alone. A table is frozen once at a
         time: save or close what this returns.
         """
-        consumer = () if tracker is None else (tracker.number(),)
-        return FrozenTable(self.config.name, self.schema(), len(self), native.FrozenTable(self.native, *consumer))
+        consumer = None if tracker is None else tracker.number()
+        return FrozenTable(self.config.name, self.schema(), len(self), native.FrozenTable(self.native, consumer))
 
     def restore(self, basename: str | PathLike[str], *, clear: bool = True) -> int:
         """Become what was saved under `basename` (or add it, with `clear=False`); returns the number of rows read.

@@ -50,7 +50,7 @@ class TrainState:
         self._series_of: tuple[Path, int] | None = None
 
     def open(self, model_dir: str | os.PathLike[str]) -> Path | None:
-        """Go on from the newest whole snapshot and its deltas, if there is one, in a new generation; returns what it was."""
+        """Go on from the newest snapshot or delta that is whole, if any, in a new generation; returns it."""
         clean_leftovers(model_dir)
         base = latest_snapshot(model_dir)
         set_aside_newer(model_dir, base)

@@ -100,8 +100,8 @@ def _check_widths(path: str | os.PathLike[str], saved: TableConfig, wanted: Tabl
     saved_dims, wanted_dims = ([segment.dim for segment in config.segments] for config in (saved, wanted))
     if saved_dims != wanted_dims:
         raise ValueError(
-            f"{path}: table {saved.name!r} has segments of widths {saved_dims}, the table to restore has {wanted_dims}; "
-            "make it of the same widths"
+            f"{path}: table {saved.name!r} has segments of widths {saved_dims}, the table to restore has "
+            f"{wanted_dims}; make it of the same widths"
         )
 
 

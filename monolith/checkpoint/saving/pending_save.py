@@ -47,5 +47,5 @@ class PendingSave:
     def _run(self) -> None:
         try:
             self._path = self._write()
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001  raised where somebody asks
             self._error = error
