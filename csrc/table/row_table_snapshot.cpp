@@ -239,7 +239,7 @@ void RowTable::restore(std::span<const std::int64_t> ids, std::span<const std::u
                        // Making room for an earlier row may have evicted this one.
                        std::uint32_t row =
                            sub_table.erase_version == found_version ? found[i] : sub_table.index.find_row(hashes[i]);
-                       if (row == kNoRow) row = insert_row(sub_table, hashes[i], last_seen[position]);
+                       if (row == kNoRow) row = insert_row(sub_table, hashes[i], last_seen[position], true);
                        if (row == kNoRow) throw std::bad_alloc();
                        sub_table.before_change(chunk_layout_, hashes[i], row);
                        std::memcpy(sub_table.weights(chunk_layout_, row), from, chunk_layout_.weight_bytes);

@@ -10,7 +10,7 @@ from typing import Self
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
-from monolith.checkpoint.durable_files import file_crc32c
+from monolith.checkpoint.durable_files import file_crc32c, read_ahead
 from monolith.checkpoint.layout import (
     ERASED_NAME,
     LINK_NAME,
@@ -84,6 +84,8 @@ def check_chain(paths: Sequence[Path]) -> list[Manifest]:
         CorruptFileError: A file of the snapshot is damaged; or a delta is damaged, missing, or belongs elsewhere: the
             message names it and the link that can still be restored.
     """
+    for path in paths:
+        read_ahead(path)
     manifest = read_manifest(paths[0])
     check_files(paths[0], manifest)
     manifests = [manifest]

@@ -1,15 +1,24 @@
 """A save that is being written while its caller goes on."""
 
+import contextlib
+import os
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+
+_NICE = 10
+"""A tenth of the share of a thread of the training, where they compete for a core."""
 
 
 class PendingSave:
     """Files being written by a thread of their own; what goes wrong there is raised where somebody asks."""
 
     def __init__(self, write: Callable[[], Path]) -> None:
-        """Begin to write; a program that ends meanwhile waits for it."""
+        """Begin to write; a program that ends meanwhile waits for it.
+
+        On Linux the thread stands back where others want the cores; elsewhere it takes its share.
+        """
         self._write = write
         self._path: Path | None = None
         self._error: BaseException | None = None
@@ -45,6 +54,9 @@ class PendingSave:
         return self._path
 
     def _run(self) -> None:
+        if sys.platform == "linux":  # elsewhere a priority is that of the whole process
+            with contextlib.suppress(OSError):
+                os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
         try:
             self._path = self._write()
         except BaseException as error:  # noqa: BLE001  raised where somebody asks
