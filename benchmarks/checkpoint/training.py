@@ -46,7 +46,7 @@ class BenchState:
         self._draw = torch.Generator().manual_seed(1)
         self._num_ids = num_rows // 2
         self._step = 0
-        for ids in torch.arange(self._num_ids).split(100_000):
+        for ids in torch.split(torch.arange(self._num_ids), 100_000):
             for name in _FEATURES:
                 self.tables[name].assign(ids, torch.randn(len(ids), dim, generator=self._draw), time=1)
 
@@ -78,7 +78,7 @@ class BenchState:
         loss = self.model.tower(rows).square().mean()
         loss.backward()
         assert rows.grad is not None
-        for plan, gradient in zip(plans, rows.grad.split(self._dim, dim=1), strict=True):
+        for plan, gradient in zip(plans, torch.split(rows.grad, self._dim, dim=1), strict=True):
             plan.apply_gradients(gradient.contiguous(), time=3)
         self.model.optimizer.step()
         self.model.optimizer.zero_grad()
