@@ -9,6 +9,7 @@ from typing import Protocol, cast
 from benchmarks.report import Report
 
 BENCHMARKS = {
+    "checkpoint": "saving during training, restoring and resharding against plain writing and reading; size of deltas",
     "collisions": "AUC with a row per id, less that with hashed ids, of which as many collide as in the paper",
     "data": "parsing and reading records against TensorFlow, protobuf and plain reads; prefetching; the data service",
     "online": "seconds from an event to the served answer that reflects it; events and predictions per second",

@@ -37,6 +37,7 @@ RETURNS = {
     "Compressor.encode": "NDArray[numpy.uint8]",
     "Compressor.retrieve": "NDArray[numpy.float32]",
     "FusedLayoutPlan.shard": TENSORS,
+    "FrozenTable.save_changes": "tuple[SavedTable, NDArray[numpy.int64]]",
     "RecordParser.parse": (
         "tuple[int, list[tuple[torch.Tensor, torch.Tensor | None, bool]], list[tuple[int, int, str]]]"
     ),

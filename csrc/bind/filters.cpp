@@ -45,6 +45,12 @@ void bind_admission(nb::module_& m) {
       .def(
           "save", [](AdmissionFilter& f, const std::string& name) { with_os_errors([&] { f.save(name); }); },
           "basename"_a)
+      .def("freeze", &AdmissionFilter::freeze, nb::call_guard<nb::gil_scoped_release>())
+      .def(
+          "save_frozen",
+          [](AdmissionFilter& f, const std::string& name) { with_os_errors([&] { f.save_frozen(name); }); },
+          "basename"_a)
+      .def("drop_frozen", &AdmissionFilter::drop_frozen, nb::call_guard<nb::gil_scoped_release>())
       .def(
           "restore", [](AdmissionFilter& f, const std::string& name) { with_os_errors([&] { f.restore(name); }); },
           "basename"_a);

@@ -1,4 +1,7 @@
 // Table files.
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -9,6 +12,55 @@
 namespace monolith::bind {
 
 using namespace nb::literals;
+
+namespace {
+
+TableFileInfo make_info(std::uint32_t num_shards, const std::string& schema, std::uint64_t plan_hash,
+                        std::uint64_t generation, std::uint64_t epoch) {
+  TableFileInfo info;
+  info.num_shards = num_shards;
+  info.schema = schema;
+  info.plan_hash = plan_hash;
+  info.generation = generation;
+  info.epoch = epoch;
+  return info;
+}
+
+void bind_frozen_table(nb::module_& m) {
+  nb::class_<SavedTable>(m, "SavedTable")
+      .def_ro("num_rows", &SavedTable::num_rows)
+      .def_ro("checksums", &SavedTable::checksums);
+  const auto release = nb::call_guard<nb::gil_scoped_release>();
+  nb::class_<FrozenTable>(m, "FrozenTable")
+      .def(nb::init<std::shared_ptr<RowTable>, std::optional<std::size_t>>(), "table"_a, "consumer"_a = nb::none(),
+           release)
+      .def_prop_ro("overflowed", &FrozenTable::overflowed)
+      .def("close", &FrozenTable::close, release)
+      .def(
+          "save",
+          [](FrozenTable& self, const std::string& basename, std::uint32_t num_shards, const std::string& schema,
+             std::uint64_t plan_hash, std::uint64_t generation, std::uint64_t epoch, bool drop_expired,
+             bool in_parallel) {
+            const TableFileInfo info = make_info(num_shards, schema, plan_hash, generation, epoch);
+            return with_os_errors([&] { return self.save(basename, info, drop_expired, in_parallel); });
+          },
+          "basename"_a, "num_shards"_a, "schema"_a, "plan_hash"_a = 0, "generation"_a = 0, "epoch"_a = 0,
+          "drop_expired"_a = true, "in_parallel"_a = true)
+      .def(
+          "save_changes",
+          [](FrozenTable& self, const std::string& basename, std::uint32_t num_shards, const std::string& schema,
+             std::uint64_t plan_hash, std::uint64_t generation, std::uint64_t epoch, bool in_parallel) {
+            const TableFileInfo info = make_info(num_shards, schema, plan_hash, generation, epoch);
+            std::vector<std::int64_t> erased;
+            SavedTable saved =
+                with_os_errors([&] { return self.save_changes(basename, info, in_parallel, erased); });
+            return nb::make_tuple(std::move(saved), to_array(std::move(erased)));
+          },
+          "basename"_a, "num_shards"_a, "schema"_a, "plan_hash"_a = 0, "generation"_a = 0, "epoch"_a = 0,
+          "in_parallel"_a = true);
+}
+
+}  // namespace
 
 void bind_table_files(nb::module_& m) {
   nb::class_<TableFileInfo>(m, "TableFileInfo")
@@ -26,19 +78,13 @@ void bind_table_files(nb::module_& m) {
   nb::exception<CorruptFile>(m, "CorruptFile", PyExc_ValueError);
   nb::exception<TableFull>(m, "TableFull", PyExc_MemoryError);
   m.def("shard_file_name", &shard_file_name, "basename"_a, "shard"_a, "num_shards"_a);
+  bind_frozen_table(m);
   m.def(
-      "save_table",
-      [](RowTable& table, const std::string& basename, std::uint32_t num_shards, const std::string& schema,
-         std::uint64_t plan_hash, std::uint64_t generation, std::uint64_t epoch, bool drop_expired) {
-        TableFileInfo info;
-        info.schema = schema;
-        info.plan_hash = plan_hash;
-        info.generation = generation;
-        info.epoch = epoch;
-        return with_os_errors([&] { return save_table(table, basename, num_shards, info, drop_expired); });
+      "reshard_table",
+      [](const std::vector<std::string>& paths, const std::string& basename, std::uint32_t num_shards) {
+        return with_os_errors([&] { return reshard_table(paths, basename, num_shards); });
       },
-      "table"_a, "basename"_a, "num_shards"_a, "schema"_a, "plan_hash"_a = 0, "generation"_a = 0, "epoch"_a = 0,
-      "drop_expired"_a = true);
+      "paths"_a, "basename"_a, "num_shards"_a);
   m.def(
       "read_table_file_info",
       [](const std::string& path) { return with_os_errors([&] { return read_table_file_info(path); }); }, "path"_a);

@@ -288,7 +288,7 @@ void bind_row_table(nb::module_& m) {
       .def("evict", &RowTable::evict, "now"_a, release)
       .def("clear", &RowTable::clear, release)
       .def("restore", &restore_rows, "ids"_a.noconvert(), "last_seen"_a.noconvert(), "rows"_a.noconvert(), release)
-      .def("begin_snapshot", &RowTable::begin_snapshot, release)
+      .def("begin_snapshot", nb::overload_cast<>(&RowTable::begin_snapshot), release)
       .def("end_snapshot", &RowTable::end_snapshot, release)
       .def(
           "read_snapshot",

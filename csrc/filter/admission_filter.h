@@ -33,6 +33,12 @@ class AdmissionFilter {
   // Becomes what was saved under `basename`; on an error it stays as it was. Throws std::system_error for missing or
   // unreadable files and std::invalid_argument for files that are damaged or of a differently configured filter.
   virtual void restore(const std::string& basename) = 0;
+
+  // Keeps what the filter is at this moment while it goes on counting; save_frozen writes it as save does. Either of the
+  // other two ends it.
+  virtual void freeze() {}
+  virtual void save_frozen(const std::string&) {}
+  virtual void drop_frozen() {}
 };
 
 // Admits every id at once.

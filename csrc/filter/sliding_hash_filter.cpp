@@ -73,6 +73,7 @@ std::uint32_t SlidingHashFilter::add(std::int64_t id, std::uint32_t count) {
     ++state_.failure_count;
     return kMaxCount;
   }
+  if (frozen_) frozen_->before_write(state_, place->split, place->cell);
   Split& split = state_.splits[place->split];
   std::uint32_t old = 0;
   if (!split.is_empty(place->cell)) {
@@ -90,7 +91,12 @@ void SlidingHashFilter::advance_head_when_full() {
   if (!state_.splits[state_.head].full()) return;
   state_.head = (state_.head + 1) % state_.splits.size();
   ++state_.head_increment;
-  state_.splits[(state_.head + 1) % state_.splits.size()].clear();
+  const std::size_t next = (state_.head + 1) % state_.splits.size();
+  if (frozen_) {
+    frozen_->clear(state_, next);
+  } else {
+    state_.splits[next].clear();
+  }
 }
 
 std::uint32_t SlidingHashFilter::get(std::int64_t id) const {
@@ -117,7 +123,36 @@ void SlidingHashFilter::restore(const std::string& basename) {
   const std::lock_guard lock(mutex_);
   State restored = empty_state(capacity_, state_.splits.size());
   load_filter_files(basename, restored);
+  while (frozen_ && frozen_->copy_some(state_)) {
+  }
   state_ = std::move(restored);
+}
+
+void SlidingHashFilter::freeze() {
+  const std::lock_guard lock(mutex_);
+  if (frozen_) throw std::logic_error("sliding hash filter: it is frozen already; save or drop that first");
+  frozen_ = std::make_unique<FrozenSplits<State>>(state_);
+}
+
+void SlidingHashFilter::save_frozen(const std::string& basename) {
+  const auto copy_some = [&] {
+    const std::lock_guard lock(mutex_);
+    if (!frozen_) throw std::logic_error("sliding hash filter: it is not frozen");
+    return frozen_->copy_some(state_);
+  };
+  while (copy_some()) {
+  }
+  std::unique_ptr<FrozenSplits<State>> frozen;
+  {
+    const std::lock_guard lock(mutex_);
+    frozen = std::move(frozen_);
+  }
+  save_filter_files(basename, frozen->then());
+}
+
+void SlidingHashFilter::drop_frozen() {
+  const std::lock_guard lock(mutex_);
+  frozen_.reset();
 }
 
 std::size_t SlidingHashFilter::split_num() const {

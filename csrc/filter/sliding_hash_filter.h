@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -9,6 +10,7 @@
 
 #include "filter/admission_filter.h"
 #include "filter/cell_array.h"
+#include "filter/frozen_splits.h"
 
 namespace monolith {
 
@@ -57,6 +59,10 @@ class SlidingHashFilter final : public AdmissionFilter {
   void save(const std::string& basename) override;
   void restore(const std::string& basename) override;
 
+  void freeze() override;
+  void save_frozen(const std::string& basename) override;
+  void drop_frozen() override;
+
   std::size_t capacity() const { return capacity_; }
   std::size_t split_num() const;
   std::uint64_t head() const;
@@ -82,6 +88,7 @@ class SlidingHashFilter final : public AdmissionFilter {
   std::size_t capacity_;
   mutable std::mutex mutex_;
   State state_;
+  std::unique_ptr<FrozenSplits<State>> frozen_;
 };
 
 }  // namespace monolith

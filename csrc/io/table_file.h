@@ -6,6 +6,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -43,11 +46,51 @@ struct TableFileInfo {
 // `<basename>-00003-of-00008`
 std::string shard_file_name(const std::string& basename, std::uint32_t shard, std::uint32_t num_shards);
 
-// Writes all shards of a table, several at a time, as the table is at the moment of the call, while it goes on being
-// written to. `info` gives schema, plan hash, generation and epoch. Expired rows are left out if `drop_expired`.
-// Returns the number of rows written. Throws std::system_error.
-std::uint64_t save_table(RowTable& table, const std::string& basename, std::uint32_t num_shards,
-                         const TableFileInfo& info, bool drop_expired);
+struct SavedTable {
+  std::uint64_t num_rows = 0;
+  std::vector<std::uint32_t> checksums;  // CRC-32C of each file, by shard
+};
+
+// A table as it was when this was made, while it goes on being written to: rows are set aside before they change. One
+// at a time per table. It ends with its save, with close, or with this object.
+class FrozenTable {
+ public:
+  // With a consumer, takes its changes at the same moment.
+  explicit FrozenTable(std::shared_ptr<RowTable> table, std::optional<std::size_t> consumer = std::nullopt);
+  ~FrozenTable() { close(); }
+  FrozenTable(const FrozenTable&) = delete;
+  FrozenTable& operator=(const FrozenTable&) = delete;
+
+  // There were more changes than are listed: only the whole table will do.
+  bool overflowed() const;
+
+  // Writes all shards, several at a time if `in_parallel`. `info` gives number of shards, schema, plan hash, generation
+  // and epoch. Rows that had expired are left out if `drop_expired`. Throws std::system_error.
+  SavedTable save(const std::string& basename, TableFileInfo info, bool drop_expired, bool in_parallel);
+
+  // The same of changed rows alone; `erased` gets the ids among the changes that had no row.
+  SavedTable save_changes(const std::string& basename, TableFileInfo info, bool in_parallel,
+                          std::vector<std::int64_t>& erased);
+
+  void close();
+
+ private:
+  SavedTable write(const std::string& basename, TableFileInfo info, bool in_parallel,
+                   const std::function<RowBatch(std::uint32_t)>& read);
+
+  std::shared_ptr<RowTable> table_;
+  std::vector<ConsumerChanges> changes_;  // by sub-table; empty without a consumer
+  std::uint32_t max_time_ = 0;
+  bool open_ = false;
+};
+
+// Freezes a table and saves it at once. Returns the number of rows written.
+std::uint64_t save_table(RowTable& table, const std::string& basename, std::uint32_t num_shards, TableFileInfo info,
+                         bool drop_expired);
+
+// Writes the rows of complete shards to another number of shards, bucket by bucket: no table is made. The same rows in
+// the same number of shards are the same bytes. Throws CorruptFile or std::system_error.
+SavedTable reshard_table(const std::vector<std::string>& paths, const std::string& basename, std::uint32_t num_shards);
 
 // Reads what a file says of itself, and checks header, index and footer. Throws CorruptFile or std::system_error.
 TableFileInfo read_table_file_info(const std::string& path);

@@ -1,7 +1,6 @@
 // The writing half of table files.
-#include <fcntl.h>
-#include <unistd.h>
-
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdio>
 #include <cstring>
@@ -9,70 +8,14 @@
 #include <stdexcept>
 #include <utility>
 
+#include "io/shard_writer.h"
 #include "io/table_file.h"
-#include "io/table_file_format.h"
 #include "ops/parallel_for.h"
 
 namespace monolith {
 
 namespace table_file {
 namespace {
-
-constexpr std::uint32_t kBucketsPerSubTable = kNumBuckets / kNumSubTables;
-
-// A file that appears under its name only when it is complete.
-class ShardWriter {
- public:
-  explicit ShardWriter(std::string path) : path_(std::move(path)), temporary_(path_ + ".tmp") {
-    file_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    if (file_ < 0) fail(temporary_, "cannot create");
-  }
-  ~ShardWriter() {
-    if (file_ >= 0) close(file_);
-    if (!committed_) unlink(temporary_.c_str());
-  }
-  ShardWriter(const ShardWriter&) = delete;
-  ShardWriter& operator=(const ShardWriter&) = delete;
-
-  std::uint64_t offset() const { return offset_; }
-
-  void write(std::span<const std::byte> bytes) {
-    while (!bytes.empty()) {
-      const ssize_t written = ::write(file_, bytes.data(), bytes.size());
-      if (written < 0 && errno == EINTR) continue;
-      if (written < 0) fail(temporary_, "cannot write");
-      offset_ += static_cast<std::uint64_t>(written);
-      bytes = bytes.subspan(static_cast<std::size_t>(written));
-    }
-  }
-
-  // All of it is on the disk from here on, still under its temporary name.
-  void finish() {
-    if (fsync(file_) != 0) fail(temporary_, "cannot sync");
-    if (close(std::exchange(file_, -1)) != 0) fail(temporary_, "cannot close");
-  }
-
-  void commit() {
-    if (rename(temporary_.c_str(), path_.c_str()) != 0) fail(path_, "cannot rename to");
-    committed_ = true;
-  }
-
- private:
-  std::string path_, temporary_;
-  int file_ = -1;
-  std::uint64_t offset_ = 0;
-  bool committed_ = false;
-};
-
-// Makes the renames in the folder of `basename` last.
-void sync_folder(const std::string& basename) {
-  const std::string folder = basename.substr(0, basename.find_last_of('/') + 1);
-  const int directory = open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (directory < 0) fail(folder, "cannot open folder");
-  const int synced = fsync(directory);
-  close(directory);
-  if (synced != 0) fail(folder, "cannot sync folder");
-}
 
 // Removes rows that have expired by `now`, keeping the order.
 void drop_expired_rows(const RowTable& table, std::uint32_t now, RowBatch& batch) {
@@ -110,46 +53,16 @@ void write_bucket(ShardWriter& file, std::uint32_t bucket, const RowBatch& batch
   }
 }
 
-// The first sub-table of a shard; that of the shard after the last is the number of sub-tables.
-std::uint32_t first_sub_table(std::uint32_t shard, std::uint32_t num_shards) {
-  return static_cast<std::uint32_t>(std::uint64_t{kNumSubTables} * shard / num_shards);
-}
-
-void write_header(ShardWriter& file, const RowLayout& layout, const TableFileInfo& info) {
-  Header header{};
-  header.magic = kMagic;
-  header.major = kMajor;
-  header.minor = kMinor;
-  header.endian_mark = kEndianMark;
-  header.plan_hash = info.plan_hash;
-  header.generation = info.generation;
-  header.epoch = info.epoch;
-  header.max_time = info.max_time;
-  header.shard = info.shard;
-  header.num_shards = info.num_shards;
-  header.first_bucket = first_sub_table(info.shard, info.num_shards) * kBucketsPerSubTable;
-  header.last_bucket = first_sub_table(info.shard + 1, info.num_shards) * kBucketsPerSubTable;
-  header.weight_bytes = static_cast<std::uint32_t>(layout.weight_bytes());
-  header.state_bytes = static_cast<std::uint32_t>(layout.state_bytes());
-  header.serving = layout.serving() ? 1 : 0;
-  header.schema_bytes = static_cast<std::uint32_t>(info.schema.size());
-  const auto schema = std::as_bytes(std::span(info.schema));
-  header.crc = header_crc(header, schema);
-  file.write(bytes_of(header));
-  file.write(schema);
-}
-
 // Writes one shard's file up to its last byte. Returns the number of its rows.
-std::uint64_t write_shard(ShardWriter& file, RowTable& table, const TableFileInfo& info, bool drop_expired) {
-  const std::size_t row_bytes = table.layout().row_bytes();
-  write_header(file, table.layout(), info);
+std::uint64_t write_shard(ShardWriter& file, const TableFileInfo& info, const ReadSubTable& read) {
+  const std::size_t row_bytes = std::size_t{info.weight_bytes} + info.state_bytes;
+  write_header(file, info);
   std::vector<BucketEntry> index;
   std::vector<std::byte> buffer;
   std::uint64_t num_rows = 0;
   const std::uint32_t last = first_sub_table(info.shard + 1, info.num_shards);
   for (std::uint32_t sub_table = first_sub_table(info.shard, info.num_shards); sub_table < last; ++sub_table) {
-    RowBatch batch = table.read_snapshot(sub_table);
-    if (drop_expired) drop_expired_rows(table, info.max_time, batch);
+    const RowBatch batch = read(sub_table);
     std::size_t row = 0;
     for (std::uint32_t b = 0; b < kBucketsPerSubTable; ++b) {
       const std::uint32_t bucket = sub_table * kBucketsPerSubTable + b;
@@ -160,15 +73,43 @@ std::uint64_t write_shard(ShardWriter& file, RowTable& table, const TableFileInf
     }
     num_rows += row;
   }
-  Footer footer{file.offset(), num_rows, crc32c(std::as_bytes(std::span(index))), 0, kEndMagic};
-  footer.footer_crc = crc32c(bytes_of(footer).first(offsetof(Footer, footer_crc)));
-  file.write(std::as_bytes(std::span(index)));
-  file.write(bytes_of(footer));
-  file.finish();
+  write_end(file, index, num_rows);
   return num_rows;
 }
 
+void check_num_shards(std::uint32_t num_shards) {
+  if (num_shards != 0 && num_shards <= kNumSubTables) return;
+  throw std::invalid_argument("a table is saved in 1 to " + std::to_string(kNumSubTables) + " shards, got " +
+                              std::to_string(num_shards));
+}
+
 }  // namespace
+
+SavedTable write_shards(const std::string& basename, TableFileInfo info, bool in_parallel, const WriteShard& write) {
+  check_num_shards(info.num_shards);
+  std::vector<std::unique_ptr<ShardWriter>> files(info.num_shards);
+  std::atomic<std::uint64_t> num_rows{0};
+  const auto write_one = [&](std::size_t shard) {
+    TableFileInfo own = info;
+    own.shard = static_cast<std::uint32_t>(shard);
+    files[shard] = std::make_unique<ShardWriter>(shard_file_name(basename, own.shard, info.num_shards));
+    num_rows += write(*files[shard], own);
+  };
+  if (in_parallel) {
+    parallel_for(info.num_shards, write_one);
+  } else {
+    for (std::size_t shard = 0; shard < info.num_shards; ++shard) write_one(shard);
+  }
+  // Names change only now that all shards are written: a save that fails leaves the one before it as it was.
+  SavedTable saved{num_rows, {}};
+  for (const auto& file : files) {
+    file->commit();
+    saved.checksums.push_back(file->crc());
+  }
+  sync_folder(basename);
+  return saved;
+}
+
 }  // namespace table_file
 
 std::string shard_file_name(const std::string& basename, std::uint32_t shard, std::uint32_t num_shards) {
@@ -177,38 +118,68 @@ std::string shard_file_name(const std::string& basename, std::uint32_t shard, st
   return basename + suffix.data();
 }
 
-std::uint64_t save_table(RowTable& table, const std::string& basename, std::uint32_t num_shards,
-                         const TableFileInfo& info, bool drop_expired) {
-  if (num_shards == 0 || num_shards > kNumSubTables) {
-    throw std::invalid_argument("a table is saved in 1 to " + std::to_string(kNumSubTables) + " shards, got " +
-                                std::to_string(num_shards));
+FrozenTable::FrozenTable(std::shared_ptr<RowTable> table, std::optional<std::size_t> consumer)
+    : table_(std::move(table)) {
+  max_time_ = consumer ? table_->begin_snapshot(*consumer, changes_) : table_->begin_snapshot();
+  open_ = true;
+}
+
+bool FrozenTable::overflowed() const {
+  return std::ranges::any_of(changes_, [](const ConsumerChanges& one) { return one.overflowed; });
+}
+
+SavedTable FrozenTable::save(const std::string& basename, TableFileInfo info, bool drop_expired, bool in_parallel) {
+  return write(basename, std::move(info), in_parallel, [&](std::uint32_t sub_table) {
+    RowBatch batch = table_->read_snapshot(sub_table);
+    if (drop_expired) table_file::drop_expired_rows(*table_, max_time_, batch);
+    return batch;
+  });
+}
+
+SavedTable FrozenTable::save_changes(const std::string& basename, TableFileInfo info, bool in_parallel,
+                                     std::vector<std::int64_t>& erased) {
+  if (changes_.empty()) {
+    throw std::logic_error("table '" + table_->options().name + "' was frozen for no consumer of changes");
   }
+  std::vector<std::vector<std::int64_t>> parts(kNumSubTables);
+  SavedTable saved = write(basename, std::move(info), in_parallel, [&](std::uint32_t sub_table) {
+    return table_->read_snapshot_changes(sub_table, changes_[sub_table], parts[sub_table]);
+  });
+  for (const auto& part : parts) erased.insert(erased.end(), part.begin(), part.end());
+  return saved;
+}
+
+void FrozenTable::close() {
+  if (!std::exchange(open_, false)) return;
+  table_->end_snapshot();
+  changes_ = {};
+}
+
+SavedTable FrozenTable::write(const std::string& basename, TableFileInfo info, bool in_parallel,
+                              const table_file::ReadSubTable& read) {
+  if (!open_) throw std::logic_error("table '" + table_->options().name + "' is not frozen any more; freeze it again");
   if (info.schema.size() > table_file::kMaxSchemaBytes) {
-    throw std::invalid_argument("table '" + table.options().name + "': its schema takes " +
+    throw std::invalid_argument("table '" + table_->options().name + "': its schema takes " +
                                 std::to_string(info.schema.size()) + " bytes, a file holds at most " +
                                 std::to_string(table_file::kMaxSchemaBytes) + "; use fewer segments");
   }
-  TableFileInfo common = info;
-  common.num_shards = num_shards;
-  common.max_time = table.begin_snapshot();
-  std::vector<std::unique_ptr<table_file::ShardWriter>> files(num_shards);
-  std::atomic<std::uint64_t> num_rows{0};
-  try {
-    parallel_for(num_shards, [&](std::size_t shard) {
-      TableFileInfo own = common;
-      own.shard = static_cast<std::uint32_t>(shard);
-      files[shard] = std::make_unique<table_file::ShardWriter>(shard_file_name(basename, own.shard, num_shards));
-      num_rows += table_file::write_shard(*files[shard], table, own, drop_expired);
-    });
-  } catch (...) {
-    table.end_snapshot();
-    throw;
-  }
-  table.end_snapshot();
-  // Names change only now that all shards are written: a save that fails leaves the one before it as it was.
-  for (const auto& file : files) file->commit();
-  table_file::sync_folder(basename);
-  return num_rows;
+  const RowLayout& layout = table_->layout();
+  info.max_time = max_time_;
+  info.weight_bytes = static_cast<std::uint32_t>(layout.weight_bytes());
+  info.state_bytes = static_cast<std::uint32_t>(layout.state_bytes());
+  info.serving = layout.serving();
+  SavedTable saved = table_file::write_shards(
+      basename, std::move(info), in_parallel,
+      [&](table_file::ShardWriter& file, const TableFileInfo& own) { return table_file::write_shard(file, own, read); });
+  close();
+  return saved;
+}
+
+std::uint64_t save_table(RowTable& table, const std::string& basename, std::uint32_t num_shards, TableFileInfo info,
+                         bool drop_expired) {
+  info.num_shards = num_shards;
+  FrozenTable frozen(std::shared_ptr<RowTable>(std::shared_ptr<RowTable>(), &table));  // owns nothing
+  return frozen.save(basename, std::move(info), drop_expired, true).num_rows;
 }
 
 }  // namespace monolith

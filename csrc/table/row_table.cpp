@@ -190,11 +190,15 @@ std::size_t RowTable::add_consumer() {
   return consumer;
 }
 
-void RowTable::remove_consumer(std::size_t consumer) {
-  const std::unique_lock batch(batch_mutex_);
+void RowTable::check_consumer(std::size_t consumer) const {
   if (consumer >= kMaxConsumers || !consumer_used_[consumer]) {
     throw std::invalid_argument("table '" + options_.name + "' has no consumer " + std::to_string(consumer));
   }
+}
+
+void RowTable::remove_consumer(std::size_t consumer) {
+  const std::unique_lock batch(batch_mutex_);
+  check_consumer(consumer);
   consumer_used_[consumer] = false;
   for (std::uint32_t i = 0; i < kNumSubTables; ++i) {
     const std::unique_lock lock(sub_tables_[i].lock);
@@ -206,9 +210,7 @@ void RowTable::remove_consumer(std::size_t consumer) {
 
 Changes RowTable::take_changes(std::size_t consumer) {
   const std::unique_lock batch(batch_mutex_);
-  if (consumer >= kMaxConsumers || !consumer_used_[consumer]) {
-    throw std::invalid_argument("table '" + options_.name + "' has no consumer " + std::to_string(consumer));
-  }
+  check_consumer(consumer);
   Changes changes;
   for (std::uint32_t i = 0; i < kNumSubTables; ++i) {
     const std::unique_lock lock(sub_tables_[i].lock);
@@ -234,9 +236,7 @@ Changes RowTable::take_changes(std::size_t consumer) {
 
 void RowTable::give_back_changes(std::size_t consumer, const Changes& changes) {
   const std::unique_lock batch(batch_mutex_);
-  if (consumer >= kMaxConsumers || !consumer_used_[consumer]) {
-    throw std::invalid_argument("table '" + options_.name + "' has no consumer " + std::to_string(consumer));
-  }
+  check_consumer(consumer);
   const auto mark = [&](std::int64_t id) {
     const std::uint64_t hash = hash_id(id);
     SubTable& sub_table = sub_table_of(hash);

@@ -134,9 +134,14 @@ class RowTable {
 
   // One point in time: between begin_snapshot and end_snapshot, read_snapshot gives each sub-table as it was at the
   // beginning, while the table goes on being written to. Each sub-table is read once. One snapshot at a time.
-  // begin_snapshot returns the max_time of that moment.
+  // begin_snapshot returns the max_time of that moment. With `changes`, what the consumer has not taken yet is taken at
+  // that moment too, by sub-table; read_snapshot_changes then gives the rows of these ids that there were, and names
+  // those that there were not in `erased`, both in the order of files.
   std::uint32_t begin_snapshot();
+  std::uint32_t begin_snapshot(std::size_t consumer, std::vector<ConsumerChanges>& changes);
   RowBatch read_snapshot(std::uint32_t sub_table);
+  RowBatch read_snapshot_changes(std::uint32_t sub_table, const ConsumerChanges& changes,
+                                 std::vector<std::int64_t>& erased);
   void end_snapshot();
 
   // Whether a sub-table that refuses new ids can take `num_rows` of them, after a clear or beside the rows it has.
@@ -154,6 +159,13 @@ class RowTable {
  private:
   SubTable& sub_table_of(std::uint64_t hash) const { return sub_tables_[sub_table_of_hash(hash)]; }
   std::uint32_t expire_days(std::int64_t id) const;
+  void check_consumer(std::size_t consumer) const;
+
+  template <typename AtThatMoment>
+  void start_snapshot(const AtThatMoment& also);
+  void check_snapshot(std::uint32_t sub_table) const;
+  void append_row(const SubTable& sub_table, std::uint32_t row, RowBatch& batch) const;
+  static PreservedRows take_preserved(SubTable& sub_table);
   std::size_t erase_rows(std::span<const std::int64_t> ids);
 
   // Whether a lookup of so many ids fills more than the caches.

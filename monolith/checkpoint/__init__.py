@@ -16,23 +16,39 @@ from monolith.checkpoint.model_dir import (
     list_snapshots,
     set_aside_newer,
 )
+from monolith.checkpoint.restoring.delta_chain import newest_link
+from monolith.checkpoint.restoring.latest import latest_state, set_aside_broken
+from monolith.checkpoint.restoring.rewrite import compact, reshard
+from monolith.checkpoint.restoring.table_rows import restore_tables
+from monolith.checkpoint.saving.frozen_state import FrozenState
+from monolith.checkpoint.saving.pending_save import PendingSave
+from monolith.checkpoint.saving.save_series import SaveSeries
 from monolith.checkpoint.snapshot import Snapshot, load_snapshot, save_snapshot, snapshot_path
 
 __all__ = [
+    "FrozenState",
     "ModelDirOwner",
+    "PendingSave",
+    "SaveSeries",
     "Snapshot",
     "claim_generation",
     "clean_leftovers",
+    "compact",
     "dense_tensors",
     "keep_newest",
     "latest_snapshot",
+    "latest_state",
     "list_snapshots",
     "load_snapshot",
+    "newest_link",
     "random_tensors",
+    "reshard",
     "restore_dense_tensors",
     "restore_dense_weights",
     "restore_random_tensors",
+    "restore_tables",
     "save_snapshot",
+    "set_aside_broken",
     "set_aside_newer",
     "snapshot_path",
 ]

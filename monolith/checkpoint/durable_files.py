@@ -6,7 +6,8 @@ from pathlib import Path
 
 from monolith._core import native
 
-_CHUNK_BYTES = 16 << 20
+_CHUNK_BYTES = 256 << 10
+"""Small enough that the same memory is used again, which is then still in the caches."""
 
 
 def write_durably(path: Path, data: bytes) -> None:
@@ -39,6 +40,16 @@ def file_crc32c(path: Path, on_bytes: Callable[[int], None] | None = None) -> in
             if on_bytes is not None:
                 on_bytes(len(chunk))
     return crc
+
+
+def read_ahead(folder: Path) -> None:
+    """Let the system begin to read all files below a folder, several at a time; who reads them next waits less."""
+    if not hasattr(os, "posix_fadvise"):
+        return
+    for path in folder.rglob("*"):
+        if path.is_file():
+            with open(path, "rb") as file:
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_WILLNEED)
 
 
 def _sync(path: Path, flags: int) -> None:

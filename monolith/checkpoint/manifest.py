@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -56,16 +56,22 @@ class Manifest:
     """By path below the snapshot's folder, with forward slashes; the manifest itself is not listed."""
 
 
-def list_files(folder: Path) -> dict[str, FileEntry]:
-    """Flush every file and folder below `folder` to the disk and return what a manifest says of the files."""
+def list_files(folder: Path, checksums: Mapping[str, int] | None = None) -> dict[str, FileEntry]:
+    """Flush every file and folder below `folder` to the disk and return what a manifest says of the files.
+
+    Files whose path is in `checksums` were flushed by their writer, which knows their CRC-32C.
+    """
+    known = checksums or {}
     entries: dict[str, FileEntry] = {}
     for path in sorted(folder.rglob("*")):
         if path.is_dir():
             sync_folder(path)
         else:
-            sync_file(path)
+            if str(path) not in known:
+                sync_file(path)
+            crc32c = known[str(path)] if str(path) in known else file_crc32c(path)
             name = path.relative_to(folder).as_posix()
-            entries[name] = FileEntry(bytes=path.stat().st_size, crc32c=file_crc32c(path))
+            entries[name] = FileEntry(bytes=path.stat().st_size, crc32c=crc32c)
     sync_folder(folder)
     return entries
 

@@ -2,34 +2,25 @@
 
 import json
 import os
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor
 
-from monolith.checkpoint.durable_files import sync_folder
-from monolith.checkpoint.manifest import (
-    MANIFEST_NAME,
-    Manifest,
-    check_files,
-    list_files,
-    read_manifest,
-    write_manifest,
-)
+from monolith.checkpoint.layout import DENSE_NAME, FILTERS_NAME, STREAM_NAME, TABLES_NAME
+from monolith.checkpoint.layout import TEMPORARY_SUFFIX as TEMPORARY_SUFFIX
+from monolith.checkpoint.layout import remove_snapshot as remove_snapshot
+from monolith.checkpoint.layout import snapshot_path as snapshot_path
+from monolith.checkpoint.manifest import Manifest
+from monolith.checkpoint.restoring.delta_chain import apply_delta, chain_to, check_chain
+from monolith.checkpoint.saving.frozen_state import FrozenState
 from monolith.embedding import MultiTable
 from monolith.errors import CorruptFileError, PlanMismatchError
 from monolith.model import LookupPlan, admission_filters, plan_differences
-
-DENSE_NAME = "dense.safetensors"
-STREAM_NAME = "stream.json"
-TABLES_NAME = "tables"
-FILTERS_NAME = "filters"
-TEMPORARY_SUFFIX = ".tmp"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,11 +49,6 @@ class Snapshot:
     """What else its writer wanted to keep."""
 
 
-def snapshot_path(model_dir: str | os.PathLike[str], step: int) -> Path:
-    """Return the folder of the snapshot of a step."""
-    return Path(model_dir) / f"model.ckpt-{step}"
-
-
 def save_snapshot(
     model_dir: str | os.PathLike[str],
     step: int,
@@ -81,57 +67,43 @@ def save_snapshot(
     `dense` and `stream` must not change meanwhile; tables are copied on write, each at one moment. Expired rows are
     written too, so that a restored run has the rows that an uninterrupted one has.
     """
-    target = snapshot_path(model_dir, step)
-    temporary = target.with_name(target.name + TEMPORARY_SUFFIX)
-    shutil.rmtree(temporary, ignore_errors=True)
-    (temporary / TABLES_NAME).mkdir(parents=True)
-    (temporary / FILTERS_NAME).mkdir()
-    for name, table in tables.tables.items():
-        table.save(
-            temporary / TABLES_NAME / name,
-            num_shards=num_shards,
-            plan_hash=plan.hash,
-            generation=generation,
-            epoch=epoch,
-            drop_expired=False,
-        )
-    for name, admission in admission_filters(tables).items():
-        admission.save(temporary / FILTERS_NAME / name)
-    save_file(dict(dense), temporary / DENSE_NAME)
-    (temporary / STREAM_NAME).write_text(json.dumps(dict(stream), sort_keys=True))
-    manifest = Manifest(
+    frozen = FrozenState(
         step=step,
+        plan=plan,
+        tables=tables,
+        dense=dense,
+        stream=stream,
         generation=generation,
         epoch=epoch,
-        plan_hash=plan.hash,
-        plan=plan.to_json(),
-        extra=dict(extra or {}),
-        files=list_files(temporary),
+        extra=extra,
     )
-    write_manifest(temporary, manifest)
-    _move_into_place(temporary, target)
-    return target
+    return frozen.write_snapshot(model_dir, num_shards=num_shards)
 
 
 def load_snapshot(path: str | os.PathLike[str], *, plan: LookupPlan, tables: MultiTable) -> Snapshot:
     """Restore rows and filters in place and return the rest; all files are checked before anything changes.
 
+    Of a delta, the snapshot that its chain begins with and all deltas up to it are read, in order.
+
     Raises:
         FileNotFoundError: There is no manifest, so no snapshot.
-        CorruptFileError: A file is damaged.
+        CorruptFileError: A file is damaged, or a link of the chain is broken; the message names it.
         PlanMismatchError: The snapshot was made for another lookup plan; the message names what differs.
     """
-    folder = Path(path)
-    manifest = read_manifest(folder)
-    check_files(folder, manifest)
-    check_plan(folder, manifest, plan)
+    links = chain_to(Path(path))
+    manifests = check_chain(links)
+    for link, manifest in zip(links, manifests, strict=True):
+        check_plan(link, manifest, plan)
+    folder, manifest = links[-1], manifests[-1]
     try:
         dense = load_file(folder / DENSE_NAME)
         stream = _read_json(folder / STREAM_NAME)
     except (SafetensorError, ValueError, AttributeError, TypeError) as error:
         raise CorruptFileError(f"snapshot {folder} cannot be read: {error}") from error
     for name, table in tables.tables.items():
-        table.restore(folder / TABLES_NAME / name)
+        table.restore(links[0] / TABLES_NAME / name)
+    for link in links[1:]:
+        apply_delta(link, tables.tables)
     for name, admission in admission_filters(tables).items():
         admission.restore(folder / FILTERS_NAME / name)
     return Snapshot(
@@ -154,20 +126,6 @@ def check_plan(folder: Path, manifest: Manifest, plan: LookupPlan) -> None:
         f"snapshot {folder} was made for another lookup plan ({manifest.plan_hash:016x}, this model has "
         f"{plan.hash:016x}): {differences}. Undo the change, or train in another model_dir"
     )
-
-
-def remove_snapshot(folder: Path) -> None:
-    """Remove a snapshot; its manifest goes first, so that half of one is never taken for a whole."""
-    (folder / MANIFEST_NAME).unlink(missing_ok=True)
-    shutil.rmtree(folder)
-
-
-def _move_into_place(temporary: Path, target: Path) -> None:
-    if target.exists():
-        # A damaged snapshot of the same step that a restore passed over, or one of an abandoned run.
-        remove_snapshot(target)
-    os.rename(temporary, target)
-    sync_folder(target.parent)
 
 
 def _read_json(path: Path) -> dict[str, Any]:

@@ -87,6 +87,18 @@ class Filter:
         """Write ``<basename>-00000-of-0000N`` and so on, one file per split; nothing where there is no state."""
         self.native_filter.save(fspath(basename))
 
+    def freeze(self) -> None:
+        """Keep what the filter is now, while it goes on counting, until `save_frozen` or `drop_frozen`."""
+        self.native_filter.freeze()
+
+    def save_frozen(self, basename: str | PathLike[str]) -> None:
+        """Write what the filter was when it was frozen, as `save` does."""
+        self.native_filter.save_frozen(fspath(basename))
+
+    def drop_frozen(self) -> None:
+        """Let go of it without saving; nothing happens if the filter is not frozen."""
+        self.native_filter.drop_frozen()
+
     def restore(self, basename: str | PathLike[str]) -> None:
         """Become what was saved under `basename`; on any error stay as it was.
 

@@ -3,8 +3,12 @@
 import json
 import re
 from collections.abc import Sequence
+from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
+
+import torch
+from torch import Tensor
 
 from monolith._core import native
 from monolith.errors import CorruptFileError, TableFullError
@@ -46,6 +50,93 @@ def find_shard_files(basename: str) -> list[str]:
     if missing:
         raise ValueError(f"shard {missing[0]} doesn't show up for {basename}: {len(found)} of {counts.pop()} are there")
     return [found[shard] for shard in sorted(found)]
+
+
+class FrozenTable:
+    """A table as it was at one moment, to be saved while the table goes on changing; `Table.freeze` makes one."""
+
+    def __init__(self, name: str, schema: str, num_rows: int, frozen: native.FrozenTable) -> None:
+        """Take what the native table froze."""
+        self._name = name
+        self._schema = schema
+        self._num_rows = num_rows
+        self._frozen = frozen
+
+    @property
+    def overflowed(self) -> bool:
+        """Whether there were too many changes to list: only the whole table will do."""
+        return self._frozen.overflowed
+
+    def save(
+        self,
+        basename: str | PathLike[str],
+        *,
+        num_shards: int | None = None,
+        plan_hash: int = 0,
+        generation: int = 0,
+        epoch: int = 0,
+        drop_expired: bool = True,
+        in_parallel: bool = True,
+    ) -> dict[str, int]:
+        """Write `<basename>-00000-of-0000n`, on one core unless `in_parallel`; returns each path with its CRC-32C.
+
+        The table is not frozen any more then.
+        """
+        num_shards = self._checked(num_shards)
+        saved = self._frozen.save(
+            fspath(basename), num_shards, self._schema, plan_hash, generation, epoch, drop_expired, in_parallel
+        )
+        return _checksums(basename, saved)
+
+    def save_changes(
+        self,
+        basename: str | PathLike[str],
+        *,
+        plan_hash: int = 0,
+        generation: int = 0,
+        epoch: int = 0,
+        in_parallel: bool = True,
+    ) -> tuple[dict[str, int], Tensor]:
+        """Write changed rows to one file; returns its path with its CRC-32C, and the changed ids that have no row."""
+        saved, erased = self._frozen.save_changes(
+            fspath(basename), 1, self._schema, plan_hash, generation, epoch, in_parallel
+        )
+        return _checksums(basename, saved), torch.from_numpy(erased)
+
+    def close(self) -> None:
+        """Let go of it without saving; nothing happens if it was saved."""
+        self._frozen.close()
+
+    def _checked(self, num_shards: int | None) -> int:
+        if num_shards is None:
+            return default_num_shards(self._num_rows)
+        if not 1 <= num_shards <= native.NUM_SUB_TABLES:
+            raise ValueError(f"table {self._name!r}: num_shards must be 1 to {native.NUM_SUB_TABLES}, got {num_shards}")
+        return num_shards
+
+
+def _checksums(basename: str | PathLike[str], saved: native.SavedTable) -> dict[str, int]:
+    count = len(saved.checksums)
+    names = [native.shard_file_name(fspath(basename), shard, count) for shard in range(count)]
+    return dict(zip(names, saved.checksums, strict=True))
+
+
+def reshard_files(basename: str | PathLike[str], out: str | PathLike[str], num_shards: int) -> dict[str, int]:
+    """Write the table saved under `basename` as `num_shards` files under `out`; returns each path with its CRC-32C.
+
+    Rows are copied bucket by bucket, no table is made; from N files to M and back to N gives the same bytes.
+
+    Raises:
+        FileNotFoundError: There are no files.
+        CorruptFileError: A file is damaged, or the files are not of one save.
+        ValueError: A shard is missing, or `num_shards` is not 1 to 256.
+    """
+    paths = find_shard_files(fspath(basename))
+    try:
+        _check_one_save(paths, [native.read_table_file_info(path) for path in paths])
+        return _checksums(out, native.reshard_table(paths, fspath(out), num_shards))
+    except native.CorruptFile as error:
+        raise CorruptFileError(str(error)) from error
 
 
 def check_shard_files(table: native.RowTable, schema: str, paths: Sequence[str], *, cleared: bool) -> None:

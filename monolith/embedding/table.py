@@ -15,7 +15,7 @@ from monolith.embedding.admission import Filter
 from monolith.embedding.config.entry_dump import entry_bytes
 from monolith.embedding.config.native_options import make_native_table
 from monolith.embedding.config.table import TableConfig
-from monolith.embedding.shard_files import check_shard_files, default_num_shards, find_shard_files
+from monolith.embedding.shard_files import FrozenTable, check_shard_files, find_shard_files
 from monolith.embedding.tensor_checks import check_out, check_seconds, float_rows
 from monolith.embedding.tensor_checks import flat_ids as flat_ids
 
@@ -261,16 +261,26 @@ class Table:
 
         All shards are one moment. Rows that have expired against the newest update are left out.
         """
-        name = fspath(basename)
-        num_shards = default_num_shards(len(self)) if num_shards is None else num_shards
-        if not 1 <= num_shards <= native.NUM_SUB_TABLES:
-            raise ValueError(
-                f"table {self.config.name!r}: num_shards must be 1 to {native.NUM_SUB_TABLES}, got {num_shards}"
+        frozen = self.freeze()
+        return list(
+            frozen.save(
+                basename,
+                num_shards=num_shards,
+                plan_hash=plan_hash,
+                generation=generation,
+                epoch=epoch,
+                drop_expired=drop_expired,
             )
-        native.save_table(
-            self.native, name, num_shards, self.schema(), plan_hash, generation, epoch, drop_expired=drop_expired
         )
-        return [native.shard_file_name(name, shard, num_shards) for shard in range(num_shards)]
+
+    def freeze(self, tracker: "ChangeTracker | None" = None) -> FrozenTable:
+        """Return the table as it is now, to be saved while it goes on changing; it takes a moment, whatever the size.
+
+        With a `tracker`, its changes are taken at the same moment, and can be saved alone. A table is frozen once at a
+        time: save or close what this returns.
+        """
+        consumer = None if tracker is None else tracker.number()
+        return FrozenTable(self.config.name, self.schema(), len(self), native.FrozenTable(self.native, consumer))
 
     def restore(self, basename: str | PathLike[str], *, clear: bool = True) -> int:
         """Become what was saved under `basename` (or add it, with `clear=False`); returns the number of rows read.
@@ -321,12 +331,12 @@ class ChangeTracker:
 
     def take(self) -> Changes:
         """Return what changed since the last take, and start afresh."""
-        touched, erased, overflowed = self._table.native.take_changes(self._number())
+        touched, erased, overflowed = self._table.native.take_changes(self.number())
         return Changes(torch.from_numpy(touched), torch.from_numpy(erased), overflowed)
 
     def give_back(self, changes: Changes) -> None:
         """Put back what `take` returned; the next take returns it again, with what came since."""
-        self._table.native.give_back_changes(self._number(), changes.touched, changes.erased, changes.overflowed)
+        self._table.native.give_back_changes(self.number(), changes.touched, changes.erased, changes.overflowed)
 
     def close(self) -> None:
         """Stop tracking for this consumer."""
@@ -342,7 +352,8 @@ class ChangeTracker:
         """Stop tracking."""
         self.close()
 
-    def _number(self) -> int:
+    def number(self) -> int:
+        """Return what the native table calls this consumer."""
         if self._consumer is None:
             raise ValueError(f"table {self._table.config.name!r}: this change tracker is closed; make a new one")
         return self._consumer

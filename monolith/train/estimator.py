@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from monolith.checkpoint import ModelDirOwner, latest_snapshot
+from monolith.checkpoint import ModelDirOwner, latest_state
 from monolith.hooks import Hook
 from monolith.model import Mode, MonolithModel
 from monolith.model.hyper_params import InstantiableParams, Params
@@ -162,8 +162,8 @@ class Estimator:
             raise ValueError(f"params_override: {type(self.model).__name__} has no parameters that could be set")
 
     def latest_checkpoint(self) -> str | None:
-        """Return the folder of the newest whole snapshot."""
-        path = latest_snapshot(self.config.model_dir)
+        """Return the folder of the newest whole snapshot or delta."""
+        path = latest_state(self.config.model_dir)
         return None if path is None else str(path)
 
 

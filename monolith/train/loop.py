@@ -78,6 +78,7 @@ class Trainer:
         state.model.train()
         self._save()  # first weights are random: without them, a crash before the first snapshot starts elsewhere
         with (
+            self._saves(),
             self._hooks(),
             StopSignals(self.context.request_stop) as signals,
             stack_traces_on_signal(),
@@ -88,8 +89,7 @@ class Trainer:
                 loss, spec = self._step(batch)
                 if self.sync is not None:
                     self.sync(state)
-                if self._save_is_due():
-                    self._save()
+                self._save_in_background()
                 self._tell_hooks(batch, loss, spec)
                 if self.context.save_requested:
                     self._save()
@@ -186,14 +186,48 @@ class Trainer:
         )
 
     def _save(self) -> None:
-        """Write a snapshot, unless this step has one."""
+        """Write a snapshot, unless this step has one; it is there when this returns."""
         self.context.save_requested = False  # first: who asks while it is being written wants another
+        self.state.wait_saves()
         if self.state.saved_step != self.state.global_step:
             path = self.state.save(self.config.model_dir, keep=self.config.checkpoints_max_to_keep)
             if self.config.enable_model_ckpt_info:
                 write_ckpt_info(path, self.state.global_step, self.state.tables)
         self.context.saved_step = self.state.saved_step
         self._last_save = time.monotonic()
+
+    def _save_in_background(self) -> None:
+        """Begin a snapshot or a delta if one is due; if the one before could not be written, this raises why.
+
+        One that is due by its step waits for the one before; one that is due by the clock is put off until then. One
+        that a hook asked for, and one with a report on its rows, is written before training goes on.
+        """
+        state, config = self.state, self.config
+        state.check_saves()
+        self.context.saved_step = state.saved_step
+        due = self._save_is_due()
+        if due and (self.context.save_requested or config.enable_model_ckpt_info):
+            self._save()
+            return
+        if state.is_saving and config.save_checkpoints_steps is None:
+            due = False
+        delta = config.delta_every_steps is not None and state.global_step % config.delta_every_steps == 0
+        if due or delta:
+            state.begin_save(config.model_dir, keep=config.checkpoints_max_to_keep, delta=not due)
+        if due:
+            self._last_save = time.monotonic()
+
+    @contextmanager
+    def _saves(self) -> Iterator[None]:
+        """Leave no save under way behind; one that fails after another error is noted on that."""
+        try:
+            yield
+        except BaseException as error:
+            if (failure := self.state.end_saves()) is not None and failure is not error:
+                error.add_note(f"a snapshot could not be written either: {failure!r}")
+            raise
+        if (failure := self.state.end_saves()) is not None:
+            raise failure
 
     def _tell_hooks(self, batch: Batch, loss: float, spec: EstimatorSpec) -> None:
         values = StepValues(

@@ -6,16 +6,18 @@ from pathlib import Path
 import torch
 
 from monolith.checkpoint import (
+    PendingSave,
+    SaveSeries,
     claim_generation,
     clean_leftovers,
     dense_tensors,
-    keep_newest,
     latest_snapshot,
     load_snapshot,
+    newest_link,
     random_tensors,
     restore_dense_tensors,
     restore_random_tensors,
-    save_snapshot,
+    set_aside_broken,
     set_aside_newer,
 )
 from monolith.data import Source
@@ -43,24 +45,44 @@ class TrainState:
         self.generation = 0
         self.epoch = 0
         self.saved_step: int | None = None
+        self._writing: tuple[PendingSave, int] | None = None  # with its step
+        self._series: SaveSeries | None = None
+        self._series_of: tuple[Path, int] | None = None
 
     def open(self, model_dir: str | os.PathLike[str]) -> Path | None:
-        """Go on from the newest whole snapshot, if there is one, in a new generation; returns the snapshot."""
+        """Go on from the newest snapshot or delta that is whole, if any, in a new generation; returns it."""
         clean_leftovers(model_dir)
-        path = latest_snapshot(model_dir)
-        set_aside_newer(model_dir, path)
+        base = latest_snapshot(model_dir)
+        set_aside_newer(model_dir, base)
+        path = None if base is None else newest_link(base)
         if path is not None:
+            set_aside_broken(path)
             self._restore(path)
         self.generation = claim_generation(model_dir, self.generation)
         return path
 
     def save(self, model_dir: str | os.PathLike[str], *, keep: int) -> Path:
         """Write a snapshot of this moment and remove those that are too many."""
-        path = save_snapshot(
-            model_dir,
-            self.global_step,
-            plan=self.plan,
-            tables=self.tables,
+        pending = self.begin_save(model_dir, keep=keep, in_parallel=True)
+        self.wait_saves()
+        return pending.wait()
+
+    def begin_save(
+        self, model_dir: str | os.PathLike[str], *, keep: int, delta: bool = False, in_parallel: bool = False
+    ) -> PendingSave:
+        """Take this moment, to be written while training goes on; a save that is under way is waited for first.
+
+        With `delta`, only what changed since the last one is written, if there is one to build on.
+        """
+        self.wait_saves()
+        if self._series is None or self._series_of != (Path(model_dir), keep):
+            self.end_saves()
+            self._series = SaveSeries(Path(model_dir), self.plan, self.tables, keep=keep)
+            self._series_of = (Path(model_dir), keep)
+        pending = self._series.begin(
+            delta=delta,
+            in_parallel=in_parallel,
+            step=self.global_step,
             dense={**dense_tensors(self.model, self.optimizer), **random_tensors()},
             stream=self.stream,
             generation=self.generation,
@@ -68,9 +90,39 @@ class TrainState:
             extra={"clock": self.clock.state(), "offsets": self.offsets},
         )
         self.epoch += 1
-        self.saved_step = self.global_step
-        keep_newest(model_dir, keep)
+        self._writing = pending, self.global_step
+        return pending
+
+    @property
+    def is_saving(self) -> bool:
+        """Whether a save is being written."""
+        return self._writing is not None and not self._writing[0].done
+
+    def check_saves(self) -> None:
+        """Take note of a save that is over; if it could not be written, raise why, with the trace of where."""
+        if not self.is_saving:
+            self.wait_saves()
+
+    def wait_saves(self) -> Path | None:
+        """Wait for a save that is under way and return it; if it could not be written, raise why."""
+        if self._writing is None:
+            return None
+        (pending, step), self._writing = self._writing, None
+        path = pending.wait()
+        self.saved_step = step
         return path
+
+    def end_saves(self) -> BaseException | None:
+        """Wait for a save under way, stop tracking changes for deltas, and return what went wrong."""
+        try:
+            self.wait_saves()
+        except BaseException as error:  # noqa: BLE001  the caller decides which error to tell
+            return error
+        finally:
+            if self._series is not None:
+                self._series.close()
+            self._series = None
+        return None
 
     def _restore(self, path: Path) -> None:
         snapshot = load_snapshot(path, plan=self.plan, tables=self.tables)

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from monolith.checkpoint import latest_snapshot, load_snapshot, restore_dense_weights
+from monolith.checkpoint import latest_state, load_snapshot, restore_dense_weights
 from monolith.checkpoint.manifest import read_manifest
 from monolith.data import Batch, Source
 from monolith.hooks import Hook, RunContext, StepValues
@@ -100,7 +100,7 @@ def open_trained(
     model: MonolithModel, model_dir: str | os.PathLike[str], checkpoint_path: str | os.PathLike[str] | None = None
 ) -> TrainedModel:
     """Return the model as it is in a snapshot, the newest one if none is named."""
-    path = latest_snapshot(model_dir) if checkpoint_path is None else Path(checkpoint_path)
+    path = latest_state(model_dir) if checkpoint_path is None else Path(checkpoint_path)
     if path is None:
         raise FileNotFoundError(f"there is no snapshot in {model_dir}; train the model first")
     return TrainedModel(model, path)

@@ -45,7 +45,7 @@ def test_an_unknown_name_is_refused() -> None:
     done = run("tabel")
     assert done.returncode == 2
     assert "tabel" in done.stderr
-    with pytest.raises(ValueError, match="'tabel'; choose one of collisions, data, online, table"):
+    with pytest.raises(ValueError, match="'tabel'; choose one of checkpoint, collisions, data, online, table"):
         load("tabel")
 
 

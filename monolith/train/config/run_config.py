@@ -56,6 +56,7 @@ class RunConfig:
     restore_ckpt: str | None = setting(None, "Which of its snapshots; the newest if not given.")
     save_checkpoints_secs: float | None = setting(None, "A snapshot every so many seconds; 60 if neither is given.")
     save_checkpoints_steps: int | None = setting(None, "A snapshot every so many steps.")
+    delta_every_steps: int | None = setting(None, "What changed since the last save, every so many steps.")
     max_rpc_deadline_millis: int = setting(30_000, "How long a server waits for rows of another.")
     dense_only_save_checkpoints_secs: float | None = setting(None, "A snapshot of dense weights alone, in seconds.")
     dense_only_save_checkpoints_steps: int | None = setting(None, "A snapshot of dense weights alone, in steps.")

@@ -56,6 +56,7 @@ class CpuTrainingConfig:
     chief_timeout_secs: int = setting(1800, "How long the chief waits for the workers at the end.")
     save_checkpoints_secs: float | None = setting(None, "A snapshot every so many seconds.")
     save_checkpoints_steps: int | None = setting(None, "A snapshot every so many steps.")
+    delta_every_steps: int | None = setting(None, "What changed since the last save, every so many steps.")
     dense_only_save_checkpoints_secs: float | None = setting(None, "A snapshot of dense weights alone, in seconds.")
     dense_only_save_checkpoints_steps: int | None = setting(None, "A snapshot of dense weights alone, in steps.")
     dense_only_stop_training_when_save: bool = setting(False, "Workers wait while dense weights alone are saved.")
@@ -106,6 +107,11 @@ class CpuTrainingConfig:
         for name, value in lowest.items():
             if getattr(self, name) < value:
                 raise ValueError(f"{type(self).__name__}: {name} must be at least {value}, got {getattr(self, name)}")
+        if self.delta_every_steps is not None and self.delta_every_steps <= 0:
+            raise ValueError(
+                f"{type(self).__name__}: delta_every_steps must be positive, got {self.delta_every_steps}; None leaves "
+                "it out"
+            )
         for kind in ("save_checkpoints", "dense_only_save_checkpoints"):
             secs, steps = (getattr(self, f"{kind}_{unit}") for unit in ("secs", "steps"))
             if secs is not None and steps is not None:

@@ -1,0 +1,72 @@
+"""What the files of snapshots and deltas are called, and how their folders come and go."""
+
+import os
+import re
+import shutil
+from pathlib import Path
+
+from monolith.checkpoint.durable_files import sync_folder
+from monolith.checkpoint.manifest import MANIFEST_NAME
+
+DENSE_NAME = "dense.safetensors"
+STREAM_NAME = "stream.json"
+TABLES_NAME = "tables"
+FILTERS_NAME = "filters"
+ERASED_NAME = "erased.safetensors"
+LINK_NAME = "delta.json"
+TEMPORARY_SUFFIX = ".tmp"
+_DELTA = re.compile(r"(model\.ckpt-\d+)\.delta-([1-9]\d*)")
+
+
+def snapshot_path(model_dir: str | os.PathLike[str], step: int) -> Path:
+    """Return the folder of the snapshot of a step."""
+    return Path(model_dir) / f"model.ckpt-{step}"
+
+
+def delta_path(base: Path, number: int) -> Path:
+    """Return the folder of the delta with this number, from 1, on a snapshot.
+
+    >>> delta_path(Path("model/model.ckpt-100"), 2).name
+    'model.ckpt-100.delta-2'
+    """
+    return base.with_name(f"{base.name}.delta-{number}")
+
+
+def base_and_number(path: Path) -> tuple[Path, int]:
+    """Return the snapshot a folder belongs to, and its place in the chain: 0 for a snapshot itself.
+
+    >>> base_and_number(Path("model.ckpt-100.delta-2"))
+    (PosixPath('model.ckpt-100'), 2)
+    """
+    match = _DELTA.fullmatch(path.name)
+    return (path, 0) if match is None else (path.with_name(match[1]), int(match[2]))
+
+
+def list_deltas(model_dir: str | os.PathLike[str]) -> list[Path]:
+    """Return the folders named like a delta, by snapshot, then number; not all of them need be whole."""
+    folder = Path(model_dir)
+    found = [path for path in folder.iterdir() if path.is_dir() and _DELTA.fullmatch(path.name)]
+    return sorted(found, key=lambda path: (base_and_number(path)[0].name, base_and_number(path)[1]))
+
+
+def deltas_on(base: Path) -> list[Path]:
+    """Return the folders named like a delta on this snapshot, by number."""
+    return [path for path in list_deltas(base.parent) if base_and_number(path)[0] == base]
+
+
+def remove_snapshot(folder: Path) -> None:
+    """Remove a snapshot or a delta; its manifest goes first, so that half of one is never taken for a whole."""
+    (folder / MANIFEST_NAME).unlink(missing_ok=True)
+    shutil.rmtree(folder)
+
+
+def move_into_place(temporary: Path, target: Path) -> None:
+    """Give a folder that is written its name; what had that name is removed."""
+    if base_and_number(target)[1] == 0:
+        for stale in deltas_on(target):
+            remove_snapshot(stale)  # of an abandoned run: they build on another snapshot of this step
+    if target.exists():
+        # A damaged snapshot of the same step that a restore passed over, or one of an abandoned run.
+        remove_snapshot(target)
+    os.rename(temporary, target)
+    sync_folder(target.parent)

@@ -1,0 +1,142 @@
+"""Chains: a snapshot and the deltas on it, each tied to the one before it."""
+
+import json
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Self
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+
+from monolith.checkpoint.durable_files import file_crc32c, read_ahead
+from monolith.checkpoint.layout import (
+    ERASED_NAME,
+    LINK_NAME,
+    TABLES_NAME,
+    base_and_number,
+    delta_path,
+    deltas_on,
+    list_deltas,
+    remove_snapshot,
+)
+from monolith.checkpoint.manifest import MANIFEST_NAME, Manifest, check_files, read_manifest
+from monolith.embedding import Table
+from monolith.errors import CorruptFileError
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Link:
+    """What a delta builds on; its `delta.json`."""
+
+    base: str
+    """Folder name of the snapshot at the begin of the chain."""
+
+    number: int
+    """Place in the chain, from 1."""
+
+    previous: str
+    """Folder name of the link before it: a delta, or the snapshot."""
+
+    previous_crc32c: int
+    """Checksum of the manifest of the link before it."""
+
+    def to_json(self) -> str:
+        """Return it as JSON."""
+        return json.dumps(asdict(self), sort_keys=True)
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """Return the link of a delta whose files are checked."""
+        try:
+            return cls(**json.loads((folder / LINK_NAME).read_bytes()))
+        except (OSError, ValueError, TypeError) as error:
+            raise CorruptFileError(f"{folder / LINK_NAME} cannot be used: {error}") from error
+
+
+def link_after(previous: Path) -> Link:
+    """Return what the next delta on a snapshot or delta has to say."""
+    base, number = base_and_number(previous)
+    return Link(
+        base=base.name,
+        number=number + 1,
+        previous=previous.name,
+        previous_crc32c=file_crc32c(previous / MANIFEST_NAME),
+    )
+
+
+def chain_to(path: Path) -> list[Path]:
+    """Return what has to be read to restore a snapshot or a delta, in order.
+
+    >>> [one.name for one in chain_to(Path("model.ckpt-7.delta-2"))]
+    ['model.ckpt-7', 'model.ckpt-7.delta-1', 'model.ckpt-7.delta-2']
+    """
+    base, number = base_and_number(path)
+    return [base, *(delta_path(base, one) for one in range(1, number + 1))]
+
+
+def check_chain(paths: Sequence[Path]) -> list[Manifest]:
+    """Return the manifests of a chain after checking every file of it.
+
+    Raises:
+        FileNotFoundError: The snapshot has no manifest.
+        CorruptFileError: A file of the snapshot is damaged; or a delta is damaged, missing, or belongs elsewhere: the
+            message names it and the link that can still be restored.
+    """
+    for path in paths:
+        read_ahead(path)
+    manifest = read_manifest(paths[0])
+    check_files(paths[0], manifest)
+    manifests = [manifest]
+    for previous, path in zip(paths, paths[1:], strict=False):
+        try:
+            manifests.append(_check_delta(path, previous))
+        except (CorruptFileError, FileNotFoundError) as error:
+            raise CorruptFileError(
+                f"the chain of deltas is broken at {path}: {error}; {previous.name} can be restored"
+            ) from error
+    return manifests
+
+
+def newest_link(base: Path) -> Path:
+    """Return the last link up to which the chain on a whole snapshot is whole; a warning names the first broken one."""
+    newest = base
+    for path in deltas_on(base):
+        expected = delta_path(base, base_and_number(newest)[1] + 1)
+        try:
+            _check_delta(expected, newest)
+        except (CorruptFileError, FileNotFoundError) as error:
+            warnings.warn(f"the chain of deltas is broken at {expected}: {error}; {newest} is used", stacklevel=2)
+            break
+        newest = path
+    return newest
+
+
+def remove_orphans(model_dir: Path) -> list[Path]:
+    """Remove deltas whose snapshot is gone; returns what was removed."""
+    orphans = [path for path in list_deltas(model_dir) if not base_and_number(path)[0].exists()]
+    for path in orphans:
+        remove_snapshot(path)
+    return orphans
+
+
+def apply_delta(folder: Path, tables: Mapping[str, Table]) -> None:
+    """Change tables as a checked delta says: rows of erased ids go, changed rows come."""
+    try:
+        erased = load_file(folder / ERASED_NAME)
+    except SafetensorError as error:
+        raise CorruptFileError(f"{folder / ERASED_NAME} cannot be read: {error}") from error
+    for name, table in tables.items():
+        if name in erased:
+            table.erase(erased[name])
+        table.restore(folder / TABLES_NAME / name, clear=False)
+
+
+def _check_delta(path: Path, previous: Path) -> Manifest:
+    manifest = read_manifest(path)
+    check_files(path, manifest)
+    link, expected = Link.read(path), link_after(previous)
+    if link != expected:
+        raise CorruptFileError(f"it builds on another {link.previous} than the one that is there")
+    return manifest

@@ -1,0 +1,147 @@
+"""Everything a snapshot holds, as it was at one moment."""
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import save_file
+from torch import Tensor
+
+from monolith.checkpoint.layout import (
+    DENSE_NAME,
+    ERASED_NAME,
+    FILTERS_NAME,
+    LINK_NAME,
+    STREAM_NAME,
+    TABLES_NAME,
+    TEMPORARY_SUFFIX,
+    delta_path,
+    move_into_place,
+    snapshot_path,
+)
+from monolith.checkpoint.manifest import Manifest, list_files, write_manifest
+from monolith.checkpoint.restoring.delta_chain import Link, link_after
+from monolith.embedding import ChangeTracker, MultiTable
+from monolith.model import LookupPlan, admission_filters
+
+
+class FrozenState:
+    """One point in time of all tables, filters and the dense part; training may go on while it is written.
+
+    Rows and counters that training changes meanwhile are set aside first, so this takes a moment, whatever the size.
+    `dense` must be copies. Write it once, or close it: tables cannot be frozen twice at a time.
+    """
+
+    def __init__(
+        self,
+        *,
+        step: int,
+        plan: LookupPlan,
+        tables: MultiTable,
+        dense: Mapping[str, Tensor],
+        stream: Mapping[str, Any],
+        generation: int,
+        epoch: int,
+        extra: Mapping[str, Any] | None = None,
+        trackers: Mapping[str, ChangeTracker] | None = None,
+    ) -> None:
+        """Freeze the tables; with `trackers`, by table, their changes are taken at the same moment."""
+        self.step = step
+        self._plan = plan
+        self._dense = dict(dense)
+        self._marks = {"generation": generation, "epoch": epoch}
+        # As text, because the dictionaries go on changing.
+        self._stream = json.dumps(dict(stream), sort_keys=True)
+        self._extra = json.dumps(dict(extra or {}))
+        self._filters = admission_filters(tables)
+        with ExitStack() as undo:
+            self._tables = {}
+            for name, table in tables.tables.items():
+                self._tables[name] = table.freeze(trackers[name] if trackers else None)
+                undo.callback(self._tables[name].close)
+            for admission in self._filters.values():
+                admission.freeze()
+                undo.callback(admission.drop_frozen)
+            self._ends = undo.pop_all()
+
+    @property
+    def overflowed(self) -> bool:
+        """Whether a table had too many changes to list: a delta of it cannot be written."""
+        return any(table.overflowed for table in self._tables.values())
+
+    def close(self) -> None:
+        """Let go of tables and filters that were not written."""
+        self._ends.close()
+
+    def write_snapshot(
+        self, model_dir: str | os.PathLike[str], *, num_shards: int | None = None, in_parallel: bool = True
+    ) -> Path:
+        """Write `model.ckpt-<step>/` and return it; after a crash at any moment it is there wholly or not at all.
+
+        Expired rows are written too, so that a restored run has the rows that an uninterrupted one has.
+        """
+
+        def write_tables(folder: Path) -> dict[str, int]:
+            written: dict[str, int] = {}
+            for name, table in self._tables.items():
+                written |= table.save(
+                    folder / TABLES_NAME / name,
+                    num_shards=num_shards,
+                    plan_hash=self._plan.hash,
+                    drop_expired=False,
+                    in_parallel=in_parallel,
+                    **self._marks,
+                )
+            return written
+
+        return self._write(snapshot_path(model_dir, self.step), write_tables)
+
+    def write_delta(self, previous: Path, *, in_parallel: bool = True) -> Path:
+        """Write what changed since `previous`, a snapshot or a delta, as the next link of its chain, and return it."""
+        link = link_after(previous)
+
+        def write_tables(folder: Path) -> dict[str, int]:
+            written: dict[str, int] = {}
+            erased: dict[str, Tensor] = {}
+            for name, table in self._tables.items():
+                paths, erased[name] = table.save_changes(
+                    folder / TABLES_NAME / name, plan_hash=self._plan.hash, in_parallel=in_parallel, **self._marks
+                )
+                written |= paths
+            save_file(erased, folder / ERASED_NAME)
+            (folder / LINK_NAME).write_text(link.to_json())
+            return written
+
+        return self._write(self._delta_folder(previous, link), write_tables)
+
+    @staticmethod
+    def _delta_folder(previous: Path, link: Link) -> Path:
+        return delta_path(previous.with_name(link.base), link.number)
+
+    def _write(self, target: Path, write_tables: Callable[[Path], dict[str, int]]) -> Path:
+        temporary = target.with_name(target.name + TEMPORARY_SUFFIX)
+        with self._ends:
+            shutil.rmtree(temporary, ignore_errors=True)
+            (temporary / TABLES_NAME).mkdir(parents=True)
+            (temporary / FILTERS_NAME).mkdir()
+            # Tables first: as long as they are frozen, training has to set rows aside.
+            checksums = write_tables(temporary)
+            for name, admission in self._filters.items():
+                admission.save_frozen(temporary / FILTERS_NAME / name)
+        save_file(self._dense, temporary / DENSE_NAME)
+        (temporary / STREAM_NAME).write_text(self._stream)
+        manifest = Manifest(
+            step=self.step,
+            plan_hash=self._plan.hash,
+            plan=self._plan.to_json(),
+            extra=json.loads(self._extra),
+            files=list_files(temporary, checksums),
+            **self._marks,
+        )
+        write_manifest(temporary, manifest)
+        move_into_place(temporary, target)
+        return target

@@ -1,0 +1,66 @@
+"""The saves of one run: snapshots, and deltas on the newest of them."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from monolith.checkpoint.model_dir import keep_newest
+from monolith.checkpoint.restoring.delta_chain import remove_orphans
+from monolith.checkpoint.saving.frozen_state import FrozenState
+from monolith.checkpoint.saving.pending_save import PendingSave
+from monolith.embedding import ChangeTracker, MultiTable
+from monolith.model import LookupPlan
+
+
+class SaveSeries:
+    """Saves one state again and again into one folder, one save at a time: a second one waits for the first.
+
+    Changes are tracked from the first delta that is asked for. That one is a full snapshot, and so is every one that
+    has no snapshot of this series to build on or had too many changes to list.
+    """
+
+    def __init__(self, model_dir: Path, plan: LookupPlan, tables: MultiTable, *, keep: int) -> None:
+        """Save into `model_dir`, where the newest `keep` snapshots stay, with their deltas."""
+        self.pending: PendingSave | None = None
+        self._model_dir = model_dir
+        self._plan = plan
+        self._tables = tables
+        self._keep = keep
+        self._trackers: dict[str, ChangeTracker] | None = None
+        self._previous: Path | None = None  # what the next delta builds on
+
+    def begin(self, *, delta: bool, in_parallel: bool, **state: Any) -> PendingSave:
+        """Take this moment and begin to write it; `state` is as for `FrozenState`.
+
+        With `in_parallel`, all cores write: for callers that wait for the end.
+        """
+        if self.pending is not None:
+            self.pending.wait()
+        if delta and self._trackers is None:
+            self._trackers = {name: table.track_changes() for name, table in self._tables.tables.items()}
+            self._previous = None
+        frozen = FrozenState(plan=self._plan, tables=self._tables, trackers=self._trackers, **state)
+        # Until it is written there is nothing to build on: its changes are taken, and lost if it fails.
+        previous, self._previous = self._previous, None
+        write: Callable[[], Path]
+        if delta and previous is not None and not frozen.overflowed:
+            write = lambda: frozen.write_delta(previous, in_parallel=in_parallel)  # noqa: E731
+        else:
+            write = lambda: frozen.write_snapshot(self._model_dir, in_parallel=in_parallel)  # noqa: E731
+        self.pending = PendingSave(lambda: self._finish(write))
+        return self.pending
+
+    def close(self) -> BaseException | None:
+        """Wait for a save under way, stop tracking changes, and return what went wrong with the last one."""
+        failure = None if self.pending is None else self.pending.join()
+        for tracker in (self._trackers or {}).values():
+            tracker.close()
+        self._trackers = None
+        return failure
+
+    def _finish(self, write: Callable[[], Path]) -> Path:
+        path = write()
+        self._previous = path
+        keep_newest(self._model_dir, self._keep)
+        remove_orphans(self._model_dir)
+        return path
