@@ -15,6 +15,7 @@ FILTERS_NAME = "filters"
 ERASED_NAME = "erased.safetensors"
 LINK_NAME = "delta.json"
 TEMPORARY_SUFFIX = ".tmp"
+_SNAPSHOT = re.compile(r"model\.ckpt-(\d+)")
 _DELTA = re.compile(r"(model\.ckpt-\d+)\.delta-([1-9]\d*)")
 
 
@@ -42,16 +43,38 @@ def base_and_number(path: Path) -> tuple[Path, int]:
     return (path, 0) if match is None else (path.with_name(match[1]), int(match[2]))
 
 
+def state_order(path: Path) -> tuple[int, int]:
+    """Return what snapshots and deltas of a folder are sorted by: the snapshot's step, then the place in its chain.
+
+    >>> state_order(Path("model.ckpt-100.delta-2")) > state_order(Path("model.ckpt-100")) > state_order(Path("model.ckpt-9"))
+    True
+    """
+    base, number = base_and_number(path)
+    return int(base.name.rpartition("-")[2]), number
+
+
+def list_snapshots(model_dir: str | os.PathLike[str]) -> list[Path]:
+    """Return the folders named like a snapshot, oldest step first; not all of them need be whole."""
+    return _list_named(model_dir, _SNAPSHOT)
+
+
 def list_deltas(model_dir: str | os.PathLike[str]) -> list[Path]:
-    """Return the folders named like a delta, by snapshot, then number; not all of them need be whole."""
-    folder = Path(model_dir)
-    found = [path for path in folder.iterdir() if path.is_dir() and _DELTA.fullmatch(path.name)]
-    return sorted(found, key=lambda path: (base_and_number(path)[0].name, base_and_number(path)[1]))
+    """Return the folders named like a delta, by the step of their snapshot, then number; not all need be whole."""
+    return _list_named(model_dir, _DELTA)
 
 
 def deltas_on(base: Path) -> list[Path]:
     """Return the folders named like a delta on this snapshot, by number."""
     return [path for path in list_deltas(base.parent) if base_and_number(path)[0] == base]
+
+
+def _list_named(model_dir: str | os.PathLike[str], name: re.Pattern[str]) -> list[Path]:
+    folder = Path(model_dir)
+    if not folder.is_dir():
+        return []
+    return sorted(
+        (path for path in folder.iterdir() if name.fullmatch(path.name) and path.is_dir()), key=state_order
+    )
 
 
 def remove_snapshot(folder: Path) -> None:

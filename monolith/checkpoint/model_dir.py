@@ -3,7 +3,6 @@
 import fcntl
 import json
 import os
-import re
 import shutil
 import socket
 import warnings
@@ -12,23 +11,13 @@ from types import TracebackType
 from typing import Self
 
 from monolith.checkpoint.durable_files import sync_folder, write_durably
+from monolith.checkpoint.layout import TEMPORARY_SUFFIX, list_deltas, list_snapshots
 from monolith.checkpoint.manifest import MANIFEST_NAME, check_files, read_manifest
-from monolith.checkpoint.snapshot import TEMPORARY_SUFFIX, remove_snapshot
 from monolith.errors import CorruptFileError, ModelDirInUseError
 
 OWNER_NAME = "owner.lock"
 GENERATION_NAME = "generation"
 DAMAGED_SUFFIX = ".damaged"
-_SNAPSHOT = re.compile(r"model\.ckpt-(\d+)")
-
-
-def list_snapshots(model_dir: str | os.PathLike[str]) -> list[Path]:
-    """Return the folders named like a snapshot, oldest step first; not all of them need be whole."""
-    folder = Path(model_dir)
-    if not folder.is_dir():
-        return []
-    matches = {path: _SNAPSHOT.fullmatch(path.name) for path in folder.iterdir() if path.is_dir()}
-    return sorted((path for path, match in matches.items() if match), key=lambda path: int(path.name.split("-")[-1]))
 
 
 def latest_snapshot(model_dir: str | os.PathLike[str]) -> Path | None:
@@ -47,10 +36,11 @@ def latest_snapshot(model_dir: str | os.PathLike[str]) -> Path | None:
 
 
 def clean_leftovers(model_dir: str | os.PathLike[str]) -> list[Path]:
-    """Remove what a crash left: temporary folders and snapshots without a manifest; returns what was removed."""
+    """Remove what a crash left: temporary folders, snapshots and deltas without a manifest; returns what went."""
     folder = Path(model_dir)
     temporary = [path for path in folder.glob(f"model.ckpt-*{TEMPORARY_SUFFIX}") if path.is_dir()]
-    headless = [path for path in list_snapshots(folder) if not (path / MANIFEST_NAME).exists()]
+    named = [*list_snapshots(folder), *list_deltas(folder)]
+    headless = [path for path in named if not (path / MANIFEST_NAME).exists()]
     for path in temporary + headless:
         shutil.rmtree(path)
     return temporary + headless
@@ -75,16 +65,6 @@ def set_aside_newer(model_dir: str | os.PathLike[str], snapshot: Path | None) ->
         shutil.rmtree(name, ignore_errors=True)
         aside.append(path.rename(name))
     return aside
-
-
-def keep_newest(model_dir: str | os.PathLike[str], count: int) -> list[Path]:
-    """Remove all but the newest `count` snapshots; returns what was removed."""
-    if count < 1:
-        raise ValueError(f"at least one snapshot must be kept, got {count}")
-    old = list_snapshots(model_dir)[:-count]
-    for path in old:
-        remove_snapshot(path)
-    return old
 
 
 def claim_generation(model_dir: str | os.PathLike[str], at_least: int) -> int:

@@ -12,9 +12,6 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from monolith.checkpoint.layout import DENSE_NAME, FILTERS_NAME, STREAM_NAME, TABLES_NAME
-from monolith.checkpoint.layout import TEMPORARY_SUFFIX as TEMPORARY_SUFFIX
-from monolith.checkpoint.layout import remove_snapshot as remove_snapshot
-from monolith.checkpoint.layout import snapshot_path as snapshot_path
 from monolith.checkpoint.manifest import Manifest
 from monolith.checkpoint.restoring.delta_chain import apply_delta, chain_to, check_chain
 from monolith.checkpoint.saving.frozen_state import FrozenState

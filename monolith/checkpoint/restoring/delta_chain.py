@@ -76,6 +76,16 @@ def chain_to(path: Path) -> list[Path]:
     return [base, *(delta_path(base, one) for one in range(1, number + 1))]
 
 
+def links_before(path: Path) -> set[Path]:
+    """Return what a delta builds on directly: the link before it, and the snapshot its chain begins with.
+
+    >>> sorted(one.name for one in links_before(Path("model.ckpt-7.delta-2")))
+    ['model.ckpt-7', 'model.ckpt-7.delta-1']
+    """
+    base, number = base_and_number(path)
+    return set() if number == 0 else {base, base if number == 1 else delta_path(base, number - 1)}
+
+
 def check_chain(paths: Sequence[Path]) -> list[Manifest]:
     """Return the manifests of a chain after checking every file of it.
 

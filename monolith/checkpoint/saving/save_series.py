@@ -1,13 +1,15 @@
 """The saves of one run: snapshots, and deltas on the newest of them."""
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from monolith.checkpoint.model_dir import keep_newest
+from monolith.checkpoint.keeping.retention import Retention, retire_snapshots
 from monolith.checkpoint.restoring.delta_chain import remove_orphans
 from monolith.checkpoint.saving.frozen_state import FrozenState
 from monolith.checkpoint.saving.pending_save import PendingSave
+from monolith.checkpoint.state_files.monolith_file import note_save
 from monolith.embedding import ChangeTracker, MultiTable
 from monolith.model import LookupPlan
 
@@ -16,16 +18,18 @@ class SaveSeries:
     """Saves one state again and again into one folder, one save at a time: a second one waits for the first.
 
     Changes are tracked from the first delta that is asked for. That one is a full snapshot, and so is every one that
-    has no snapshot of this series to build on or had too many changes to list.
+    has no snapshot of this series to build on or had too many changes to list. After each, the text files `checkpoint`
+    and `monolith_checkpoint` say what is there and when it was saved.
     """
 
-    def __init__(self, model_dir: Path, plan: LookupPlan, tables: MultiTable, *, keep: int) -> None:
-        """Save into `model_dir`, where the newest `keep` snapshots stay, with their deltas."""
+    def __init__(self, model_dir: Path, plan: LookupPlan, tables: MultiTable, *, retention: Retention) -> None:
+        """Save into `model_dir`, where those snapshots stay, with their deltas, that `retention` says."""
         self.pending: PendingSave | None = None
         self._model_dir = model_dir
         self._plan = plan
         self._tables = tables
-        self._keep = keep
+        self._retention = retention
+        self._started = time.time()
         self._trackers: dict[str, ChangeTracker] | None = None
         self._previous: Path | None = None  # what the next delta builds on
 
@@ -61,6 +65,7 @@ class SaveSeries:
     def _finish(self, write: Callable[[], Path]) -> Path:
         path = write()
         self._previous = path
-        keep_newest(self._model_dir, self._keep)
+        note_save(self._model_dir, int(time.time()))
+        retire_snapshots(self._model_dir, self._retention, started=self._started)
         remove_orphans(self._model_dir)
         return path
