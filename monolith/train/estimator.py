@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from monolith.checkpoint import ModelDirOwner, latest_state
+from monolith.checkpoint.state_files import copy_checkpoint_pointer
 from monolith.hooks import Hook
 from monolith.model import Mode, MonolithModel
 from monolith.model.hyper_params import InstantiableParams, Params
@@ -20,6 +21,7 @@ from monolith.train.hooks.standard import standard_hooks
 from monolith.train.live_view import LiveView
 from monolith.train.loop import RunResult, Sync, Trainer
 from monolith.train.model_dump import MODEL_DUMP_NAME, DumpUtils
+from monolith.train.saving.restore_options import RestoreOptions
 from monolith.train.state import TrainState
 from monolith.train.trained_model import open_trained
 
@@ -84,7 +86,7 @@ class Estimator:
         with ModelDirOwner(config.model_dir):
             source = self.model.input_fn(Mode.TRAIN)
             state = TrainState(self.model, source, evict_every_seconds=config.evict_every_seconds)
-            state.open(config.model_dir)
+            state.open(config.model_dir, self._restore_options())
             self._dump_model(state)
             limits = [] if max_steps is None else [max_steps]
             if steps is not None:
@@ -135,6 +137,12 @@ class Estimator:
 
     def close(self) -> None:
         """Give back what the estimator holds; one of a single process holds nothing between calls."""
+
+    def _restore_options(self) -> RestoreOptions:
+        config = self.config
+        if config.restore_dir:
+            copy_checkpoint_pointer(config.restore_dir, config.model_dir, config.restore_ckpt)
+        return RestoreOptions.of(config)
 
     def _dump_model(self, state: TrainState) -> None:
         dump = DumpUtils(self.config.enable_model_dump)

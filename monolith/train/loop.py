@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from monolith.checkpoint.ckpt_info import write_ckpt_info
+from monolith.checkpoint.keeping import Retention
 from monolith.data import Batch
 from monolith.errors import NotFiniteError
 from monolith.hooks import Hook, RunContext, StepValues
@@ -25,6 +26,9 @@ from monolith.train.stop_signals import StopSignals
 
 Sync = Callable[[TrainState], None]
 """Called after every step; sends what changed to serving when it thinks it is time."""
+
+KEEP_EVERY_HOURS = 24.0
+"""Of the snapshots that would be removed, one a day stays for good."""
 
 _log = logging.getLogger(__name__)
 
@@ -65,6 +69,7 @@ class Trainer:
         self.context.saved_step = state.saved_step
         self._hook_failed = False
         self._last_save = time.monotonic()
+        self._retention = Retention(max_to_keep=config.checkpoints_max_to_keep, keep_every_hours=KEEP_EVERY_HOURS)
         self._warned = False
         self._run_dense = torch.compile(run_dense) if config.compile else run_dense
 
@@ -190,7 +195,7 @@ class Trainer:
         self.context.save_requested = False  # first: who asks while it is being written wants another
         self.state.wait_saves()
         if self.state.saved_step != self.state.global_step:
-            path = self.state.save(self.config.model_dir, keep=self.config.checkpoints_max_to_keep)
+            path = self.state.save(self.config.model_dir, retention=self._retention)
             if self.config.enable_model_ckpt_info:
                 write_ckpt_info(path, self.state.global_step, self.state.tables)
         self.context.saved_step = self.state.saved_step
@@ -213,7 +218,7 @@ class Trainer:
             due = False
         delta = config.delta_every_steps is not None and state.global_step % config.delta_every_steps == 0
         if due or delta:
-            state.begin_save(config.model_dir, keep=config.checkpoints_max_to_keep, delta=not due)
+            state.begin_save(config.model_dir, retention=self._retention, delta=not due)
         if due:
             self._last_save = time.monotonic()
 

@@ -23,6 +23,7 @@ from monolith.checkpoint.keeping.rollback import is_in, set_aside_others
 from monolith.checkpoint.layout import base_and_number
 from monolith.checkpoint.state_files import refresh_checkpoint_file
 from monolith.data import Source
+from monolith.errors import CorruptFileError
 from monolith.model import Lookup, Mode, MonolithModel, dry_run, make_tables
 from monolith.model.spec import EstimatorSpec
 from monolith.train.clock import EventClock
@@ -154,9 +155,11 @@ class TrainState:
                 guess_names=options.guess_names,
             )
             restore_random_tensors(snapshot.dense)
-        with corrupt_if_missing(path):
+        try:
             self.clock.restore(snapshot.extra["clock"])
             offsets = dict(snapshot.extra["offsets"])
+        except (KeyError, ValueError, TypeError) as error:
+            raise CorruptFileError(f"{path} is not of a training run: {error!r} in its manifest's extra") from error
         if is_own:
             self.source.restore(snapshot.stream)
             self.stream = dict(snapshot.stream)

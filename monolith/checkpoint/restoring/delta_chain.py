@@ -7,8 +7,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Self
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
+from torch import Tensor
 
 from monolith.checkpoint.durable_files import file_crc32c, read_ahead
 from monolith.checkpoint.layout import (
@@ -21,9 +23,12 @@ from monolith.checkpoint.layout import (
     list_deltas,
     remove_snapshot,
 )
-from monolith.checkpoint.manifest import MANIFEST_NAME, Manifest, check_files, read_manifest
+from monolith.checkpoint.manifest import MANIFEST_NAME, Manifest, check_files, read_manifest, read_object
 from monolith.embedding import Table
 from monolith.errors import CorruptFileError
+
+MAX_LINKS = 100_000
+"""Deltas on one snapshot; a name alone must not make anybody list more."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,14 +55,16 @@ class Link:
     def read(cls, folder: Path) -> Self:
         """Return the link of a delta whose files are checked."""
         try:
-            return cls(**json.loads((folder / LINK_NAME).read_bytes()))
-        except (OSError, ValueError, TypeError) as error:
+            return cls(**read_object(folder / LINK_NAME))
+        except (OSError, TypeError) as error:
             raise CorruptFileError(f"{folder / LINK_NAME} cannot be used: {error}") from error
 
 
 def link_after(previous: Path) -> Link:
     """Return what the next delta on a snapshot or delta has to say."""
     base, number = base_and_number(previous)
+    if number >= MAX_LINKS:
+        raise ValueError(f"{previous} is the last of {MAX_LINKS} deltas that a chain can have; take a snapshot")
     return Link(
         base=base.name,
         number=number + 1,
@@ -73,6 +80,8 @@ def chain_to(path: Path) -> list[Path]:
     ['model.ckpt-7', 'model.ckpt-7.delta-1', 'model.ckpt-7.delta-2']
     """
     base, number = base_and_number(path)
+    if number > MAX_LINKS:
+        raise CorruptFileError(f"{path} would be delta {number} of a chain, which has at most {MAX_LINKS}")
     return [base, *(delta_path(base, one) for one in range(1, number + 1))]
 
 
@@ -133,14 +142,26 @@ def remove_orphans(model_dir: Path) -> list[Path]:
 
 def apply_delta(folder: Path, tables: Mapping[str, Table]) -> None:
     """Change tables as a checked delta says: rows of erased ids go, changed rows come."""
-    try:
-        erased = load_file(folder / ERASED_NAME)
-    except SafetensorError as error:
-        raise CorruptFileError(f"{folder / ERASED_NAME} cannot be read: {error}") from error
+    erased = read_erased(folder)
     for name, table in tables.items():
         if name in erased:
             table.erase(erased[name])
         table.restore(folder / TABLES_NAME / name, clear=False)
+
+
+def read_erased(folder: Path) -> dict[str, Tensor]:
+    """Return the ids, by table, that a delta takes the rows of."""
+    path = folder / ERASED_NAME
+    try:
+        erased: dict[str, Tensor] = load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise CorruptFileError(f"{path} cannot be read: {error}") from error
+    for name, ids in erased.items():
+        if ids.dtype != torch.int64 or ids.dim() != 1:
+            raise CorruptFileError(
+                f"{path}: {name[:40]!r} is {ids.dtype} of shape {tuple(ids.shape)}, not a list of ids"
+            )
+    return erased
 
 
 def _check_delta(path: Path, previous: Path) -> Manifest:
@@ -148,5 +169,5 @@ def _check_delta(path: Path, previous: Path) -> Manifest:
     check_files(path, manifest)
     link, expected = Link.read(path), link_after(previous)
     if link != expected:
-        raise CorruptFileError(f"it builds on another {link.previous} than the one that is there")
+        raise CorruptFileError(f"it builds on another {str(link.previous)[:80]} than the one that is there")
     return manifest

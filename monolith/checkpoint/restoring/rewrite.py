@@ -77,6 +77,7 @@ def compact(model_dir: str | os.PathLike[str]) -> Path | None:
             generation=state.generation,
             epoch=state.epoch,
             extra=state.extra,
+            fenced=False,  # it is of the run that trained it, and nobody trains now
         )
         for delta in deltas_on(base_and_number(newest)[0]):
             remove_snapshot(delta)

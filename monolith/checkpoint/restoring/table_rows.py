@@ -6,12 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from safetensors.torch import load_file
 from torch import Tensor
 
 from monolith._core import native
-from monolith.checkpoint.layout import ERASED_NAME, TABLES_NAME
-from monolith.checkpoint.restoring.delta_chain import chain_to, check_chain
+from monolith.checkpoint.layout import TABLES_NAME
+from monolith.checkpoint.restoring.delta_chain import chain_to, check_chain, read_erased
 from monolith.embedding import Table, TableConfig
 from monolith.embedding.shard_files import check_shard_files, find_shard_files
 from monolith.features.fid import slot_of_v2
@@ -51,7 +50,7 @@ class _Copy:
         self, links: Sequence[Path], name: str, saved: TableConfig, table: Table, slots: Collection[int] | None
     ) -> None:
         self._files = [find_shard_files(str(link / TABLES_NAME / name)) for link in links]
-        erased = [load_file(link / ERASED_NAME) for link in links[1:]]
+        erased = [read_erased(link) for link in links[1:]]
         self._erased: list[Tensor | None] = [None, *(ids.get(name) for ids in erased)]
         self._saved = saved
         self._table = table
