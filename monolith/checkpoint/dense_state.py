@@ -58,6 +58,8 @@ def restore_dense_tensors(
     if optimizer is None:
         return
     state = restore_tree(_OPTIMIZER, tensors)
+    if not isinstance(state, dict) or not {"state", "param_groups"} <= state.keys():
+        raise CorruptFileError("the saved state of the dense optimizer is none")
     if _OPTIMIZER_NAMES in tensors:
         wanted = [names.get(name, name) for name in _parameter_names(model, optimizer)]
         state = _reordered(state, _read_names(tensors[_OPTIMIZER_NAMES]), wanted, optimizer)

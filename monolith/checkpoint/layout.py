@@ -49,8 +49,8 @@ def base_and_number(path: Path) -> tuple[Path, int]:
 def state_order(path: Path) -> tuple[int, int]:
     """Return what snapshots and deltas of a folder are sorted by: the snapshot's step, then the place in its chain.
 
-    >>> state_order(Path("model.ckpt-100.delta-2")) > state_order(Path("model.ckpt-100")) > state_order(Path("model.ckpt-9"))
-    True
+    >>> state_order(Path("model.ckpt-100.delta-2")), state_order(Path("model.ckpt-9"))
+    ((100, 2), (9, 0))
     """
     base, number = base_and_number(path)
     return int(base.name.rpartition("-")[2]), number
@@ -75,9 +75,7 @@ def _list_named(model_dir: str | os.PathLike[str], name: re.Pattern[str]) -> lis
     folder = Path(model_dir)
     if not folder.is_dir():
         return []
-    return sorted(
-        (path for path in folder.iterdir() if name.fullmatch(path.name) and path.is_dir()), key=state_order
-    )
+    return sorted((path for path in folder.iterdir() if name.fullmatch(path.name) and path.is_dir()), key=state_order)
 
 
 def remove_snapshot(folder: Path) -> None:

@@ -94,8 +94,6 @@ def set_aside_newer(model_dir: str | os.PathLike[str], snapshot: Path | None) ->
     return aside
 
 
-
-
 class ModelDirOwner:
     """The right to train in a folder; one process at a time has it, and loses it when it ends, however it ends."""
 

@@ -31,7 +31,9 @@ def restore_tree(name: str, tensors: Mapping[str, Tensor]) -> Any:
         shape = json.loads(bytes(tensors[f"{name}.json"].tolist()))
         return _decode(shape, tensors)
     except (KeyError, ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise CorruptFileError(f"the saved state of {name!r} cannot be read ({type(error).__name__}: {error})") from error
+        raise CorruptFileError(
+            f"the saved state of {name!r} cannot be read ({type(error).__name__}: {error})"
+        ) from error
 
 
 def _encode(place: str, value: object, tensors: dict[str, Tensor]) -> Any:

@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from monolith.checkpoint import ModelDirOwner, latest_state
-from monolith.checkpoint.state_files import copy_checkpoint_pointer
+from monolith.checkpoint.state_files import copy_checkpoint_pointer, wait_for_checkpoint_pointer
 from monolith.hooks import Hook
 from monolith.model import Mode, MonolithModel
 from monolith.model.hyper_params import InstantiableParams, Params
-from monolith.train.config import RunConfig, RunnerConfig
+from monolith.train.config import RunConfig, RunnerConfig, is_chief
 from monolith.train.hooks.standard import standard_hooks
 from monolith.train.live_view import LiveView
 from monolith.train.loop import RunResult, Sync, Trainer
@@ -140,8 +140,10 @@ class Estimator:
 
     def _restore_options(self) -> RestoreOptions:
         config = self.config
-        if config.restore_dir:
+        if config.restore_dir and (config.is_local or is_chief(config)):
             copy_checkpoint_pointer(config.restore_dir, config.model_dir, config.restore_ckpt)
+        elif config.restore_dir:
+            wait_for_checkpoint_pointer(config.model_dir, timeout_seconds=config.session_creation_timeout_secs)
         return RestoreOptions.of(config)
 
     def _dump_model(self, state: TrainState) -> None:

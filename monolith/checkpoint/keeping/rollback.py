@@ -22,7 +22,7 @@ LOOK = "eval"
 
 
 def roll_back(snapshot: Path) -> list[Path]:
-    """Make a snapshot or a delta the newest of its folder; newer ones are renamed to `<name>.rolled-back`, and returned.
+    """Make a snapshot or delta the newest of its folder; newer ones are renamed to `<name>.rolled-back`, and returned.
 
     Nothing is deleted: give a folder its name back to undo it.
 

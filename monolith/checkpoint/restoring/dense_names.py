@@ -13,7 +13,7 @@ _rules: dict[str, str] = {}
 def add_mapping_rules(rules: Mapping[str, str]) -> None:
     """Teach the guess rules of a user: a regular expression for a new name -> its old name, as a format of its groups.
 
-    >>> add_mapping_rules({r"head\\.(.*)": "tower.{0}"})
+    >>> add_mapping_rules({"rank_head[.](.*)": "rank_tower.{0}"})
     """
     for pattern, old in rules.items():
         re.compile(pattern)
