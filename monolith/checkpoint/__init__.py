@@ -22,7 +22,7 @@ from monolith.checkpoint.restoring.table_rows import restore_tables
 from monolith.checkpoint.saving.frozen_state import FrozenState
 from monolith.checkpoint.saving.pending_save import PendingSave
 from monolith.checkpoint.saving.save_series import SaveSeries
-from monolith.checkpoint.snapshot import Snapshot, load_snapshot, save_snapshot
+from monolith.checkpoint.snapshot import Snapshot, load_dense_only, load_snapshot, save_snapshot
 
 __all__ = [
     "FrozenState",
@@ -37,6 +37,7 @@ __all__ = [
     "latest_snapshot",
     "latest_state",
     "list_snapshots",
+    "load_dense_only",
     "load_snapshot",
     "newest_link",
     "random_tensors",

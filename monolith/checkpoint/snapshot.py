@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from monolith.checkpoint.layout import DENSE_NAME, FILTERS_NAME, STREAM_NAME, TABLES_NAME
-from monolith.checkpoint.manifest import Manifest, read_object
+from monolith.checkpoint.manifest import Manifest, check_files, read_manifest, read_object
 from monolith.checkpoint.restoring.delta_chain import apply_delta, chain_to, check_chain
 from monolith.checkpoint.saving.frozen_state import FrozenState
 from monolith.embedding import MultiTable
@@ -89,11 +89,14 @@ def load_snapshot(path: str | os.PathLike[str], *, plan: LookupPlan, tables: Mul
         FileNotFoundError: There is no manifest, so no snapshot.
         CorruptFileError: A file is damaged, or a link of the chain is broken; the message names it.
         PlanMismatchError: The snapshot was made for another lookup plan; the message names what differs.
+        ValueError: It has dense weights only.
     """
     links = chain_to(Path(path))
     manifests = check_chain(links)
     for link, manifest in zip(links, manifests, strict=True):
         check_plan(link, manifest, plan)
+        if manifest.extra.get("dense_only"):
+            raise ValueError(f"{link} has dense weights only; load_dense_only reads it, or name a whole snapshot")
     folder, manifest = links[-1], manifests[-1]
     try:
         dense = load_file(folder / DENSE_NAME)
@@ -112,6 +115,22 @@ def load_snapshot(path: str | os.PathLike[str], *, plan: LookupPlan, tables: Mul
         dense=dense,
         extra=manifest.extra,
     )
+
+
+def load_dense_only(path: str | os.PathLike[str]) -> dict[str, Tensor]:
+    """Return the dense tensors of a snapshot, a delta, or dense weights that were saved alone; all files are checked.
+
+    Raises:
+        FileNotFoundError: There is no manifest, so no snapshot.
+        CorruptFileError: A file is damaged.
+    """
+    folder = Path(path)
+    check_files(folder, read_manifest(folder))
+    try:
+        tensors: dict[str, Tensor] = load_file(folder / DENSE_NAME)
+    except (SafetensorError, OSError) as error:
+        raise CorruptFileError(f"the dense weights of {folder} cannot be read: {error}") from error
+    return tensors
 
 
 def _restore_rows(links: Sequence[Path], tables: MultiTable) -> None:

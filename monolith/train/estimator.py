@@ -22,6 +22,7 @@ from monolith.train.live_view import LiveView
 from monolith.train.loop import RunResult, Sync, Trainer
 from monolith.train.model_dump import MODEL_DUMP_NAME, DumpUtils
 from monolith.train.saving.restore_options import RestoreOptions
+from monolith.train.saving.save_listener import SaveListener
 from monolith.train.state import TrainState
 from monolith.train.trained_model import open_trained
 
@@ -66,12 +67,15 @@ class Estimator:
         max_steps: int | None = None,
         hooks: Sequence[Hook] = (),
         sync: Sync | None = None,
+        saving_listeners: Sequence[SaveListener] = (),
+        guard_listeners: Sequence[SaveListener] = (),
     ) -> RunResult:
         """Train until the data ends, for `steps` more steps, or to `max_steps` in all, whichever comes first.
 
         SIGTERM, Ctrl-C and a hook's `request_stop` end it early and in good order. Every end but an error writes a
         snapshot, and so does the error of a hook; after any other error training goes on from the last one. `sync` is
-        called after every step. Settings add hooks of their own: see `standard_hooks`.
+        called after every step. Settings add hooks of their own: see `standard_hooks`. Of saves, `saving_listeners` are
+        told before and after success, `guard_listeners` however they end.
         """
         config = self.config
         _check_counts(steps=steps, max_steps=max_steps)
@@ -91,7 +95,15 @@ class Estimator:
             limits = [] if max_steps is None else [max_steps]
             if steps is not None:
                 limits.append(state.global_step + steps)
-            return Trainer(state, config, hooks=watching, sync=sync).run(min(limits, default=None))
+            trainer = Trainer(
+                state,
+                config,
+                hooks=watching,
+                sync=sync,
+                saving_listeners=saving_listeners,
+                guard_listeners=guard_listeners,
+            )
+            return trainer.run(min(limits, default=None))
 
     def evaluate(
         self,

@@ -23,6 +23,7 @@ from monolith.checkpoint.keeping.rollback import is_in, set_aside_others
 from monolith.checkpoint.layout import base_and_number
 from monolith.checkpoint.state_files import refresh_checkpoint_file
 from monolith.data import Source
+from monolith.embedding.table import NO_TIME
 from monolith.errors import CorruptFileError
 from monolith.model import Lookup, Mode, MonolithModel, dry_run, make_tables
 from monolith.model.spec import EstimatorSpec
@@ -112,6 +113,12 @@ class TrainState:
         self.epoch += 1
         self._writing = pending, self.global_step
         return pending
+
+    def evict_expired(self) -> int:
+        """Remove rows that have expired by now, in event time; returns how many."""
+        if self.clock.now == NO_TIME:
+            return 0
+        return sum(table.evict(self.clock.now) for table in self.tables.tables.values())
 
     @property
     def is_saving(self) -> bool:

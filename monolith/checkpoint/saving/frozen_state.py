@@ -44,7 +44,7 @@ class FrozenState:
         *,
         step: int,
         plan: LookupPlan,
-        tables: MultiTable,
+        tables: MultiTable | None,
         dense: Mapping[str, Tensor],
         stream: Mapping[str, Any],
         generation: int,
@@ -54,6 +54,8 @@ class FrozenState:
         fenced: bool = True,
     ) -> None:
         """Freeze the tables; with `trackers`, by table, their changes are taken at the same moment.
+
+        Without tables it is a state of the dense part alone, and `extra` should say so: {"dense_only": True}.
 
         If `fenced`, writing is a FencedError once a run of a later generation has begun in the folder.
         """
@@ -65,10 +67,10 @@ class FrozenState:
         # As text, because the dictionaries go on changing.
         self._stream = json.dumps(dict(stream), sort_keys=True)
         self._extra = json.dumps(dict(extra or {}))
-        self._filters = admission_filters(tables)
+        self._filters = {} if tables is None else admission_filters(tables)
         with ExitStack() as undo:
             self._tables = {}
-            for name, table in tables.tables.items():
+            for name, table in ({} if tables is None else tables.tables).items():
                 self._tables[name] = table.freeze(trackers[name] if trackers else None)
                 undo.callback(self._tables[name].close)
             for admission in self._filters.values():

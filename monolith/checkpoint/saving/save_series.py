@@ -17,13 +17,18 @@ from monolith.model import LookupPlan
 class SaveSeries:
     """Saves one state again and again into one folder, one save at a time: a second one waits for the first.
 
+    What went wrong with a save is told by what `begin` returned for it, and by `wait`; the next one does not mention it.
+
     Changes are tracked from the first delta that is asked for. That one is a full snapshot, and so is every one that
     has no snapshot of this series to build on or had too many changes to list. After each, the text files `checkpoint`
     and `monolith_checkpoint` say what is there and when it was saved.
     """
 
-    def __init__(self, model_dir: Path, plan: LookupPlan, tables: MultiTable, *, retention: Retention) -> None:
-        """Save into `model_dir`, where those snapshots stay, with their deltas, that `retention` says."""
+    def __init__(self, model_dir: Path, plan: LookupPlan, tables: MultiTable | None, *, retention: Retention) -> None:
+        """Save into `model_dir`, where those snapshots stay, with their deltas, that `retention` says.
+
+        Without tables, only the dense part is saved, and never as a delta.
+        """
         self.pending: PendingSave | None = None
         self._model_dir = model_dir
         self._plan = plan
@@ -39,8 +44,8 @@ class SaveSeries:
         With `in_parallel`, all cores write: for callers that wait for the end.
         """
         if self.pending is not None:
-            self.pending.wait()
-        if delta and self._trackers is None:
+            self.pending.join()
+        if delta and self._trackers is None and self._tables is not None:
             self._trackers = {name: table.track_changes() for name, table in self._tables.tables.items()}
             self._previous = None
         frozen = FrozenState(plan=self._plan, tables=self._tables, trackers=self._trackers, **state)
@@ -53,6 +58,10 @@ class SaveSeries:
             write = lambda: frozen.write_snapshot(self._model_dir, in_parallel=in_parallel)  # noqa: E731
         self.pending = PendingSave(lambda: self._finish(write))
         return self.pending
+
+    def wait(self) -> Path | None:
+        """Wait for a save under way and return it, or raise what went wrong; None if nothing was saved yet."""
+        return None if self.pending is None else self.pending.wait()
 
     def close(self) -> BaseException | None:
         """Wait for a save under way, stop tracking changes, and return what went wrong with the last one."""
