@@ -104,7 +104,7 @@ class Trainer:
                 self._tell_hooks(batch, loss, spec)
                 if self.context.save_requested:
                     self.saver.save()
-            self.saver.save()
+            self.saver.end()
         return RunResult(global_step=state.global_step, loss=loss, metrics=self.metrics.read())
 
     def _step(self, batch: Batch) -> tuple[float, EstimatorSpec]:

@@ -17,7 +17,7 @@ from monolith.model import LookupPlan
 class SaveSeries:
     """Saves one state again and again into one folder, one save at a time: a second one waits for the first.
 
-    What went wrong with a save is told by what `begin` returned for it, and by `wait`; the next one does not mention it.
+    What went wrong with a save is told by what `begin` returned for it, and by `wait`; the next one is silent on it.
 
     Changes are tracked from the first delta that is asked for. That one is a full snapshot, and so is every one that
     has no snapshot of this series to build on or had too many changes to list. After each, the text files `checkpoint`

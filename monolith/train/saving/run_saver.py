@@ -77,6 +77,11 @@ class RunSaver:
             self._cadence.note(state.global_step)
         self._dense.after_step(is_saved=due)
 
+    def end(self) -> None:
+        """Write the last snapshot, and wait for everything under way."""
+        self.save()
+        self._dense.finish()
+
     def settle(self) -> None:
         """Wait for saves under way, so that it is known what there is; their errors are told by `close`."""
         self._full.abandon()
@@ -133,6 +138,10 @@ class _DenseOnly:
         self._lane.start()
         if self._waits:
             self._lane.finish()
+
+    def finish(self) -> None:
+        """Wait for a save under way."""
+        self._lane.finish()
 
     def close(self) -> BaseException | None:
         """Wait for a save under way and return what went wrong."""

@@ -3,7 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from monolith.checkpoint import PendingSave
 from monolith.observe.metric_client import MetricClient, get_cli, tag_text
@@ -28,8 +28,8 @@ class SaveRules:
     ignore_errors: bool = False
     """A save that could not be written is logged, and training goes on."""
 
-    client: MetricClient = field(default_factory=get_cli)
-    """Told save_checkpoint, save_checkpoint_time and save_checkpoint_failed, with a tag for the kind."""
+    client: MetricClient | None = None
+    """Told save_checkpoint, save_checkpoint_time and save_checkpoint_failed, tagged by kind; the process's if None."""
 
 
 class SaveLane:
@@ -44,11 +44,12 @@ class SaveLane:
         settle: Callable[[], object],
         rules: SaveRules,
     ) -> None:
-        """Take how to read the step, to begin a save (a delta?, on all cores?), and to wait for it and hear its error."""
+        """Take how to read the step, to begin a save (a delta? on all cores?), and to wait for its end or its error."""
         self._step = step
         self._begin = begin
         self._settle = settle
         self._rules = rules
+        self._client = rules.client or get_cli()
         self._tags = tag_text(mode=mode)
         self._attempt = 0
         self._began = 0.0
@@ -101,7 +102,7 @@ class SaveLane:
             self._settle()
         except Exception as error:
             self._release(step)
-            self._rules.client.emit_counter("save_checkpoint_failed", 1, self._tags)
+            self._client.emit_counter("save_checkpoint_failed", 1, self._tags)
             # Only what the file system says may be another thing a moment later.
             if isinstance(error, OSError) and self._attempt < ATTEMPTS:
                 _log.warning("the save of step %d failed and is tried again: %s", step, error)
@@ -113,8 +114,8 @@ class SaveLane:
                 raise
             return
         try:
-            self._rules.client.emit_counter("save_checkpoint", 1, self._tags)
-            self._rules.client.emit_timer("save_checkpoint_time", time.monotonic() - self._began, self._tags)
+            self._client.emit_counter("save_checkpoint", 1, self._tags)
+            self._client.emit_timer("save_checkpoint_time", time.monotonic() - self._began, self._tags)
             for listener in self._rules.listeners:
                 listener.after_save(step)
         finally:

@@ -4,8 +4,8 @@
 class SaveListener:
     """Is told before and after each save of a run; override what is of interest.
 
-    As a listener, `after_save` is called when the files are there. As a guard, it is called however the save ended: what
-    `before_save` stopped can go on then.
+    As a listener, `after_save` is called when the files are there. As a guard, it is called however the save ended:
+    what `before_save` stopped can go on then.
     """
 
     def before_save(self, step: int) -> None:
