@@ -10,7 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from monolith.checkpoint import latest_state, load_snapshot, restore_dense_weights
+from monolith.checkpoint import load_snapshot, restore_dense_weights
+from monolith.checkpoint.keeping import choose_snapshot
+from monolith.checkpoint.keeping.rollback import LOOK
 from monolith.checkpoint.manifest import read_manifest
 from monolith.data import Batch, Source
 from monolith.hooks import Hook, RunContext, StepValues
@@ -97,10 +99,18 @@ class TrainedModel:
 
 
 def open_trained(
-    model: MonolithModel, model_dir: str | os.PathLike[str], checkpoint_path: str | os.PathLike[str] | None = None
+    model: MonolithModel,
+    model_dir: str | os.PathLike[str],
+    checkpoint_path: str | os.PathLike[str] | None = None,
+    *,
+    restore_ckpt: str | None = None,
 ) -> TrainedModel:
-    """Return the model as it is in a snapshot, the newest one if none is named."""
-    path = latest_state(model_dir) if checkpoint_path is None else Path(checkpoint_path)
+    """Return the model as it is in a snapshot, the newest one if none is named.
+
+    `checkpoint_path` is a folder, `restore_ckpt` the name of one in `model_dir`; nothing is written.
+    """
+    named = None if checkpoint_path is None else Path(checkpoint_path)
+    path = named or choose_snapshot(model_dir, restore_ckpt=restore_ckpt, mode=LOOK)
     if path is None:
         raise FileNotFoundError(f"there is no snapshot in {model_dir}; train the model first")
     return TrainedModel(model, path)

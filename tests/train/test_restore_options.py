@@ -128,3 +128,12 @@ def test_options_that_contradict_each_other_are_refused():
         RestoreOptions(clear_nn=True, alias_map={})
     with pytest.raises(ValueError, match="continue_training"):
         RestoreOptions(continue_training=True)
+
+
+def test_looking_at_a_model_takes_the_named_one_always_and_leaves_no_trace(tmp_path):
+    run(tmp_path, save_checkpoints_steps=2)
+    before = sorted(tmp_path.iterdir())
+    settings = mono.RunConfig(model_dir=tmp_path, restore_ckpt="model.ckpt-2")
+    for _ in range(2):
+        assert mono.Estimator(Dense(Events(8)), settings).evaluate()["global_step"] == 2
+    assert sorted(tmp_path.iterdir()) == before
