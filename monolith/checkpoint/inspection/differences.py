@@ -11,8 +11,8 @@ from torch import Tensor
 from monolith.checkpoint.inspection.saved_plan import saved_plan
 from monolith.checkpoint.inspection.snapshot_summary import dense_shapes
 from monolith.checkpoint.inspection.table_rows import Rows, TableFiles
+from monolith.checkpoint.layout import DENSE_NAME, TABLES_NAME
 from monolith.checkpoint.manifest import check_sizes, read_manifest
-from monolith.checkpoint.snapshot import DENSE_NAME, TABLES_NAME
 from monolith.embedding import TableConfig
 from monolith.errors import CorruptFileError
 

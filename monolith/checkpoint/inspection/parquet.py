@@ -6,8 +6,8 @@ from typing import Any
 
 from monolith.checkpoint.inspection.saved_plan import saved_plan
 from monolith.checkpoint.inspection.table_rows import TableFiles
+from monolith.checkpoint.layout import TABLES_NAME
 from monolith.checkpoint.manifest import check_sizes, read_manifest
-from monolith.checkpoint.snapshot import TABLES_NAME
 from monolith.data.columnar.arrow import arrow
 from monolith.model.plan.planned_table import PlannedTable
 

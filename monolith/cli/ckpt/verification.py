@@ -11,8 +11,8 @@ from rich.table import Table
 
 from monolith.checkpoint.inspection import TableDifference, TableFiles, diff_snapshots
 from monolith.checkpoint.inspection.saved_plan import saved_plan
+from monolith.checkpoint.layout import TABLES_NAME
 from monolith.checkpoint.manifest import check_files, read_manifest
-from monolith.checkpoint.snapshot import TABLES_NAME
 from monolith.cli.ckpt.places import JsonOption, SnapshotArgument, named_snapshot
 from monolith.cli.console import console
 
