@@ -12,7 +12,7 @@ CPP := $(wildcard csrc/*/*.h csrc/*/*.cpp tests/csrc/*.h tests/csrc/*.cpp)
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-csrc test-sanitize lint format bench bench-peers campaign-kill-online campaign-fuzz wheel wheel-check clean compiler native stubs setup-dev
+.PHONY: help setup demo test test-csrc test-sanitize lint format bench bench-peers campaign-kill-online campaign-kill-save campaign-fuzz wheel wheel-check clean compiler native stubs setup-dev
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-20s %s\n", $$1, $$2}'
@@ -45,10 +45,13 @@ format: setup-dev ## Put Python and C++ into the form that lint asks for
 bench: setup-dev ## Measure everything; `make bench-peers` first to compare with other systems
 	$(PYTHON) -m benchmarks
 
-KILLS ?= 50
-
+campaign-kill-online: KILLS ?= 50
 campaign-kill-online: setup-dev ## Kill trainer and server of an online job 50 times; the result goes to benchmarks/results
 	$(PYTHON) -m pytest tests/e2e/test_kill.py --kills $(KILLS) --kills-report benchmarks/results/kill-online-$$(date +%F).json
+
+campaign-kill-save: KILLS ?= 500
+campaign-kill-save: setup-dev ## Kill a saving process 500 times; the result goes to benchmarks/results
+	$(PYTHON) -m pytest tests/e2e/test_kill_save.py --kills $(KILLS) --kills-report benchmarks/results/kill-save-$$(date +%F).json
 
 SECONDS ?= 600
 
