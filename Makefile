@@ -50,8 +50,9 @@ campaign-kill-online: setup-dev ## Kill trainer and server of an online job 50 t
 	$(PYTHON) -m pytest tests/e2e/test_kill.py --kills $(KILLS) --kills-report benchmarks/results/kill-online-$$(date +%F).json
 
 campaign-kill-save: KILLS ?= 500
-campaign-kill-save: setup-dev ## Kill a saving process 500 times; the result goes to benchmarks/results
+campaign-kill-save: setup-dev ## Kill a saving process 500 times, take its power away 2000 times; the result goes to benchmarks/results
 	$(PYTHON) -m pytest tests/e2e/test_kill_save.py --kills $(KILLS) --kills-report benchmarks/results/kill-save-$$(date +%F).json
+	$(PYTHON) -m pytest tests/checkpoint/power_loss --power-losses 2000 --power-losses-seed $$(date +%s)
 
 SECONDS ?= 600
 

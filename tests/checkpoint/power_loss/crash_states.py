@@ -41,8 +41,22 @@ Change = list[tuple[Node, str, Node | None]]
 
 
 def read_log(folder: Path) -> list[Operation]:
-    """The operations that `file_log.c` wrote down."""
-    return [Operation(*line.split("\t")) for line in (folder / "log").read_text().splitlines()]
+    """The operations that `file_log.c` wrote down.
+
+    safetensors renames its files by system calls of its own, which nobody can listen to: its `.tmp` file has the name
+    at the next sync at the latest.
+    """
+    operations: list[Operation] = []
+    nameless: dict[str, list[str]] = {}  # by folder; the one that was written last is synced first
+    for line in (folder / "log").read_text().splitlines():
+        operation = Operation(*line.split("\t"))
+        parent, _, name = operation.path.rpartition("/")
+        if operation.kind == "create" and name.startswith(".tmp"):
+            nameless.setdefault(parent, []).append(operation.path)
+        if operation.kind == "sync" and name.endswith(".safetensors") and nameless.get(parent):
+            operations.append(Operation("rename", nameless[parent].pop(), operation.path))
+        operations.append(operation)
+    return operations
 
 
 class Disk:

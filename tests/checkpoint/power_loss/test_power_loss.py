@@ -112,8 +112,8 @@ def test_without_power_loss_everything_is_there(recorded, tmp_path):
 
 @pytest.mark.timeout(1800)
 def test_the_newest_that_was_told_of_restores_whenever_the_power_goes(recorded, tmp_path, request):
-    tries = request.config.getoption("--power-losses", 150)
-    seed = request.config.getoption("--kills-seed", 0)
+    tries = request.config.getoption("--power-losses", None) or 150
+    seed = request.config.getoption("--power-losses-seed", 0)
     dice = random.Random(seed)
     steps = set()
     for number in range(tries):
