@@ -56,9 +56,9 @@ campaign-kill-save: setup-dev ## Kill a saving process 500 times, take its power
 
 SECONDS ?= 600
 
-campaign-fuzz: $(VENV)/.builder ## Parse damaged records under the address sanitizer, for SECONDS=600
+campaign-fuzz: $(VENV)/.builder ## Read damaged records and table files under the address sanitizer, for SECONDS=600
 	cmake -S . -B build/asan -G Ninja -DMONOLITH_CSRC_TESTS=ON -DMONOLITH_SANITIZE=address >/dev/null
-	cmake --build build/asan --target parse_fuzz_test record_frames_test
+	cmake --build build/asan --target parse_fuzz_test record_frames_test table_file_fuzz_test
 	$(call FUZZ,build/asan,$(SECONDS))
 
 # --- the environment and the native core -----------------------------------------------------------------------------
@@ -99,9 +99,10 @@ stubs: native $(VENV)/.installed
 
 CTEST := ctest --output-on-failure --no-tests=ignore
 FUZZ_SECONDS ?= 15
-# Both fuzz drivers of a build side by side, for so many seconds, with a seed that they print.
+# The fuzz drivers of a build side by side, for so many seconds, with a seed that they print.
 FUZZ = seed=$$(date +%s); $(1)/parse_fuzz_test --seconds $(2) --seed $$seed & parse=$$!; \
-	$(1)/record_frames_test --seconds $(2) --seed $$seed; frames=$$?; wait $$parse && exit $$frames
+	$(1)/table_file_fuzz_test --seconds $(2) --seed $$seed & files=$$!; \
+	$(1)/record_frames_test --seconds $(2) --seed $$seed; frames=$$?; wait $$parse && wait $$files && exit $$frames
 
 test-csrc: $(VENV)/.builder ## Run the C++ tests
 	@cmake -S . -B build/csrc -G Ninja -DMONOLITH_CSRC_TESTS=ON >/dev/null
