@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -28,27 +27,9 @@ from monolith.checkpoint.manifest import Manifest, write_manifest
 from monolith.checkpoint.saving import frozen_state
 from monolith.errors import FencedError, ModelDirInUseError, NewerFormatError
 from monolith.model import make_tables
+from tests.checkpoint.forked import in_child
 from tests.checkpoint.made_snapshots import rewrite_manifest
 from tests.checkpoint.small_state import PLAN, State, content_of, rows_of
-
-
-def in_child(work: Callable[[], None]) -> str:
-    """Do something in a forked process, whose limits and user may change; returns what it raised, as text."""
-    reading, writing = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            work()
-            told = ""
-        except BaseException:  # noqa: BLE001  the parent looks at it
-            told = traceback.format_exc()
-        os.write(writing, told.encode())
-        os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading) as told_by:
-        text = told_by.read()
-    os.waitpid(pid, 0)
-    return text
 
 
 def trained(num_steps: int = 4) -> State:
