@@ -25,7 +25,7 @@ from monolith.checkpoint.layout import (
 )
 from monolith.checkpoint.manifest import MANIFEST_NAME, Manifest, check_files, read_manifest, read_object
 from monolith.embedding import Table
-from monolith.errors import CorruptFileError
+from monolith.errors import CorruptFileError, NewerFormatError
 
 MAX_LINKS = 100_000
 """Deltas on one snapshot; a name alone must not make anybody list more."""
@@ -111,6 +111,8 @@ def check_chain(paths: Sequence[Path]) -> list[Manifest]:
     for previous, path in zip(paths, paths[1:], strict=False):
         try:
             manifests.append(_check_delta(path, previous))
+        except NewerFormatError:
+            raise
         except (CorruptFileError, FileNotFoundError) as error:
             raise CorruptFileError(
                 f"the chain of deltas is broken at {path}: {error}; {previous.name} can be restored"
@@ -125,6 +127,8 @@ def newest_link(base: Path) -> Path:
         expected = delta_path(base, base_and_number(newest)[1] + 1)
         try:
             _check_delta(expected, newest)
+        except NewerFormatError:
+            raise  # it is whole: what was trained up to it must not be lost unasked
         except (CorruptFileError, FileNotFoundError) as error:
             warnings.warn(f"the chain of deltas is broken at {expected}: {error}; {newest} is used", stacklevel=2)
             break

@@ -16,9 +16,10 @@ from monolith.checkpoint.layout import (
 from monolith.checkpoint.manifest import MANIFEST_NAME, check_files, list_files, read_manifest, write_manifest
 from monolith.checkpoint.model_dir import ModelDirOwner
 from monolith.checkpoint.restoring.latest import latest_state
+from monolith.checkpoint.restoring.saved_tables import make_saved_tables, saved_configs
 from monolith.checkpoint.snapshot import load_snapshot, save_snapshot
 from monolith.embedding.shard_files import reshard_files
-from monolith.model import LookupPlan, make_tables
+from monolith.model import LookupPlan
 
 
 def reshard(path: str | os.PathLike[str], out: str | os.PathLike[str], num_shards: int) -> Path:
@@ -44,7 +45,7 @@ def reshard(path: str | os.PathLike[str], out: str | os.PathLike[str], num_shard
     shutil.copytree(folder, temporary, ignore=shutil.ignore_patterns(MANIFEST_NAME, TABLES_NAME))
     (temporary / TABLES_NAME).mkdir()
     checksums: dict[str, int] = {}
-    for name in LookupPlan.from_json(manifest.plan).tables():
+    for name in saved_configs(folder, manifest):
         checksums |= reshard_files(folder / TABLES_NAME / name, temporary / TABLES_NAME / name, num_shards)
     write_manifest(temporary, replace(manifest, files=list_files(temporary, checksums)))
     move_into_place(temporary, target)
@@ -64,8 +65,9 @@ def compact(model_dir: str | os.PathLike[str]) -> Path | None:
         newest = latest_state(model_dir)
         if newest is None or base_and_number(newest)[1] == 0:
             return newest
-        plan = LookupPlan.from_json(read_manifest(newest).plan)
-        tables = make_tables(plan)
+        manifest = read_manifest(newest)
+        tables = make_saved_tables(newest, manifest)
+        plan = LookupPlan.from_json(manifest.plan)
         state = load_snapshot(newest, plan=plan, tables=tables)
         path = save_snapshot(
             model_dir,

@@ -11,10 +11,10 @@ from torch import Tensor
 from monolith._core import native
 from monolith.checkpoint.layout import TABLES_NAME
 from monolith.checkpoint.restoring.delta_chain import chain_to, check_chain, read_erased
+from monolith.checkpoint.restoring.saved_tables import saved_configs
 from monolith.embedding import Table, TableConfig
 from monolith.embedding.shard_files import check_shard_files, find_shard_files
 from monolith.features.fid import slot_of_v2
-from monolith.model import LookupPlan
 
 _BUCKETS_AT_ONCE = 64
 """A sixteenth of a table is in memory twice."""
@@ -36,7 +36,7 @@ def restore_tables(
         CorruptFileError: A file is damaged, or a link of the chain is broken.
     """
     links = chain_to(Path(path))
-    saved = LookupPlan.from_json(check_chain(links)[-1].plan).tables()
+    saved = saved_configs(links[-1], check_chain(links)[-1])
     for name, table in tables.items():
         if name not in saved:
             raise KeyError(f"{path} has no table {name!r}; it has {', '.join(saved)}")

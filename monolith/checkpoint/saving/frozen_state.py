@@ -8,7 +8,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from safetensors.torch import save_file
 from torch import Tensor
 
 from monolith.checkpoint.durable_files import make_folder
@@ -27,6 +26,7 @@ from monolith.checkpoint.layout import (
 from monolith.checkpoint.manifest import Manifest, list_files, write_manifest
 from monolith.checkpoint.restoring.delta_chain import Link, link_after
 from monolith.checkpoint.saving.generations import commit_by
+from monolith.checkpoint.saving.tensor_file import save_tensors
 from monolith.checkpoint.saving.write_errors import writing_of
 from monolith.embedding import ChangeTracker, MultiTable
 from monolith.model import LookupPlan, admission_filters
@@ -122,7 +122,7 @@ class FrozenState:
                     folder / TABLES_NAME / name, plan_hash=self._plan.hash, in_parallel=in_parallel, **self._marks
                 )
                 written |= paths
-            save_file(erased, folder / ERASED_NAME)
+            save_tensors(erased, folder / ERASED_NAME)
             (folder / LINK_NAME).write_text(link.to_json())
             return written
 
@@ -145,7 +145,7 @@ class FrozenState:
             for name, admission in self._filters.items():
                 admission.save_frozen(temporary / FILTERS_NAME / name)
         with writing_of(target, temporary):
-            save_file(self._dense, temporary / DENSE_NAME)
+            save_tensors(self._dense, temporary / DENSE_NAME)
             (temporary / STREAM_NAME).write_text(self._stream)
             manifest = Manifest(
                 step=self.step,
