@@ -127,9 +127,7 @@ class Estimator:
         """
         _check_counts(steps=steps)
         _check_hooks(hooks)
-        trained = open_trained(
-            self.model, self.config.model_dir, checkpoint_path, restore_ckpt=self.config.restore_ckpt
-        )
+        trained = open_trained(self.model, self.config.model_dir, checkpoint_path, RestoreOptions.of(self.config))
         source = self.model.input_fn(Mode.EVAL)
         return trained.evaluate(source, steps=steps, group_by=group_by, hooks=hooks)
 
@@ -141,9 +139,7 @@ class Estimator:
         yield_single_examples: bool = True,
     ) -> Iterator[dict[str, Tensor]]:
         """Yield the predictions of the source for PREDICT by head: of one event at a time, or of whole batches."""
-        trained = open_trained(
-            self.model, self.config.model_dir, checkpoint_path, restore_ckpt=self.config.restore_ckpt
-        )
+        trained = open_trained(self.model, self.config.model_dir, checkpoint_path, RestoreOptions.of(self.config))
         for found in trained.predict(self.model.input_fn(Mode.PREDICT), keys=predict_keys):
             if yield_single_examples:
                 for row in zip(*found.values(), strict=True):

@@ -5,10 +5,12 @@ import torch
 
 import monolith as mono
 from monolith.checkpoint import latest_state, load_snapshot
+from monolith.checkpoint.keeping import rollback
 from monolith.checkpoint.state_files import get_checkpoint_state, get_monolith_checkpoint_state
 from monolith.data import Schema
 from monolith.errors import CorruptFileError
 from monolith.model import make_plan, make_tables
+from monolith.train import state
 from monolith.train.saving.restore_options import RestoreOptions
 from tests.train.counting_model import Counting, Events, train
 
@@ -51,9 +53,9 @@ def names_in(folder):
 
 def test_the_text_files_say_what_was_saved(tmp_path):
     train(tmp_path, save_checkpoints_steps=2, checkpoints_max_to_keep=2)
-    state = get_checkpoint_state(tmp_path)
-    assert [path.rpartition("/")[2] for path in state.all_model_checkpoint_paths] == ["model.ckpt-4", "model.ckpt-5"]
-    assert state.model_checkpoint_path == str(tmp_path / "model.ckpt-5")
+    listed = get_checkpoint_state(tmp_path)
+    assert [path.rpartition("/")[2] for path in listed.all_model_checkpoint_paths] == ["model.ckpt-4", "model.ckpt-5"]
+    assert listed.model_checkpoint_path == str(tmp_path / "model.ckpt-5")
     assert names_in(tmp_path) == ["model.ckpt-4", "model.ckpt-5"]
     assert get_monolith_checkpoint_state(tmp_path).last_checkpoint_save_timestamp > 0
 
@@ -121,6 +123,34 @@ def test_a_renamed_weight_is_found_by_its_alias_or_not_at_all(tmp_path):
     model, result = run(tmp_path, name="factor", reload_alias_map={"factor": "scale"}, steps=1)
     assert model.factor.item() == 1 + 1.5 + 1.75
     assert result.global_step == 3
+
+
+def test_a_renamed_weight_is_found_when_looking_at_a_model_too(tmp_path):
+    run(tmp_path, steps=2)
+    settings = mono.RunConfig(model_dir=tmp_path, reload_alias_map={"factor": "scale"})
+    assert mono.Estimator(Dense(Events(8), "factor"), settings).evaluate()["global_step"] == 2
+
+
+@pytest.mark.parametrize("moment", ["_free_name", "mark_cleared"])
+def test_a_crash_while_weights_are_cleared_loses_no_row(tmp_path, monkeypatch, moment):
+    run(tmp_path, steps=3, save_checkpoints_steps=1)
+    owner, calls = (rollback if moment == "_free_name" else state), []
+    original = getattr(owner, moment)
+
+    def crash(*arguments):
+        calls.append(arguments)
+        if len(calls) == 2 or moment == "mark_cleared":
+            raise KeyboardInterrupt
+        return original(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, moment, crash)
+        with pytest.raises(KeyboardInterrupt):
+            run(tmp_path, clear_nn=True, steps=1)
+    model, result = run(tmp_path, clear_nn=True, steps=1)
+    assert result.global_step == 1
+    assert model.scale.item() == 1.0
+    assert rows_in(latest_state(tmp_path)) == 16
 
 
 def test_options_that_contradict_each_other_are_refused():
