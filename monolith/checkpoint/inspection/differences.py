@@ -11,7 +11,7 @@ from torch import Tensor
 from monolith.checkpoint.inspection.saved_plan import saved_plan
 from monolith.checkpoint.inspection.snapshot_summary import dense_shapes
 from monolith.checkpoint.inspection.table_rows import Rows, TableFiles, checked_manifest, table_files
-from monolith.checkpoint.snapshot import DENSE_NAME
+from monolith.checkpoint.layout import DENSE_NAME
 from monolith.embedding import TableConfig
 from monolith.errors import CorruptFileError
 

@@ -8,10 +8,9 @@ from safetensors import SafetensorError, safe_open
 
 from monolith.checkpoint.inspection.saved_plan import saved_plan
 from monolith.checkpoint.inspection.table_rows import read_info
-from monolith.checkpoint.layout import base_and_number
+from monolith.checkpoint.layout import DENSE_NAME, TABLES_NAME, base_and_number
 from monolith.checkpoint.manifest import MANIFEST_NAME, check_sizes, read_manifest
 from monolith.checkpoint.restoring.delta_chain import Link, read_erased
-from monolith.checkpoint.snapshot import DENSE_NAME, TABLES_NAME
 from monolith.embedding.shard_files import find_shard_files
 from monolith.errors import CorruptFileError
 from monolith.model.plan.planned_table import PlannedTable

@@ -12,9 +12,8 @@ from torch import Tensor
 
 from monolith.checkpoint.durable_files import sync_folder
 from monolith.checkpoint.inspection.saved_plan import saved_plan
-from monolith.checkpoint.layout import base_and_number
+from monolith.checkpoint.layout import TABLES_NAME, TEMPORARY_SUFFIX, base_and_number, snapshot_path
 from monolith.checkpoint.manifest import MANIFEST_NAME, Manifest, check_files, list_files, read_manifest, write_manifest
-from monolith.checkpoint.snapshot import TABLES_NAME, TEMPORARY_SUFFIX, snapshot_path
 from monolith.checkpoint.state_files.checkpoint_file import refresh_checkpoint_file
 from monolith.checkpoint.torch_import.id_map import IdMap
 from monolith.embedding import Optimizer, Table, TableConfig, entry
