@@ -2,7 +2,7 @@
 
 import json
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Self
@@ -95,8 +95,10 @@ def links_before(path: Path) -> set[Path]:
     return set() if number == 0 else {base, base if number == 1 else delta_path(base, number - 1)}
 
 
-def check_chain(paths: Sequence[Path]) -> list[Manifest]:
+def check_chain(paths: Sequence[Path], on_bytes: Callable[[int], None] | None = None) -> list[Manifest]:
     """Return the manifests of a chain after checking every file of it.
+
+    `on_bytes` is told, piece by piece, how many bytes were read.
 
     Raises:
         FileNotFoundError: The snapshot has no manifest.
@@ -106,11 +108,11 @@ def check_chain(paths: Sequence[Path]) -> list[Manifest]:
     for path in paths:
         read_ahead(path)
     manifest = read_manifest(paths[0])
-    check_files(paths[0], manifest)
+    check_files(paths[0], manifest, on_bytes)
     manifests = [manifest]
     for previous, path in zip(paths, paths[1:], strict=False):
         try:
-            manifests.append(_check_delta(path, previous))
+            manifests.append(_check_delta(path, previous, on_bytes))
         except NewerFormatError:
             raise
         except (CorruptFileError, FileNotFoundError) as error:
@@ -168,9 +170,9 @@ def read_erased(folder: Path) -> dict[str, Tensor]:
     return erased
 
 
-def _check_delta(path: Path, previous: Path) -> Manifest:
+def _check_delta(path: Path, previous: Path, on_bytes: Callable[[int], None] | None = None) -> Manifest:
     manifest = read_manifest(path)
-    check_files(path, manifest)
+    check_files(path, manifest, on_bytes)
     link, expected = Link.read(path), link_after(previous)
     if link != expected:
         raise CorruptFileError(f"it builds on another {str(link.previous)[:80]} than the one that is there")
