@@ -52,7 +52,7 @@ def reshard(
     if target.resolve() == folder.resolve():
         raise ValueError(f"{folder} cannot be written over itself; name another folder than {out}")
     if not 1 <= num_shards <= native.NUM_SUB_TABLES:
-        raise ValueError(f"a table has 1 to {native.NUM_SUB_TABLES} files, got num_shards {num_shards}")
+        raise ValueError(f"a table is written in 1 to {native.NUM_SUB_TABLES} shards, got {num_shards}")
     manifest = read_manifest(folder)
     num_bytes = sum(entry.bytes for entry in manifest.files.values()) or 1
     done = 0.0
