@@ -12,7 +12,7 @@ CPP := $(wildcard csrc/*/*.h csrc/*/*.cpp tests/csrc/*.h tests/csrc/*.cpp)
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-csrc test-sanitize lint format bench bench-peers campaign-kill-online campaign-fuzz wheel wheel-check clean compiler native stubs setup-dev
+.PHONY: help setup demo test test-csrc test-sanitize lint format bench bench-peers campaign-kill-online campaign-kill-save campaign-fuzz wheel wheel-check clean compiler native stubs setup-dev
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-20s %s\n", $$1, $$2}'
@@ -45,16 +45,20 @@ format: setup-dev ## Put Python and C++ into the form that lint asks for
 bench: setup-dev ## Measure everything; `make bench-peers` first to compare with other systems
 	$(PYTHON) -m benchmarks
 
-KILLS ?= 50
-
+campaign-kill-online: KILLS ?= 50
 campaign-kill-online: setup-dev ## Kill trainer and server of an online job 50 times; the result goes to benchmarks/results
 	$(PYTHON) -m pytest tests/e2e/test_kill.py --kills $(KILLS) --kills-report benchmarks/results/kill-online-$$(date +%F).json
 
+campaign-kill-save: KILLS ?= 500
+campaign-kill-save: setup-dev ## Kill a saving process 500 times, take its power away 2000 times; the result goes to benchmarks/results
+	$(PYTHON) -m pytest tests/e2e/test_kill_save.py --kills $(KILLS) --kills-report benchmarks/results/kill-save-$$(date +%F).json
+	$(PYTHON) -m pytest tests/checkpoint/power_loss --power-losses 2000 --power-losses-seed $$(date +%s)
+
 SECONDS ?= 600
 
-campaign-fuzz: $(VENV)/.builder ## Parse damaged records under the address sanitizer, for SECONDS=600
+campaign-fuzz: $(VENV)/.builder ## Read damaged records and table files under the address sanitizer, for SECONDS=600
 	cmake -S . -B build/asan -G Ninja -DMONOLITH_CSRC_TESTS=ON -DMONOLITH_SANITIZE=address >/dev/null
-	cmake --build build/asan --target parse_fuzz_test record_frames_test
+	cmake --build build/asan --target parse_fuzz_test record_frames_test table_file_fuzz_test
 	$(call FUZZ,build/asan,$(SECONDS))
 
 # --- the environment and the native core -----------------------------------------------------------------------------
@@ -95,9 +99,10 @@ stubs: native $(VENV)/.installed
 
 CTEST := ctest --output-on-failure --no-tests=ignore
 FUZZ_SECONDS ?= 15
-# Both fuzz drivers of a build side by side, for so many seconds, with a seed that they print.
+# The fuzz drivers of a build side by side, for so many seconds, with a seed that they print.
 FUZZ = seed=$$(date +%s); $(1)/parse_fuzz_test --seconds $(2) --seed $$seed & parse=$$!; \
-	$(1)/record_frames_test --seconds $(2) --seed $$seed; frames=$$?; wait $$parse && exit $$frames
+	$(1)/table_file_fuzz_test --seconds $(2) --seed $$seed & files=$$!; \
+	$(1)/record_frames_test --seconds $(2) --seed $$seed; frames=$$?; wait $$parse && wait $$files && exit $$frames
 
 test-csrc: $(VENV)/.builder ## Run the C++ tests
 	@cmake -S . -B build/csrc -G Ninja -DMONOLITH_CSRC_TESTS=ON >/dev/null

@@ -15,6 +15,10 @@ class CorruptFileError(MonolithError, ValueError):
     """A file or message is damaged, truncated or of another format; nothing was taken from it."""
 
 
+class NewerFormatError(CorruptFileError):
+    """A whole file of a format that only a later release reads; it is neither used nor passed over."""
+
+
 class TableFullError(MonolithError, MemoryError):
     """A table reached its memory limit and its policy is to refuse new ids; the table stays as it was."""
 

@@ -34,8 +34,8 @@ class AdmissionFilter {
   // unreadable files and std::invalid_argument for files that are damaged or of a differently configured filter.
   virtual void restore(const std::string& basename) = 0;
 
-  // Keeps what the filter is at this moment while it goes on counting; save_frozen writes it as save does. Either of the
-  // other two ends it.
+  // Keeps what the filter is at this moment while it goes on counting; save_frozen writes it as save does. Either of
+  // the other two ends it.
   virtual void freeze() {}
   virtual void save_frozen(const std::string&) {}
   virtual void drop_frozen() {}

@@ -16,7 +16,7 @@ namespace monolith::filter_format {
 static_assert(std::endian::native == std::endian::little, "the structs below are the little-endian file layout");
 
 inline constexpr std::array<char, 8> kMagic = {'M', 'N', 'L', 'F', 'I', 'L', 'T', '\n'};
-inline constexpr std::uint32_t kVersion = 1;
+inline constexpr std::uint32_t kVersion = 2;  // 1 had a plain checksum of its header, and is still read
 inline constexpr std::size_t kBlockCells = 10000;
 inline constexpr std::uint64_t kFooterOffset = ~std::uint64_t{0};
 
@@ -59,8 +59,11 @@ std::span<const std::byte> bytes_of(const T& value) {
   return std::as_bytes(std::span<const T, 1>(&value, 1));
 }
 
+// Turned and shifted: bytes followed by their plain CRC have one and the same CRC, whatever they are, so the checksum
+// of the whole file, in a manifest, would not tell one header from another.
 inline std::uint32_t header_crc(const Header& header) {
-  return crc32c(bytes_of(header).first(offsetof(Header, header_crc)));
+  const std::uint32_t crc = crc32c(bytes_of(header).first(offsetof(Header, header_crc)));
+  return header.version == 1 ? crc : std::rotr(crc, 15) + 0xA282EAD8U;
 }
 inline std::uint32_t footer_crc(const Footer& footer) {
   return crc32c(bytes_of(footer).first(offsetof(Footer, footer_crc)));

@@ -139,9 +139,9 @@ Header read_header(std::FILE* file, const std::string& name, const Header& expec
   Header header;
   read_value(file, header, name);
   if (header.magic != filter_format::kMagic) refuse(name, "it is not an admission filter file");
-  if (header.version != filter_format::kVersion) {
-    refuse(name, "its format version " + std::to_string(header.version) + " is unknown; this build reads version " +
-                     std::to_string(filter_format::kVersion));
+  if (header.version == 0 || header.version > filter_format::kVersion) {
+    refuse(name, "its format version " + std::to_string(header.version) +
+                     " is unknown; this build reads versions 1 to " + std::to_string(filter_format::kVersion));
   }
   if (header.header_crc != filter_format::header_crc(header)) refuse(name, "the checksum of its header is wrong");
   check_match(name, "split_num", expected.split_num, header.split_num);

@@ -38,7 +38,8 @@ SavedTable reshard_table(const std::vector<std::string>& paths, const std::strin
         std::vector<table_file::BucketEntry> index;
         std::uint64_t num_rows = 0;
         const std::uint32_t last = table_file::first_sub_table(own.shard + 1, num_shards);
-        for (std::uint32_t bucket = table_file::first_sub_table(own.shard, num_shards) * table_file::kBucketsPerSubTable;
+        for (std::uint32_t bucket =
+                 table_file::first_sub_table(own.shard, num_shards) * table_file::kBucketsPerSubTable;
              bucket < last * table_file::kBucketsPerSubTable; ++bucket) {
           const ShardReader& from = holder(files, bucket);
           index.push_back({file.offset(), from.num_rows(bucket)});

@@ -84,6 +84,7 @@ class ShardReader {
   // The blocks of one bucket as they lie in the file, each of them checked.
   std::span<const std::byte> bucket_bytes(std::uint32_t bucket) const {
     const BucketEntry entry = bucket_entry(bucket);
+    if (entry.num_rows == 0) return {};  // its offset need not lie in the file
     std::uint64_t offset = entry.offset;
     for (std::uint64_t left = entry.num_rows; left > 0;) {
       const std::uint64_t count = visit_block(offset, bucket, left, [](const auto&, const auto&, const auto&) {});

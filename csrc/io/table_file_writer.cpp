@@ -168,9 +168,10 @@ SavedTable FrozenTable::write(const std::string& basename, TableFileInfo info, b
   info.weight_bytes = static_cast<std::uint32_t>(layout.weight_bytes());
   info.state_bytes = static_cast<std::uint32_t>(layout.state_bytes());
   info.serving = layout.serving();
-  SavedTable saved = table_file::write_shards(
-      basename, std::move(info), in_parallel,
-      [&](table_file::ShardWriter& file, const TableFileInfo& own) { return table_file::write_shard(file, own, read); });
+  SavedTable saved = table_file::write_shards(basename, std::move(info), in_parallel,
+                                              [&](table_file::ShardWriter& file, const TableFileInfo& own) {
+                                                return table_file::write_shard(file, own, read);
+                                              });
   close();
   return saved;
 }

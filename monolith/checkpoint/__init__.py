@@ -7,13 +7,12 @@ from monolith.checkpoint.dense_state import (
     restore_dense_weights,
     restore_random_tensors,
 )
+from monolith.checkpoint.layout import list_snapshots, snapshot_path
 from monolith.checkpoint.model_dir import (
     ModelDirOwner,
     claim_generation,
     clean_leftovers,
-    keep_newest,
     latest_snapshot,
-    list_snapshots,
     set_aside_newer,
 )
 from monolith.checkpoint.restoring.delta_chain import newest_link
@@ -23,7 +22,7 @@ from monolith.checkpoint.restoring.table_rows import restore_tables
 from monolith.checkpoint.saving.frozen_state import FrozenState
 from monolith.checkpoint.saving.pending_save import PendingSave
 from monolith.checkpoint.saving.save_series import SaveSeries
-from monolith.checkpoint.snapshot import Snapshot, load_snapshot, save_snapshot, snapshot_path
+from monolith.checkpoint.snapshot import Snapshot, load_dense_only, load_snapshot, save_snapshot
 
 __all__ = [
     "FrozenState",
@@ -35,10 +34,10 @@ __all__ = [
     "clean_leftovers",
     "compact",
     "dense_tensors",
-    "keep_newest",
     "latest_snapshot",
     "latest_state",
     "list_snapshots",
+    "load_dense_only",
     "load_snapshot",
     "newest_link",
     "random_tensors",

@@ -21,6 +21,14 @@ def write_durably(path: Path, data: bytes) -> None:
     sync_folder(path.parent)
 
 
+def make_folder(path: Path) -> None:
+    """Make a folder and those above it that are missing; none of them is lost in a crash."""
+    missing = [one for one in (path, *path.parents) if not one.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    for one in missing:
+        sync_folder(one.parent)
+
+
 def sync_file(path: Path) -> None:
     """Flush a file that is already written to the disk."""
     _sync(path, os.O_RDONLY)

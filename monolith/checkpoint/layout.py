@@ -15,6 +15,10 @@ FILTERS_NAME = "filters"
 ERASED_NAME = "erased.safetensors"
 LINK_NAME = "delta.json"
 TEMPORARY_SUFFIX = ".tmp"
+REPLACED_SUFFIX = ".replaced"
+"""Of a folder that stood where another one has just been written."""
+
+_SNAPSHOT = re.compile(r"model\.ckpt-(\d+)")
 _DELTA = re.compile(r"(model\.ckpt-\d+)\.delta-([1-9]\d*)")
 
 
@@ -42,11 +46,24 @@ def base_and_number(path: Path) -> tuple[Path, int]:
     return (path, 0) if match is None else (path.with_name(match[1]), int(match[2]))
 
 
+def state_order(path: Path) -> tuple[int, int]:
+    """Return what snapshots and deltas of a folder are sorted by: the snapshot's step, then the place in its chain.
+
+    >>> state_order(Path("model.ckpt-100.delta-2")), state_order(Path("model.ckpt-9"))
+    ((100, 2), (9, 0))
+    """
+    base, number = base_and_number(path)
+    return int(base.name.rpartition("-")[2]), number
+
+
+def list_snapshots(model_dir: str | os.PathLike[str]) -> list[Path]:
+    """Return the folders named like a snapshot, oldest step first; not all of them need be whole."""
+    return _list_named(model_dir, _SNAPSHOT)
+
+
 def list_deltas(model_dir: str | os.PathLike[str]) -> list[Path]:
-    """Return the folders named like a delta, by snapshot, then number; not all of them need be whole."""
-    folder = Path(model_dir)
-    found = [path for path in folder.iterdir() if path.is_dir() and _DELTA.fullmatch(path.name)]
-    return sorted(found, key=lambda path: (base_and_number(path)[0].name, base_and_number(path)[1]))
+    """Return the folders named like a delta, by the step of their snapshot, then number; not all need be whole."""
+    return _list_named(model_dir, _DELTA)
 
 
 def deltas_on(base: Path) -> list[Path]:
@@ -54,19 +71,56 @@ def deltas_on(base: Path) -> list[Path]:
     return [path for path in list_deltas(base.parent) if base_and_number(path)[0] == base]
 
 
+def _list_named(model_dir: str | os.PathLike[str], name: re.Pattern[str]) -> list[Path]:
+    folder = Path(model_dir)
+    if not folder.is_dir():
+        return []
+    return sorted((path for path in folder.iterdir() if name.fullmatch(path.name) and path.is_dir()), key=state_order)
+
+
 def remove_snapshot(folder: Path) -> None:
     """Remove a snapshot or a delta; its manifest goes first, so that half of one is never taken for a whole."""
-    (folder / MANIFEST_NAME).unlink(missing_ok=True)
+    if (folder / MANIFEST_NAME).exists():
+        (folder / MANIFEST_NAME).unlink()
+        sync_folder(folder)
     shutil.rmtree(folder)
 
 
 def move_into_place(temporary: Path, target: Path) -> None:
-    """Give a folder that is written its name; what had that name is removed."""
-    if base_and_number(target)[1] == 0:
-        for stale in deltas_on(target):
-            remove_snapshot(stale)  # of an abandoned run: they build on another snapshot of this step
+    """Give a folder that is written its name; what had that name goes when the new one is on the disk.
+
+    That was a damaged snapshot of the same step that a restore passed over, or one of an abandoned run.
+    """
+    replaced = target.with_name(target.name + REPLACED_SUFFIX)
     if target.exists():
-        # A damaged snapshot of the same step that a restore passed over, or one of an abandoned run.
-        remove_snapshot(target)
+        shutil.rmtree(replaced, ignore_errors=True)
+        os.rename(target, replaced)
     os.rename(temporary, target)
     sync_folder(target.parent)
+    remove_replaced(target)
+
+
+def remove_replaced(target: Path) -> None:
+    """Remove what stood where a folder is now, and deltas on it: they build on another snapshot of this step."""
+    if base_and_number(target)[1] == 0:
+        for stale in deltas_on(target):
+            remove_snapshot(stale)
+    shutil.rmtree(target.with_name(target.name + REPLACED_SUFFIX), ignore_errors=True)
+
+
+def finish_replacements(model_dir: Path) -> list[Path]:
+    """End what a crash interrupted in `move_into_place`: the new folder stays, or the old one gets its name back.
+
+    Returns what was removed.
+    """
+    removed = []
+    for replaced in sorted(model_dir.glob(f"model.ckpt-*{REPLACED_SUFFIX}")):
+        target = replaced.with_name(replaced.name.removesuffix(REPLACED_SUFFIX))
+        if (target / MANIFEST_NAME).exists():
+            remove_replaced(target)
+            removed.append(replaced)
+        else:
+            shutil.rmtree(target, ignore_errors=True)
+            os.rename(replaced, target)
+            sync_folder(model_dir)
+    return removed

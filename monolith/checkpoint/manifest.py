@@ -9,12 +9,12 @@ from typing import Any
 
 from monolith._core import native
 from monolith.checkpoint.durable_files import file_crc32c, sync_file, sync_folder, write_durably
-from monolith.errors import CorruptFileError
+from monolith.errors import CorruptFileError, NewerFormatError
 
 MANIFEST_NAME = "manifest.json"
 MANIFEST_FORMAT = 1
 MAX_MANIFEST_BYTES = 64 << 20
-"""Room for half a million files; what is larger is not read at all."""
+"""Room for half a million files, or stream positions; what is larger is not read at all."""
 
 _LIMITS = {"step": 1 << 63, "generation": 1 << 63, "epoch": 1 << 63, "plan_hash": 1 << 64}
 
@@ -89,26 +89,54 @@ def read_manifest(folder: Path) -> Manifest:
 
     Raises:
         FileNotFoundError: There is none, so there is no snapshot.
+        NewerFormatError: It is whole, and of a format of a later release.
         CorruptFileError: It is damaged or of another format.
     """
     path = folder / MANIFEST_NAME
     if not path.is_file():
         raise FileNotFoundError(f"{folder} has no {MANIFEST_NAME}: it was not written completely")
-    if (size := path.stat().st_size) > MAX_MANIFEST_BYTES:
-        raise CorruptFileError(f"{path} has {size} bytes, a manifest has at most {MAX_MANIFEST_BYTES}")
+    values = read_object(path)
     try:
-        values = json.loads(path.read_bytes())
         crc = values.pop("crc32c")
         if crc != native.crc32c(_canonical(values)):
             raise ValueError("its checksum is wrong")
-        if values.pop("format") != MANIFEST_FORMAT:
-            raise ValueError(f"it is not of format {MANIFEST_FORMAT}")
+        _check_format(path, values.pop("format"))
         values["files"] = {name: FileEntry(**entry) for name, entry in values["files"].items()}
         manifest = Manifest(**{field.name: values[field.name] for field in fields(Manifest)})
         _check_values(manifest)
         return manifest
+    except NewerFormatError:
+        raise
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise CorruptFileError(f"{path} cannot be used: {error}") from error
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """Return the JSON object in a small file.
+
+    Raises:
+        CorruptFileError: It is too large to be one, or none.
+    """
+    if (size := path.stat().st_size) > MAX_MANIFEST_BYTES:
+        raise CorruptFileError(f"{path} has {size} bytes, a file of its kind has at most {MAX_MANIFEST_BYTES}")
+    try:
+        values = json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise CorruptFileError(f"{path} cannot be used: {error}") from error
+    if not isinstance(values, dict):
+        raise CorruptFileError(f"{path} cannot be used: it holds a {type(values).__name__}, not an object")
+    return values
+
+
+def _check_format(path: Path, found: object) -> None:
+    if found == MANIFEST_FORMAT and type(found) is int:
+        return
+    if type(found) is int and found > MANIFEST_FORMAT:
+        raise NewerFormatError(
+            f"{path} is of format {str(found)[:40]}, this release reads format {MANIFEST_FORMAT}: restore it with a "
+            "later release of monolith, or name an older checkpoint, or another model_dir; it was left as it is"
+        )
+    raise ValueError(f"it is not of format {MANIFEST_FORMAT}")
 
 
 def check_sizes(folder: Path, manifest: Manifest) -> None:

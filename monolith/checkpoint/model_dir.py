@@ -3,7 +3,6 @@
 import fcntl
 import json
 import os
-import re
 import shutil
 import socket
 import warnings
@@ -11,34 +10,38 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from monolith.checkpoint.durable_files import sync_folder, write_durably
+from monolith.checkpoint.durable_files import make_folder, sync_folder
+from monolith.checkpoint.layout import (
+    TEMPORARY_SUFFIX,
+    base_and_number,
+    finish_replacements,
+    list_deltas,
+    list_snapshots,
+    remove_snapshot,
+)
 from monolith.checkpoint.manifest import MANIFEST_NAME, check_files, read_manifest
-from monolith.checkpoint.snapshot import TEMPORARY_SUFFIX, remove_snapshot
-from monolith.errors import CorruptFileError, ModelDirInUseError
+from monolith.checkpoint.saving.generations import GENERATION_NAME, OWNER_NAME
+from monolith.checkpoint.saving.generations import claim_generation as claim_generation
+from monolith.checkpoint.saving.write_errors import write_error
+from monolith.errors import CorruptFileError, ModelDirInUseError, NewerFormatError
 
-OWNER_NAME = "owner.lock"
-GENERATION_NAME = "generation"
 DAMAGED_SUFFIX = ".damaged"
-_SNAPSHOT = re.compile(r"model\.ckpt-(\d+)")
-
-
-def list_snapshots(model_dir: str | os.PathLike[str]) -> list[Path]:
-    """Return the folders named like a snapshot, oldest step first; not all of them need be whole."""
-    folder = Path(model_dir)
-    if not folder.is_dir():
-        return []
-    matches = {path: _SNAPSHOT.fullmatch(path.name) for path in folder.iterdir() if path.is_dir()}
-    return sorted((path for path, match in matches.items() if match), key=lambda path: int(path.name.split("-")[-1]))
+_STATE_NAMES = (GENERATION_NAME, "checkpoint", "monolith_checkpoint")
 
 
 def latest_snapshot(model_dir: str | os.PathLike[str]) -> Path | None:
     """Return the newest snapshot whose manifest and files are whole; None if there is none.
 
     Those that are not are passed over with a warning that says why.
+
+    Raises:
+        NewerFormatError: The newest whole one was written by a later release.
     """
     for path in reversed(list_snapshots(model_dir)):
         try:
             check_files(path, read_manifest(path))
+        except NewerFormatError:
+            raise  # it is whole: what was trained since an older one must not be lost unasked
         except (CorruptFileError, FileNotFoundError) as error:
             warnings.warn(f"snapshot {path} is not used: {error}", stacklevel=2)
         else:
@@ -47,13 +50,27 @@ def latest_snapshot(model_dir: str | os.PathLike[str]) -> Path | None:
 
 
 def clean_leftovers(model_dir: str | os.PathLike[str]) -> list[Path]:
-    """Remove what a crash left: temporary folders and snapshots without a manifest; returns what was removed."""
+    """Remove what a crash left, and return it; who calls it owns the folder.
+
+    That is temporary files and folders, snapshots and deltas without a manifest, deltas whose snapshot is gone, and
+    what was just being replaced: the new one if it is whole, else the old one, is there then.
+    """
     folder = Path(model_dir)
+    if not folder.is_dir():
+        return []
+    removed = finish_replacements(folder)
     temporary = [path for path in folder.glob(f"model.ckpt-*{TEMPORARY_SUFFIX}") if path.is_dir()]
-    headless = [path for path in list_snapshots(folder) if not (path / MANIFEST_NAME).exists()]
+    both = [*list_snapshots(folder), *list_deltas(folder)]
+    headless = [path for path in both if not (path / MANIFEST_NAME).exists()]
     for path in temporary + headless:
         shutil.rmtree(path)
-    return temporary + headless
+    orphans = [path for path in list_deltas(folder) if not base_and_number(path)[0].exists()]
+    for path in orphans:
+        remove_snapshot(path)
+    files = [path for name in _STATE_NAMES if (path := folder / f"{name}{TEMPORARY_SUFFIX}").is_file()]
+    for path in files:
+        path.unlink()
+    return removed + temporary + headless + orphans + files
 
 
 def set_aside_newer(model_dir: str | os.PathLike[str], snapshot: Path | None) -> list[Path]:
@@ -77,47 +94,29 @@ def set_aside_newer(model_dir: str | os.PathLike[str], snapshot: Path | None) ->
     return aside
 
 
-def keep_newest(model_dir: str | os.PathLike[str], count: int) -> list[Path]:
-    """Remove all but the newest `count` snapshots; returns what was removed."""
-    if count < 1:
-        raise ValueError(f"at least one snapshot must be kept, got {count}")
-    old = list_snapshots(model_dir)[:-count]
-    for path in old:
-        remove_snapshot(path)
-    return old
-
-
-def claim_generation(model_dir: str | os.PathLike[str], at_least: int) -> int:
-    """Return a generation that no run in this folder had before, and never will again.
-
-    It is on the disk when this returns: two runs that restore the same snapshot must not be taken for one by those who
-    follow them.
-    """
-    path = Path(model_dir) / GENERATION_NAME
-    last = at_least - 1
-    if path.exists():
-        try:
-            last = max(last, int(path.read_text()))
-        except ValueError as error:
-            raise CorruptFileError(f"{path} must hold a number: {error}; write one above all that were used") from error
-    write_durably(path, f"{last + 1}\n".encode())
-    return last + 1
-
-
 class ModelDirOwner:
     """The right to train in a folder; one process at a time has it, and loses it when it ends, however it ends."""
 
     def __init__(self, model_dir: str | os.PathLike[str]) -> None:
         """Make the folder if need be, and take it or raise a ModelDirInUseError that names the owner."""
         folder = Path(model_dir)
-        folder.mkdir(parents=True, exist_ok=True)
-        path = folder / OWNER_NAME
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        self._descriptor = -1
+        try:
+            make_folder(folder)
+            self._descriptor = os.open(folder / OWNER_NAME, os.O_RDWR | os.O_CREAT, 0o644)
+            self._take(folder)
+        except OSError as error:
+            self.close()
+            raise write_error(f"{folder} cannot be trained in", error) from error
+        except ModelDirInUseError:
+            self.close()
+            raise
+
+    def _take(self, folder: Path) -> None:
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             owner = os.read(self._descriptor, 4096).decode(errors="replace").strip() or "unknown"
-            os.close(self._descriptor)
             raise ModelDirInUseError(
                 f"{folder} is being trained in by another process ({owner}); stop it or use another model_dir"
             ) from error

@@ -9,9 +9,9 @@ import torch
 from google.protobuf.json_format import MessageToDict
 
 from monolith._core import native
+from monolith.checkpoint.layout import FILTERS_NAME, TABLES_NAME
 from monolith.checkpoint.manifest import MANIFEST_NAME, check_files, read_manifest
 from monolith.checkpoint.model_dir import latest_snapshot
-from monolith.checkpoint.snapshot import FILTERS_NAME, TABLES_NAME
 from monolith.embedding import Table
 from monolith.model import LookupPlan, PlannedTable, make_tables
 from monolith.protos.embedding_hash_table_pb2 import EntryDump

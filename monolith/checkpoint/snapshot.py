@@ -1,8 +1,7 @@
 """Snapshots: everything a run needs to go on, in one folder, committed by its manifest."""
 
-import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,10 +11,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from monolith.checkpoint.layout import DENSE_NAME, FILTERS_NAME, STREAM_NAME, TABLES_NAME
-from monolith.checkpoint.layout import TEMPORARY_SUFFIX as TEMPORARY_SUFFIX
-from monolith.checkpoint.layout import remove_snapshot as remove_snapshot
-from monolith.checkpoint.layout import snapshot_path as snapshot_path
-from monolith.checkpoint.manifest import Manifest
+from monolith.checkpoint.manifest import Manifest, check_files, read_manifest, read_object
 from monolith.checkpoint.restoring.delta_chain import apply_delta, chain_to, check_chain
 from monolith.checkpoint.saving.frozen_state import FrozenState
 from monolith.embedding import MultiTable
@@ -61,11 +57,13 @@ def save_snapshot(
     epoch: int,
     extra: Mapping[str, Any] | None = None,
     num_shards: int | None = None,
+    fenced: bool = True,
 ) -> Path:
     """Write `model.ckpt-<step>/` and return it; after a crash at any moment it is there wholly or not at all.
 
     `dense` and `stream` must not change meanwhile; tables are copied on write, each at one moment. Expired rows are
-    written too, so that a restored run has the rows that an uninterrupted one has.
+    written too, so that a restored run has the rows that an uninterrupted one has. If `fenced`, it is a FencedError
+    when a run of a later generation has begun in the folder.
     """
     frozen = FrozenState(
         step=step,
@@ -76,6 +74,7 @@ def save_snapshot(
         generation=generation,
         epoch=epoch,
         extra=extra,
+        fenced=fenced,
     )
     return frozen.write_snapshot(model_dir, num_shards=num_shards)
 
@@ -83,29 +82,30 @@ def save_snapshot(
 def load_snapshot(path: str | os.PathLike[str], *, plan: LookupPlan, tables: MultiTable) -> Snapshot:
     """Restore rows and filters in place and return the rest; all files are checked before anything changes.
 
-    Of a delta, the snapshot that its chain begins with and all deltas up to it are read, in order.
+    Of a delta, the snapshot that its chain begins with and all deltas up to it are read, in order. Only a file that was
+    made on purpose, with right checksums and senseless content, is found later: the tables hold parts of it then.
 
     Raises:
         FileNotFoundError: There is no manifest, so no snapshot.
         CorruptFileError: A file is damaged, or a link of the chain is broken; the message names it.
         PlanMismatchError: The snapshot was made for another lookup plan; the message names what differs.
+        ValueError: It has dense weights only.
     """
     links = chain_to(Path(path))
     manifests = check_chain(links)
     for link, manifest in zip(links, manifests, strict=True):
         check_plan(link, manifest, plan)
+        if manifest.extra.get("dense_only"):
+            raise ValueError(f"{link} has dense weights only; load_dense_only reads it, or name a whole snapshot")
     folder, manifest = links[-1], manifests[-1]
     try:
         dense = load_file(folder / DENSE_NAME)
-        stream = _read_json(folder / STREAM_NAME)
-    except (SafetensorError, ValueError, AttributeError, TypeError) as error:
-        raise CorruptFileError(f"snapshot {folder} cannot be read: {error}") from error
-    for name, table in tables.tables.items():
-        table.restore(links[0] / TABLES_NAME / name)
-    for link in links[1:]:
-        apply_delta(link, tables.tables)
-    for name, admission in admission_filters(tables).items():
-        admission.restore(folder / FILTERS_NAME / name)
+        stream = read_object(folder / STREAM_NAME)
+        _restore_rows(links, tables)
+    except CorruptFileError:
+        raise
+    except (SafetensorError, ValueError, FileNotFoundError) as error:
+        raise CorruptFileError(f"snapshot {folder} cannot be restored: {error}") from error
     return Snapshot(
         path=folder,
         step=manifest.step,
@@ -117,17 +117,40 @@ def load_snapshot(path: str | os.PathLike[str], *, plan: LookupPlan, tables: Mul
     )
 
 
+def load_dense_only(path: str | os.PathLike[str]) -> dict[str, Tensor]:
+    """Return the dense tensors of a snapshot, a delta, or dense weights that were saved alone; all files are checked.
+
+    Raises:
+        FileNotFoundError: There is no manifest, so no snapshot.
+        CorruptFileError: A file is damaged.
+    """
+    folder = Path(path)
+    check_files(folder, read_manifest(folder))
+    try:
+        tensors: dict[str, Tensor] = load_file(folder / DENSE_NAME)
+    except (SafetensorError, OSError) as error:
+        raise CorruptFileError(f"the dense weights of {folder} cannot be read: {error}") from error
+    return tensors
+
+
+def _restore_rows(links: Sequence[Path], tables: MultiTable) -> None:
+    for name, table in tables.tables.items():
+        table.restore(links[0] / TABLES_NAME / name)
+    for link in links[1:]:
+        apply_delta(link, tables.tables)
+    for name, admission in admission_filters(tables).items():
+        admission.restore(links[-1] / FILTERS_NAME / name)
+
+
 def check_plan(folder: Path, manifest: Manifest, plan: LookupPlan) -> None:
     """Raise a PlanMismatchError unless the snapshot was made for this plan."""
     if manifest.plan_hash == plan.hash:
         return
-    differences = "; ".join(plan_differences(plan, LookupPlan.from_json(manifest.plan)))
+    try:
+        differences = "; ".join(plan_differences(plan, LookupPlan.from_json(manifest.plan)))
+    except (ValueError, RecursionError) as error:
+        raise CorruptFileError(f"the lookup plan of {folder} cannot be read: {error}") from error
     raise PlanMismatchError(
         f"snapshot {folder} was made for another lookup plan ({manifest.plan_hash:016x}, this model has "
         f"{plan.hash:016x}): {differences}. Undo the change, or train in another model_dir"
     )
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    values: dict[str, Any] = json.loads(path.read_bytes())
-    return values

@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from monolith.errors import CorruptFileError
+
 
 def flatten_tree(name: str, tree: object) -> dict[str, Tensor]:
     """Return the tensors of `tree` under `<name>/…`, and its shape as JSON bytes under `<name>.json`.
@@ -24,12 +26,14 @@ def flatten_tree(name: str, tree: object) -> dict[str, Tensor]:
 
 
 def restore_tree(name: str, tensors: Mapping[str, Tensor]) -> Any:
-    """Return what `flatten_tree` took; a ValueError if it is not whole."""
+    """Return what `flatten_tree` took; a CorruptFileError if it is not whole."""
     try:
         shape = json.loads(bytes(tensors[f"{name}.json"].tolist()))
         return _decode(shape, tensors)
-    except (KeyError, ValueError, TypeError) as error:
-        raise ValueError(f"the saved state of {name!r} cannot be read ({type(error).__name__}: {error})") from error
+    except (KeyError, ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise CorruptFileError(
+            f"the saved state of {name!r} cannot be read ({type(error).__name__}: {error})"
+        ) from error
 
 
 def _encode(place: str, value: object, tensors: dict[str, Tensor]) -> Any:

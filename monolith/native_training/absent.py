@@ -7,6 +7,10 @@ RETIRED: Final[dict[str, str]] = {
         "it changed which errors TensorFlow's MonitoredSession takes for a preemption; there is no session here, and "
         "the training loop decides by itself what it retries. Delete the call."
     ),
+    "monolith.native_training.save_utils:SaverBuilder": (
+        "it grouped TensorFlow's restore operations by device; here each process restores its own part. Use "
+        "monolith.native_training.save_utils.PartialRecoverySaver, which asks only the processes that are new."
+    ),
 }
 """What has no job left on PyTorch, with the sentence a user reads who imports it."""
 
@@ -33,10 +37,6 @@ NOT_YET: Final[frozenset[str]] = frozenset(
         "monolith.native_training.ps_benchmark:PsBenchMarkTask",
         "monolith.native_training.runner_utils:get_discovery",
         "monolith.native_training.runner_utils:monolith_discovery",
-        "monolith.native_training.save_utils:NoFirstSaveCheckpointSaverHook",
-        "monolith.native_training.save_utils:PsMonitor",
-        "monolith.native_training.save_utils:SaverBuilder",
-        "monolith.native_training.save_utils:PartialRecoverySaver",
         "monolith.native_training.service_discovery:ServiceDiscovery",
         "monolith.native_training.service_discovery:ConsulServiceDiscovery",
         "monolith.native_training.service_discovery:TfConfigServiceDiscovery",

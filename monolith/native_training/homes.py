@@ -62,6 +62,9 @@ HOMES: Final[dict[str, dict[str, str]]] = {
         "get_latest_checkpoint_state": "monolith.checkpoint.state_files.latest_state:get_latest_checkpoint_state",
         "get_monolith_checkpoint_state": "monolith.checkpoint.state_files.monolith_file:get_monolith_checkpoint_state",
         "SaveHelper": "monolith.checkpoint.state_files.checkpoint_names:SaveHelper",
+        "NoFirstSaveCheckpointSaverHook": "monolith.train.hooks.checkpoint_saver:NoFirstSaveCheckpointSaverHook",
+        "PsMonitor": "monolith.checkpoint.shards.partial_recovery:PsMonitor",
+        "PartialRecoverySaver": "monolith.checkpoint.shards.partial_recovery:PartialRecoverySaver",
         "SecondOrStepTimerWithTideSetting": "monolith.checkpoint.keeping.save_timer:SecondOrStepTimerWithTideSetting",
     },
     "monolith.native_training.service_discovery": {

@@ -12,14 +12,17 @@ import torch
 from torch import Tensor
 
 from monolith.checkpoint import ModelDirOwner, latest_state
+from monolith.checkpoint.state_files import copy_checkpoint_pointer, wait_for_checkpoint_pointer
 from monolith.hooks import Hook
 from monolith.model import Mode, MonolithModel
 from monolith.model.hyper_params import InstantiableParams, Params
-from monolith.train.config import RunConfig, RunnerConfig
+from monolith.train.config import RunConfig, RunnerConfig, is_chief
 from monolith.train.hooks.standard import standard_hooks
 from monolith.train.live_view import LiveView
 from monolith.train.loop import RunResult, Sync, Trainer
 from monolith.train.model_dump import MODEL_DUMP_NAME, DumpUtils
+from monolith.train.saving.restore_options import RestoreOptions
+from monolith.train.saving.save_listener import SaveListener
 from monolith.train.state import TrainState
 from monolith.train.trained_model import open_trained
 
@@ -64,12 +67,15 @@ class Estimator:
         max_steps: int | None = None,
         hooks: Sequence[Hook] = (),
         sync: Sync | None = None,
+        saving_listeners: Sequence[SaveListener] = (),
+        guard_listeners: Sequence[SaveListener] = (),
     ) -> RunResult:
         """Train until the data ends, for `steps` more steps, or to `max_steps` in all, whichever comes first.
 
         SIGTERM, Ctrl-C and a hook's `request_stop` end it early and in good order. Every end but an error writes a
         snapshot, and so does the error of a hook; after any other error training goes on from the last one. `sync` is
-        called after every step. Settings add hooks of their own: see `standard_hooks`.
+        called after every step. Settings add hooks of their own: see `standard_hooks`. Of saves, `saving_listeners` are
+        told before and after success, `guard_listeners` however they end.
         """
         config = self.config
         _check_counts(steps=steps, max_steps=max_steps)
@@ -84,12 +90,20 @@ class Estimator:
         with ModelDirOwner(config.model_dir):
             source = self.model.input_fn(Mode.TRAIN)
             state = TrainState(self.model, source, evict_every_seconds=config.evict_every_seconds)
-            state.open(config.model_dir)
+            state.open(config.model_dir, self._restore_options())
             self._dump_model(state)
             limits = [] if max_steps is None else [max_steps]
             if steps is not None:
                 limits.append(state.global_step + steps)
-            return Trainer(state, config, hooks=watching, sync=sync).run(min(limits, default=None))
+            trainer = Trainer(
+                state,
+                config,
+                hooks=watching,
+                sync=sync,
+                saving_listeners=saving_listeners,
+                guard_listeners=guard_listeners,
+            )
+            return trainer.run(min(limits, default=None))
 
     def evaluate(
         self,
@@ -113,7 +127,7 @@ class Estimator:
         """
         _check_counts(steps=steps)
         _check_hooks(hooks)
-        trained = open_trained(self.model, self.config.model_dir, checkpoint_path)
+        trained = open_trained(self.model, self.config.model_dir, checkpoint_path, RestoreOptions.of(self.config))
         source = self.model.input_fn(Mode.EVAL)
         return trained.evaluate(source, steps=steps, group_by=group_by, hooks=hooks)
 
@@ -125,7 +139,7 @@ class Estimator:
         yield_single_examples: bool = True,
     ) -> Iterator[dict[str, Tensor]]:
         """Yield the predictions of the source for PREDICT by head: of one event at a time, or of whole batches."""
-        trained = open_trained(self.model, self.config.model_dir, checkpoint_path)
+        trained = open_trained(self.model, self.config.model_dir, checkpoint_path, RestoreOptions.of(self.config))
         for found in trained.predict(self.model.input_fn(Mode.PREDICT), keys=predict_keys):
             if yield_single_examples:
                 for row in zip(*found.values(), strict=True):
@@ -135,6 +149,14 @@ class Estimator:
 
     def close(self) -> None:
         """Give back what the estimator holds; one of a single process holds nothing between calls."""
+
+    def _restore_options(self) -> RestoreOptions:
+        config = self.config
+        if config.restore_dir and (config.is_local or is_chief(config)):
+            copy_checkpoint_pointer(config.restore_dir, config.model_dir, config.restore_ckpt)
+        elif config.restore_dir:
+            wait_for_checkpoint_pointer(config.model_dir, timeout_seconds=config.session_creation_timeout_secs)
+        return RestoreOptions.of(config)
 
     def _dump_model(self, state: TrainState) -> None:
         dump = DumpUtils(self.config.enable_model_dump)

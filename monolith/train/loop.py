@@ -1,7 +1,6 @@
 """The training loop of one process: a step is a visible sequence, and hooks only watch."""
 
 import logging
-import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -10,7 +9,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from monolith.checkpoint.ckpt_info import write_ckpt_info
 from monolith.data import Batch
 from monolith.errors import NotFiniteError
 from monolith.hooks import Hook, RunContext, StepValues
@@ -20,6 +18,8 @@ from monolith.observe.stack_traces import stack_traces_on_signal
 from monolith.train.config import RunnerConfig
 from monolith.train.culprit import blame
 from monolith.train.progressive_metrics import ProgressiveMetrics
+from monolith.train.saving.run_saver import RunSaver
+from monolith.train.saving.save_listener import SaveListener
 from monolith.train.state import TrainState
 from monolith.train.stop_signals import StopSignals
 
@@ -47,9 +47,19 @@ class Trainer:
     """Trains a state on its source until the data ends, `max_steps` is reached, or somebody asks for a stop."""
 
     def __init__(
-        self, state: TrainState, config: RunnerConfig, *, hooks: Sequence[Hook] = (), sync: Sync | None = None
+        self,
+        state: TrainState,
+        config: RunnerConfig,
+        *,
+        hooks: Sequence[Hook] = (),
+        sync: Sync | None = None,
+        saving_listeners: Sequence[SaveListener] = (),
+        guard_listeners: Sequence[SaveListener] = (),
     ) -> None:
-        """Take what `TrainState.open` made ready."""
+        """Take what `TrainState.open` made ready.
+
+        Of saves, `saving_listeners` are told before and after success, `guard_listeners` however they end.
+        """
         self.state = state
         self.config = config
         self.hooks = [*hooks, *state.model.training_hooks]
@@ -60,11 +70,11 @@ class Trainer:
             tables=state.tables,
             global_step=state.global_step,
             read_metrics=self.metrics.read,
-            save=self._save,
         )
         self.context.saved_step = state.saved_step
+        self.saver = RunSaver(state, config, self.context, listeners=saving_listeners, guards=guard_listeners)
+        self.context.save = self.saver.save
         self._hook_failed = False
-        self._last_save = time.monotonic()
         self._warned = False
         self._run_dense = torch.compile(run_dense) if config.compile else run_dense
 
@@ -76,7 +86,8 @@ class Trainer:
         """
         state, loss = self.state, float("nan")
         state.model.train()
-        self._save()  # first weights are random: without them, a crash before the first snapshot starts elsewhere
+        if not self.config.no_first_save:
+            self.saver.save()  # first weights are random: without them, a crash before the next starts elsewhere
         with (
             self._saves(),
             self._hooks(),
@@ -89,11 +100,11 @@ class Trainer:
                 loss, spec = self._step(batch)
                 if self.sync is not None:
                     self.sync(state)
-                self._save_in_background()
+                self.saver.after_step()
                 self._tell_hooks(batch, loss, spec)
                 if self.context.save_requested:
-                    self._save()
-            self._save()
+                    self.saver.save()
+            self.saver.end()
         return RunResult(global_step=state.global_step, loss=loss, metrics=self.metrics.read())
 
     def _step(self, batch: Batch) -> tuple[float, EstimatorSpec]:
@@ -177,56 +188,16 @@ class Trainer:
             "rows and weights are as they were before: look at these events, or lower the learning rate"
         )
 
-    def _save_is_due(self) -> bool:
-        steps, seconds = self.config.save_checkpoints_steps, self.config.snapshot_seconds
-        return (
-            self.context.save_requested
-            or (steps is not None and self.state.global_step % steps == 0)
-            or (seconds is not None and time.monotonic() - self._last_save >= seconds)
-        )
-
-    def _save(self) -> None:
-        """Write a snapshot, unless this step has one; it is there when this returns."""
-        self.context.save_requested = False  # first: who asks while it is being written wants another
-        self.state.wait_saves()
-        if self.state.saved_step != self.state.global_step:
-            path = self.state.save(self.config.model_dir, keep=self.config.checkpoints_max_to_keep)
-            if self.config.enable_model_ckpt_info:
-                write_ckpt_info(path, self.state.global_step, self.state.tables)
-        self.context.saved_step = self.state.saved_step
-        self._last_save = time.monotonic()
-
-    def _save_in_background(self) -> None:
-        """Begin a snapshot or a delta if one is due; if the one before could not be written, this raises why.
-
-        One that is due by its step waits for the one before; one that is due by the clock is put off until then. One
-        that a hook asked for, and one with a report on its rows, is written before training goes on.
-        """
-        state, config = self.state, self.config
-        state.check_saves()
-        self.context.saved_step = state.saved_step
-        due = self._save_is_due()
-        if due and (self.context.save_requested or config.enable_model_ckpt_info):
-            self._save()
-            return
-        if state.is_saving and config.save_checkpoints_steps is None:
-            due = False
-        delta = config.delta_every_steps is not None and state.global_step % config.delta_every_steps == 0
-        if due or delta:
-            state.begin_save(config.model_dir, keep=config.checkpoints_max_to_keep, delta=not due)
-        if due:
-            self._last_save = time.monotonic()
-
     @contextmanager
     def _saves(self) -> Iterator[None]:
         """Leave no save under way behind; one that fails after another error is noted on that."""
         try:
             yield
         except BaseException as error:
-            if (failure := self.state.end_saves()) is not None and failure is not error:
+            if (failure := self.saver.close()) is not None and failure is not error:
                 error.add_note(f"a snapshot could not be written either: {failure!r}")
             raise
-        if (failure := self.state.end_saves()) is not None:
+        if (failure := self.saver.close()) is not None:
             raise failure
 
     def _tell_hooks(self, batch: Batch, loss: float, spec: EstimatorSpec) -> None:
@@ -271,9 +242,10 @@ class Trainer:
         state = self.state
         if self._hook_failed:
             try:
-                self._save()
+                self.saver.save()
             except Exception:  # noqa: BLE001  the hook's error is the one to tell
                 _log.exception("there is no snapshot of step %d", state.global_step)
+        self.saver.settle()
         error.add_note(
             f"training stopped at step {state.global_step}; {self.config.model_dir} has a snapshot of step "
             f"{state.saved_step}: run again to go on from there"

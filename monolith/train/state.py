@@ -11,19 +11,24 @@ from monolith.checkpoint import (
     claim_generation,
     clean_leftovers,
     dense_tensors,
-    latest_snapshot,
     load_snapshot,
-    newest_link,
     random_tensors,
     restore_dense_tensors,
     restore_random_tensors,
     set_aside_broken,
     set_aside_newer,
 )
+from monolith.checkpoint.keeping import Retention, choose_snapshot
+from monolith.checkpoint.keeping.rollback import is_in, set_aside_others
+from monolith.checkpoint.layout import base_and_number
+from monolith.checkpoint.state_files import refresh_checkpoint_file
 from monolith.data import Source
+from monolith.embedding.table import NO_TIME
+from monolith.errors import CorruptFileError
 from monolith.model import Lookup, Mode, MonolithModel, dry_run, make_tables
 from monolith.model.spec import EstimatorSpec
 from monolith.train.clock import EventClock
+from monolith.train.saving.restore_options import RestoreOptions, clears_weights, mark_cleared
 
 
 class TrainState:
@@ -47,38 +52,54 @@ class TrainState:
         self.saved_step: int | None = None
         self._writing: tuple[PendingSave, int] | None = None  # with its step
         self._series: SaveSeries | None = None
-        self._series_of: tuple[Path, int] | None = None
+        self._series_of: tuple[Path, Retention] | None = None
 
-    def open(self, model_dir: str | os.PathLike[str]) -> Path | None:
-        """Go on from the newest snapshot or delta that is whole, if any, in a new generation; returns it."""
-        clean_leftovers(model_dir)
-        base = latest_snapshot(model_dir)
-        set_aside_newer(model_dir, base)
-        path = None if base is None else newest_link(base)
+    def open(self, model_dir: str | os.PathLike[str], options: RestoreOptions | None = None) -> Path | None:
+        """Go on from the newest snapshot or delta that is whole, if any, in a new generation; returns it.
+
+        `options` may name another one, and leave out parts of it. A folder without snapshots of its own starts from
+        where its `checkpoint` file points to: with those rows, weights and steps, but at the begin of its own data.
+        """
+        folder, options = Path(model_dir), options or RestoreOptions()
+        clean_leftovers(folder)
+        path = choose_snapshot(folder, restore_ckpt=options.restore_ckpt)
+        is_own = path is not None and is_in(folder, path)
+        # Also if it is elsewhere: snapshots of its own that are all damaged are not silently given up.
+        set_aside_newer(folder, base_and_number(path)[0] if path is not None and is_own else None)
+        cleared = path is not None and clears_weights(options, folder)
         if path is not None:
-            set_aside_broken(path)
-            self._restore(path)
-        self.generation = claim_generation(model_dir, self.generation)
+            if is_own:
+                set_aside_broken(path)
+            self._restore(path, options, cleared=cleared, is_own=is_own)
+        self.generation = claim_generation(folder, self.generation)
+        refresh_checkpoint_file(folder)
+        if path is not None and cleared:
+            self._keep_cleared(folder, path, is_own and not options.continue_training)
         return path
 
-    def save(self, model_dir: str | os.PathLike[str], *, keep: int) -> Path:
+    def save(self, model_dir: str | os.PathLike[str], *, retention: Retention) -> Path:
         """Write a snapshot of this moment and remove those that are too many."""
-        pending = self.begin_save(model_dir, keep=keep, in_parallel=True)
+        pending = self.begin_save(model_dir, retention=retention, in_parallel=True)
         self.wait_saves()
         return pending.wait()
 
     def begin_save(
-        self, model_dir: str | os.PathLike[str], *, keep: int, delta: bool = False, in_parallel: bool = False
+        self,
+        model_dir: str | os.PathLike[str],
+        *,
+        retention: Retention,
+        delta: bool = False,
+        in_parallel: bool = False,
     ) -> PendingSave:
         """Take this moment, to be written while training goes on; a save that is under way is waited for first.
 
         With `delta`, only what changed since the last one is written, if there is one to build on.
         """
         self.wait_saves()
-        if self._series is None or self._series_of != (Path(model_dir), keep):
+        if self._series is None or self._series_of != (Path(model_dir), retention):
             self.end_saves()
-            self._series = SaveSeries(Path(model_dir), self.plan, self.tables, keep=keep)
-            self._series_of = (Path(model_dir), keep)
+            self._series = SaveSeries(Path(model_dir), self.plan, self.tables, retention=retention)
+            self._series_of = (Path(model_dir), retention)
         pending = self._series.begin(
             delta=delta,
             in_parallel=in_parallel,
@@ -92,6 +113,12 @@ class TrainState:
         self.epoch += 1
         self._writing = pending, self.global_step
         return pending
+
+    def evict_expired(self) -> int:
+        """Remove rows that have expired by now, in event time; returns how many."""
+        if self.clock.now == NO_TIME:
+            return 0
+        return sum(table.evict(self.clock.now) for table in self.tables.tables.values())
 
     @property
     def is_saving(self) -> bool:
@@ -124,17 +151,38 @@ class TrainState:
             self._series = None
         return None
 
-    def _restore(self, path: Path) -> None:
+    def _restore(self, path: Path, options: RestoreOptions, *, cleared: bool, is_own: bool) -> None:
         snapshot = load_snapshot(path, plan=self.plan, tables=self.tables)
-        restore_dense_tensors(self.model, self.optimizer, snapshot.dense)
-        restore_random_tensors(snapshot.dense)
-        self.source.restore(snapshot.stream)
-        self.clock.restore(snapshot.extra["clock"])
-        self.stream = dict(snapshot.stream)
-        self.offsets = dict(snapshot.extra["offsets"])
-        self.global_step = self.saved_step = snapshot.step
+        if not cleared:
+            restore_dense_tensors(
+                self.model,
+                self.optimizer,
+                snapshot.dense,
+                alias_map=options.alias_map,
+                guess_names=options.guess_names,
+            )
+            restore_random_tensors(snapshot.dense)
+        try:
+            self.clock.restore(snapshot.extra["clock"])
+            offsets = dict(snapshot.extra["offsets"])
+        except (KeyError, ValueError, TypeError) as error:
+            raise CorruptFileError(f"{path} is not of a training run: {error!r} in its manifest's extra") from error
+        if is_own:
+            self.source.restore(snapshot.stream)
+            self.stream = dict(snapshot.stream)
+            self.offsets = offsets
+        if not cleared or options.continue_training:
+            self.global_step = snapshot.step
+        self.saved_step = snapshot.step if is_own and not cleared else None
         self.generation = snapshot.generation + 1
         self.epoch = snapshot.epoch
+
+    def _keep_cleared(self, folder: Path, source: Path, replaces_all: bool) -> None:
+        """Write the state with new dense weights; only then is it settled that they were cleared."""
+        written = self.save(folder, retention=Retention(max_to_keep=None))
+        if replaces_all:
+            set_aside_others(written)  # it counts steps from 0 again: by number, they would be newer
+        mark_cleared(folder, source)
 
 
 def _dense_optimizer(model: MonolithModel, spec: EstimatorSpec) -> torch.optim.Optimizer | None:

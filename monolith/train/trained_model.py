@@ -10,26 +10,35 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from monolith.checkpoint import latest_state, load_snapshot, restore_dense_weights
+from monolith.checkpoint import load_snapshot, restore_dense_weights
+from monolith.checkpoint.keeping import choose_snapshot
+from monolith.checkpoint.keeping.rollback import LOOK
 from monolith.checkpoint.manifest import read_manifest
 from monolith.data import Batch, Source
 from monolith.hooks import Hook, RunContext, StepValues
 from monolith.model import EstimatorSpec, Lookup, LookupPlan, Mode, MonolithModel, make_tables, run_dense
 from monolith.model.metrics import Calibration, GroupedAuc, StreamingAuc, StreamingMean, StreamingMse
 from monolith.model.spec import observations, predictions
+from monolith.train.saving.restore_options import RestoreOptions
 
 
 class TrainedModel:
     """A copy of a model with the rows and weights of a snapshot."""
 
-    def __init__(self, model: MonolithModel, path: str | os.PathLike[str]) -> None:
-        """Read the snapshot in folder `path`; the plan is the one it was trained with."""
+    def __init__(
+        self, model: MonolithModel, path: str | os.PathLike[str], options: RestoreOptions | None = None
+    ) -> None:
+        """Read the snapshot in folder `path`; the plan is the one it was trained with.
+
+        `options` tell of dense weights that were renamed.
+        """
+        options = options or RestoreOptions()
         folder = Path(path)
         self.plan = LookupPlan.from_json(read_manifest(folder).plan)
         self.tables = make_tables(self.plan)
         snapshot = load_snapshot(folder, plan=self.plan, tables=self.tables)
         self.model = copy.deepcopy(model)
-        restore_dense_weights(self.model, snapshot.dense)
+        restore_dense_weights(self.model, snapshot.dense, alias_map=options.alias_map, guess_names=options.guess_names)
         self.model.eval()
         self.global_step = snapshot.step
         self._lookup = Lookup(self.plan, self.tables)
@@ -97,13 +106,22 @@ class TrainedModel:
 
 
 def open_trained(
-    model: MonolithModel, model_dir: str | os.PathLike[str], checkpoint_path: str | os.PathLike[str] | None = None
+    model: MonolithModel,
+    model_dir: str | os.PathLike[str],
+    checkpoint_path: str | os.PathLike[str] | None = None,
+    options: RestoreOptions | None = None,
 ) -> TrainedModel:
-    """Return the model as it is in a snapshot, the newest one if none is named."""
-    path = latest_state(model_dir) if checkpoint_path is None else Path(checkpoint_path)
+    """Return the model as it is in a snapshot, the newest one if none is named.
+
+    `checkpoint_path` is a folder; `options` may name one of `model_dir`, and tell of weights that were renamed. Nothing
+    is written.
+    """
+    options = options or RestoreOptions()
+    named = None if checkpoint_path is None else Path(checkpoint_path)
+    path = named or choose_snapshot(model_dir, restore_ckpt=options.restore_ckpt, mode=LOOK)
     if path is None:
         raise FileNotFoundError(f"there is no snapshot in {model_dir}; train the model first")
-    return TrainedModel(model, path)
+    return TrainedModel(model, path, options)
 
 
 @dataclass

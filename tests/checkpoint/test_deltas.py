@@ -16,6 +16,7 @@ from monolith.checkpoint import (
     newest_link,
     set_aside_broken,
 )
+from monolith.checkpoint.keeping import Retention, remove_one, retire_snapshots, roll_back
 from monolith.embedding import ChangeTracker
 from monolith.errors import CorruptFileError
 from monolith.model import make_tables
@@ -168,7 +169,7 @@ def test_compacting_gives_the_snapshot_that_would_have_been_taken(tmp_path):
 
 
 def series_of(folder, state, keep=10):
-    series = SaveSeries(folder, PLAN, state.tables, keep=keep)
+    series = SaveSeries(folder, PLAN, state.tables, retention=Retention(max_to_keep=keep))
 
     def save(*, delta):
         pending = series.begin(
@@ -210,8 +211,45 @@ def test_deltas_go_with_their_snapshot(tmp_path):
     for delta in (True, True, False):
         state.train()
         save(delta=delta)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["model.ckpt-3"]
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == ["model.ckpt-3"]
     series.close()
+
+
+def test_retention_keeps_every_link_that_a_kept_delta_needs(tmp_path):
+    state = State()
+    _, save = series_of(tmp_path, state, keep=None)
+    for delta in (True, True, True):
+        state.train()
+        save(delta=delta)
+    # A snapshot of a step before the last delta's: the chain leads further, and stays.
+    shutil.copytree(tmp_path / "model.ckpt-1", tmp_path / "model.ckpt-2")
+    assert retire_snapshots(tmp_path, Retention(max_to_keep=1)) == []
+    assert rows_of(restore(tmp_path / "model.ckpt-1.delta-2")[1]) == rows_of(state.tables)
+    with pytest.raises(ValueError, match=r"model\.ckpt-1 is needed by .*delta-1"):
+        remove_one(tmp_path / "model.ckpt-1", force=True)
+    with pytest.raises(ValueError, match=r"delta-1 is needed by .*delta-2"):
+        remove_one(tmp_path / "model.ckpt-1.delta-1", force=True)
+    remove_one(tmp_path / "model.ckpt-2", force=True)
+    with pytest.raises(ValueError, match=r"delta-2 is the newest state"):
+        remove_one(tmp_path / "model.ckpt-1.delta-2")
+
+
+def test_going_back_to_a_delta(tmp_path):
+    state = State()
+    series, save = series_of(tmp_path, state)
+    for delta in (True, True, True, False):
+        state.train()
+        save(delta=delta)
+        if state.step == 2:
+            rows = rows_of(state.tables)
+    series.close()
+    aside = roll_back(tmp_path / "model.ckpt-1.delta-1")
+    assert [path.name for path in aside] == ["model.ckpt-4.rolled-back", "model.ckpt-1.delta-2.rolled-back"]
+    assert latest_state(tmp_path).name == "model.ckpt-1.delta-1"
+    assert rows_of(restore(latest_state(tmp_path))[1]) == rows
+    (tmp_path / "model.ckpt-1" / "stream.json").write_text("x")
+    with pytest.raises(CorruptFileError, match="stream.json"):
+        roll_back(tmp_path / "model.ckpt-1.delta-1")
 
 
 def test_too_many_changes_make_the_next_one_a_snapshot(tmp_path):

@@ -48,7 +48,7 @@ HOSTILE = {
     "extra is a list": set_to(extra=[]),
     "files is a list": set_to(files=[]),
     "no generation": lambda values: values.pop("generation") and None,
-    "another format": set_to(format=2),
+    "another format": set_to(format=0),
 }
 
 

@@ -107,3 +107,14 @@ def test_some_slots_alone_are_restored(tmp_path):
         32_767: True,
     }
     assert restored.lookup_entry(fids[3]) == table.lookup_entry(fids[3])
+
+
+def test_rows_of_zeros_are_left_out_where_a_table_says_so(tmp_path):
+    state = State()
+    table = state.tables["uid"]
+    table.assign(torch.tensor([1, 2, 3]), torch.tensor([[1.0] * 4, [0.0] * 4, [0.0, 0.0, 0.0, 2.0]]), time=5)
+    path = state.freeze().write_snapshot(tmp_path)
+    for skips, ids in ((False, [True, True, True]), (True, [True, False, True])):
+        served = Table(replace(table.config, serving=True, skip_zero_embedding=skips))
+        assert restore_tables(path, {"uid": served}) == {"uid": sum(ids)}
+        assert served.contains(torch.tensor([1, 2, 3])).tolist() == ids

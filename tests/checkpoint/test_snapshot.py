@@ -12,7 +12,6 @@ import monolith as mono
 from monolith.checkpoint import (
     claim_generation,
     clean_leftovers,
-    keep_newest,
     latest_snapshot,
     list_snapshots,
     load_snapshot,
@@ -162,8 +161,6 @@ def test_steps_are_ordered_as_numbers_and_other_names_are_left_alone(tmp_path):
     (tmp_path / "model.ckpt-12").write_text("a file")
     assert [path.name for path in list_snapshots(tmp_path)] == ["model.ckpt-2", "model.ckpt-9", "model.ckpt-10"]
     assert latest_snapshot(tmp_path).name == "model.ckpt-10"
-    assert [path.name for path in keep_newest(tmp_path, 2)] == ["model.ckpt-2"]
-    assert keep_newest(tmp_path, 2) == []
 
 
 def test_another_plan_is_refused_and_the_difference_named(tmp_path):

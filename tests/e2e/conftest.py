@@ -4,6 +4,6 @@ import pytest
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--kills", type=int, default=4, help="kill -9 a process of an online job so often")
+    parser.addoption("--kills", type=int, default=None, help="kill -9 so often; by default a few times")
     parser.addoption("--kills-seed", type=int, default=0, help="which random instants")
     parser.addoption("--kills-report", default=None, help="write what was done and found to this JSON file")

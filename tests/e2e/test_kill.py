@@ -49,7 +49,7 @@ def eager(state: TrainState, columns: dict[str, np.ndarray]) -> np.ndarray:
 
 @pytest.mark.timeout(3600)  # of 50 kills and more; every wait inside has a limit of its own
 def test_no_event_is_lost_or_repeated(tmp_path, request):
-    num_kills = request.config.getoption("--kills", 4)
+    num_kills = request.config.getoption("--kills", None) or 4
     dice = random.Random(request.config.getoption("--kills-seed", 0))
     began, killed = time.monotonic(), collections.Counter()
     job = OnlineJob(tmp_path, WORLD)

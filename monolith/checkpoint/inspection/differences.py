@@ -10,9 +10,8 @@ from torch import Tensor
 
 from monolith.checkpoint.inspection.saved_plan import saved_plan
 from monolith.checkpoint.inspection.snapshot_summary import dense_shapes
-from monolith.checkpoint.inspection.table_rows import Rows, TableFiles
-from monolith.checkpoint.manifest import check_sizes, read_manifest
-from monolith.checkpoint.snapshot import DENSE_NAME, TABLES_NAME
+from monolith.checkpoint.inspection.table_rows import Rows, TableFiles, checked_manifest, table_files
+from monolith.checkpoint.layout import DENSE_NAME
 from monolith.embedding import TableConfig
 from monolith.errors import CorruptFileError
 
@@ -55,7 +54,7 @@ class SnapshotDifference:
 
 
 def diff_snapshots(first: Path, second: Path) -> SnapshotDifference:
-    """Compare two snapshots; table files are checked completely, and read a part at a time."""
+    """Compare two snapshots, or what deltas lead to; table files are checked completely, and read a part at a time."""
     tables = [_tables(folder) for folder in (first, second)]
     names = sorted(tables[0] | tables[1])
     shapes = [dense_shapes(folder) for folder in (first, second)]
@@ -74,13 +73,12 @@ def diff_snapshots(first: Path, second: Path) -> SnapshotDifference:
 
 
 def _tables(folder: Path) -> dict[str, TableConfig]:
-    manifest = read_manifest(folder)
-    check_sizes(folder, manifest)
+    manifest = checked_manifest(folder)
     return saved_plan(folder, manifest).tables()
 
 
 def _open(folder: Path, tables: dict[str, TableConfig], name: str) -> TableFiles | None:
-    return TableFiles(folder / TABLES_NAME / name, tables[name]) if name in tables else None
+    return table_files(folder, name, tables[name]) if name in tables else None
 
 
 def _diff_table(name: str, first: TableFiles | None, second: TableFiles | None) -> TableDifference:

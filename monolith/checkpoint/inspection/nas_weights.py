@@ -5,9 +5,9 @@ from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
 
+from monolith.checkpoint.layout import DENSE_NAME
 from monolith.checkpoint.manifest import MANIFEST_NAME
 from monolith.checkpoint.model_dir import latest_snapshot
-from monolith.checkpoint.snapshot import DENSE_NAME
 from monolith.errors import CorruptFileError
 
 ARCH_TENSOR_PREFIX = "arch_tensor"

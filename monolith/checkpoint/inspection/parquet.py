@@ -5,9 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from monolith.checkpoint.inspection.saved_plan import saved_plan
-from monolith.checkpoint.inspection.table_rows import TableFiles
-from monolith.checkpoint.manifest import check_sizes, read_manifest
-from monolith.checkpoint.snapshot import TABLES_NAME
+from monolith.checkpoint.inspection.table_rows import TableFiles, checked_manifest, table_files
 from monolith.data.columnar.arrow import arrow
 from monolith.model.plan.planned_table import PlannedTable
 
@@ -21,11 +19,11 @@ def export_parquet(
 ) -> list[Path]:
     """Write `<out_dir>/<table>.parquet` for the tables named, or for all, and return the files.
 
-    Columns are `id`, `last_seen` (seconds) and one list of floats per slice; optimizer state is left out. `on_rows` is
-    told of each table's rows as they are written. A file appears under its name when it is complete.
+    Of a delta, all rows are written that it leads to. Columns are `id`, `last_seen` (seconds) and one list of floats
+    per slice; optimizer state is left out. `on_rows` is told of each table's rows as they are written. A file appears
+    under its name when it is complete.
     """
-    manifest = read_manifest(snapshot)
-    check_sizes(snapshot, manifest)
+    manifest = checked_manifest(snapshot)
     plan = saved_plan(snapshot, manifest)
     planned = {table.name: table for table in plan.planned_tables}
     if unknown := sorted(set(tables) - set(planned)):
@@ -34,7 +32,7 @@ def export_parquet(
     configs = plan.tables()
     written = []
     for name in tables or sorted(planned):
-        files = TableFiles(snapshot / TABLES_NAME / name, configs[name])
+        files = table_files(snapshot, name, configs[name])
         path = out_dir / f"{name}.parquet"
         _write_table(path, planned[name], files, on_rows)
         written.append(path)

@@ -8,8 +8,9 @@ from safetensors import SafetensorError, safe_open
 
 from monolith.checkpoint.inspection.saved_plan import saved_plan
 from monolith.checkpoint.inspection.table_rows import read_info
+from monolith.checkpoint.layout import DENSE_NAME, TABLES_NAME, base_and_number
 from monolith.checkpoint.manifest import MANIFEST_NAME, check_sizes, read_manifest
-from monolith.checkpoint.snapshot import DENSE_NAME, TABLES_NAME
+from monolith.checkpoint.restoring.delta_chain import Link, read_erased
 from monolith.embedding.shard_files import find_shard_files
 from monolith.errors import CorruptFileError
 from monolith.model.plan.planned_table import PlannedTable
@@ -72,6 +73,12 @@ class SnapshotSummary:
     extra: dict[str, Any]
     """What else its writer kept."""
 
+    previous: str | None = None
+    """Of a delta, what it builds on; its rows are those that changed since."""
+
+    num_erased: int = 0
+    """Of a delta, rows that are gone since then."""
+
     @property
     def num_rows(self) -> int:
         """Rows of all tables."""
@@ -79,7 +86,7 @@ class SnapshotSummary:
 
 
 def summarize(folder: Path) -> SnapshotSummary:
-    """Return what a snapshot holds; sizes are checked, checksums are not.
+    """Return what a snapshot or a delta by itself holds; sizes are checked, checksums are not.
 
     Raises:
         FileNotFoundError: It has no manifest.
@@ -99,7 +106,15 @@ def summarize(folder: Path) -> SnapshotSummary:
         tables=tuple(_table_summary(folder, table) for table in sorted(tables, key=lambda one: one.name)),
         dense=dense_shapes(folder),
         extra=manifest.extra,
+        **_delta_fields(folder),
     )
+
+
+def _delta_fields(folder: Path) -> dict[str, Any]:
+    if base_and_number(folder)[1] == 0:
+        return {}
+    erased = sum(len(ids) for ids in read_erased(folder).values())
+    return {"previous": str(Link.read(folder).previous), "num_erased": erased}
 
 
 def dense_shapes(folder: Path) -> dict[str, tuple[int, ...]]:

@@ -1,13 +1,18 @@
 """The rows of one saved table, a part at a time: memory does not depend on how many there are."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike, fspath
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from monolith._core import native
+from monolith.checkpoint.layout import TABLES_NAME, base_and_number
+from monolith.checkpoint.manifest import Manifest, check_sizes, read_manifest
+from monolith.checkpoint.restoring.delta_chain import chain_to, check_chain, read_erased
 from monolith.embedding import Table, TableConfig
 from monolith.embedding.shard_files import check_shard_files, find_shard_files
 from monolith.errors import CorruptFileError
@@ -37,19 +42,26 @@ class Rows:
 
 
 class TableFiles:
-    """The files of one saved table, checked."""
+    """The files of one saved table, checked, with those of deltas on it."""
 
-    def __init__(self, basename: str | PathLike[str], config: TableConfig) -> None:
+    def __init__(
+        self,
+        basename: str | PathLike[str],
+        config: TableConfig,
+        deltas: Sequence[tuple[str | PathLike[str], Tensor | None]] = (),
+    ) -> None:
         """Check every byte of the files, and that their rows are made as `config` says.
+
+        Of each of the `deltas`, in order, there are the basename of its files, and the ids that it takes the rows of.
 
         Raises:
             FileNotFoundError: There are no files.
             CorruptFileError, ValueError: They are damaged, incomplete, or of another make.
         """
-        self.paths = find_shard_files(fspath(basename))
-        self.infos = [read_info(path) for path in self.paths]
+        self.links = [(find_shard_files(fspath(name)), erased) for name, erased in ((basename, None), *deltas)]
+        self.infos = [read_info(path) for path in self.links[0][0]]
         # Before a table is made: what a hostile configuration asks for must not be allocated.
-        for path, info in zip(self.paths, self.infos, strict=True):
+        for path, info in ((path, read_info(path)) for paths, _ in self.links for path in paths):
             if info.weight_bytes != 4 * config.dim or info.serving:
                 raise ValueError(
                     f"{path} has rows of {info.weight_bytes} bytes, table {config.name!r} has {config.dim} floats"
@@ -57,12 +69,15 @@ class TableFiles:
         plain = replace(config, initial_capacity=1, max_memory_bytes=None, evict_every_hours=0, serving=False)
         self._table = Table(plain)
         self._weight_bytes = 4 * config.dim
-        check_shard_files(self._table.native, self._table.schema(), self.paths, cleared=True)
+        for paths, _ in self.links:
+            check_shard_files(self._table.native, self._table.schema(), paths, cleared=True)
 
     @property
     def num_rows(self) -> int:
-        """Rows in all files."""
-        return sum(info.num_rows for info in self.infos)
+        """Rows of the table; with deltas, they have to be read for that."""
+        if len(self.links) == 1:
+            return sum(info.num_rows for info in self.infos)
+        return sum(len(part.ids) for part in self.parts())
 
     @property
     def row_bytes(self) -> int:
@@ -73,7 +88,10 @@ class TableFiles:
         """Yield all rows in `NUM_PARTS` parts, some of them perhaps empty."""
         for part in range(NUM_PARTS):
             self._table.clear()
-            native.load_table(self._table.native, self.paths, part * _BUCKETS, (part + 1) * _BUCKETS)
+            for paths, erased in self.links:
+                if erased is not None:
+                    self._table.erase(erased)
+                native.load_table(self._table.native, paths, part * _BUCKETS, (part + 1) * _BUCKETS)
             read = [self._table.native.read_rows(part * _SUB_TABLES + offset) for offset in range(_SUB_TABLES)]
             ids, last_seen, stored = (np.concatenate(arrays) for arrays in zip(*read, strict=True))
             order = np.argsort(ids)
@@ -81,6 +99,22 @@ class TableFiles:
             weights = np.ascontiguousarray(stored[:, : self._weight_bytes]).view(np.float32)
             yield Rows(ids[order], last_seen[order], weights, stored)
         self._table.clear()
+
+
+def table_files(folder: Path, name: str, config: TableConfig) -> TableFiles:
+    """Return the files of a table of a checked snapshot, or of a delta with all that it builds on."""
+    base, *deltas = chain_to(folder)
+    changes = [(link / TABLES_NAME / name, read_erased(link).get(name)) for link in deltas]
+    return TableFiles(base / TABLES_NAME / name, config, changes)
+
+
+def checked_manifest(folder: Path) -> Manifest:
+    """Return the manifest of a snapshot whose files have their sizes, or of a delta whose whole chain is checked."""
+    if base_and_number(folder)[1] > 0:
+        return check_chain(chain_to(folder))[-1]
+    manifest = read_manifest(folder)
+    check_sizes(folder, manifest)
+    return manifest
 
 
 def read_info(path: str) -> native.TableFileInfo:

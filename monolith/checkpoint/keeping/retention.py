@@ -1,24 +1,21 @@
 """Which snapshots are removed when a new one has come, and in which order, so that a crash does no harm."""
 
 import os
-import re
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from monolith.checkpoint.durable_files import write_durably
+from monolith.checkpoint.layout import list_deltas, list_snapshots, remove_snapshot, state_order
 from monolith.checkpoint.manifest import MANIFEST_NAME, read_manifest
-from monolith.checkpoint.model_dir import list_snapshots
-from monolith.checkpoint.snapshot import remove_snapshot
+from monolith.checkpoint.restoring.delta_chain import links_before
 from monolith.checkpoint.state_files.checkpoint_file import refresh_checkpoint_file, snapshot_time
 from monolith.checkpoint.state_files.monolith_file import exempt_checkpoints
 from monolith.errors import CorruptFileError
 
 PRESERVED_NAME = "preserved"
 """A file of this name in a snapshot's folder keeps the snapshot for good."""
-
-_DELTA = re.compile(r"model\.ckpt-\d+\.delta-\d+")
 
 NeededBy = Callable[[Path], set[Path]]
 
@@ -45,22 +42,17 @@ class Retention:
 
 
 def manifest_bases(path: Path) -> set[Path]:
-    """Return the snapshots that this one or this delta cannot be read without: what its manifest names as "base"."""
+    """Return what this snapshot or delta cannot be read without.
+
+    Of a delta, that are the links before it; of any, also what its manifest names as "base" beside it.
+    """
     try:
         base = read_manifest(path).extra.get("base")
     except (OSError, CorruptFileError):
-        return set()
+        return set()  # it cannot be restored, so it needs nothing
     names = [base] if isinstance(base, str) else base if isinstance(base, list) else []
-    return {path.parent / os.path.basename(name) for name in names if isinstance(name, str) and name}
-
-
-def list_deltas(model_dir: str | os.PathLike[str]) -> list[Path]:
-    """Return the folders named like a delta, in order of step and number."""
-    folder = Path(model_dir)
-    if not folder.is_dir():
-        return []
-    found = [path for path in folder.iterdir() if path.is_dir() and _DELTA.fullmatch(path.name)]
-    return sorted(found, key=lambda path: [int(number) for number in re.findall(r"\d+", path.name)])
+    named = {path.parent / os.path.basename(name) for name in names if isinstance(name, str) and name}
+    return named | links_before(path)
 
 
 def needs(paths: Iterable[Path], needed_by: NeededBy) -> set[Path]:
@@ -115,7 +107,7 @@ def retire_snapshots(
 def _not_needed(model_dir: str | os.PathLike[str], doomed: list[Path], needed_by: NeededBy) -> list[Path]:
     """Return the doomed snapshots that nothing which stays needs, each behind the deltas that go with it."""
     staying = [path for path in list_snapshots(model_dir) if path not in doomed]
-    oldest_kept = _step(staying[0]) if staying else 0
+    oldest_kept = state_order(staying[0])[0] if staying else 0
     deltas = list_deltas(model_dir)
     # A delta is of use for as long as it leads beyond the oldest snapshot that stays.
     useful = [path for path in deltas if _reaches(path) >= oldest_kept]
@@ -129,14 +121,10 @@ def _reaches(delta: Path) -> int:
     try:
         return read_manifest(delta).step
     except (OSError, CorruptFileError):
-        return _step(delta)
+        return state_order(delta)[0]
 
 
 def _exempt_names(model_dir: str | os.PathLike[str], retention: Retention) -> set[str]:
     folder = Path(model_dir).resolve()
     listed = {Path(path).resolve() for path in exempt_checkpoints(model_dir)}
     return {path.name for path in listed if path.parent == folder} | {os.path.basename(one) for one in retention.exempt}
-
-
-def _step(path: Path) -> int:
-    return int(re.findall(r"\d+", path.name)[0])

@@ -2,13 +2,15 @@
 
 import json
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Self
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
+from torch import Tensor
 
 from monolith.checkpoint.durable_files import file_crc32c, read_ahead
 from monolith.checkpoint.layout import (
@@ -21,9 +23,12 @@ from monolith.checkpoint.layout import (
     list_deltas,
     remove_snapshot,
 )
-from monolith.checkpoint.manifest import MANIFEST_NAME, Manifest, check_files, read_manifest
+from monolith.checkpoint.manifest import MANIFEST_NAME, Manifest, check_files, read_manifest, read_object
 from monolith.embedding import Table
-from monolith.errors import CorruptFileError
+from monolith.errors import CorruptFileError, NewerFormatError
+
+MAX_LINKS = 100_000
+"""Deltas on one snapshot; a name alone must not make anybody list more."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,14 +55,16 @@ class Link:
     def read(cls, folder: Path) -> Self:
         """Return the link of a delta whose files are checked."""
         try:
-            return cls(**json.loads((folder / LINK_NAME).read_bytes()))
-        except (OSError, ValueError, TypeError) as error:
+            return cls(**read_object(folder / LINK_NAME))
+        except (OSError, TypeError) as error:
             raise CorruptFileError(f"{folder / LINK_NAME} cannot be used: {error}") from error
 
 
 def link_after(previous: Path) -> Link:
     """Return what the next delta on a snapshot or delta has to say."""
     base, number = base_and_number(previous)
+    if number >= MAX_LINKS:
+        raise ValueError(f"{previous} is the last of {MAX_LINKS} deltas that a chain can have; take a snapshot")
     return Link(
         base=base.name,
         number=number + 1,
@@ -73,11 +80,25 @@ def chain_to(path: Path) -> list[Path]:
     ['model.ckpt-7', 'model.ckpt-7.delta-1', 'model.ckpt-7.delta-2']
     """
     base, number = base_and_number(path)
+    if number > MAX_LINKS:
+        raise CorruptFileError(f"{path} would be delta {number} of a chain, which has at most {MAX_LINKS}")
     return [base, *(delta_path(base, one) for one in range(1, number + 1))]
 
 
-def check_chain(paths: Sequence[Path]) -> list[Manifest]:
+def links_before(path: Path) -> set[Path]:
+    """Return what a delta builds on directly: the link before it, and the snapshot its chain begins with.
+
+    >>> sorted(one.name for one in links_before(Path("model.ckpt-7.delta-2")))
+    ['model.ckpt-7', 'model.ckpt-7.delta-1']
+    """
+    base, number = base_and_number(path)
+    return set() if number == 0 else {base, base if number == 1 else delta_path(base, number - 1)}
+
+
+def check_chain(paths: Sequence[Path], on_bytes: Callable[[int], None] | None = None) -> list[Manifest]:
     """Return the manifests of a chain after checking every file of it.
+
+    `on_bytes` is told, piece by piece, how many bytes were read.
 
     Raises:
         FileNotFoundError: The snapshot has no manifest.
@@ -87,11 +108,13 @@ def check_chain(paths: Sequence[Path]) -> list[Manifest]:
     for path in paths:
         read_ahead(path)
     manifest = read_manifest(paths[0])
-    check_files(paths[0], manifest)
+    check_files(paths[0], manifest, on_bytes)
     manifests = [manifest]
     for previous, path in zip(paths, paths[1:], strict=False):
         try:
-            manifests.append(_check_delta(path, previous))
+            manifests.append(_check_delta(path, previous, on_bytes))
+        except NewerFormatError:
+            raise
         except (CorruptFileError, FileNotFoundError) as error:
             raise CorruptFileError(
                 f"the chain of deltas is broken at {path}: {error}; {previous.name} can be restored"
@@ -106,6 +129,8 @@ def newest_link(base: Path) -> Path:
         expected = delta_path(base, base_and_number(newest)[1] + 1)
         try:
             _check_delta(expected, newest)
+        except NewerFormatError:
+            raise  # it is whole: what was trained up to it must not be lost unasked
         except (CorruptFileError, FileNotFoundError) as error:
             warnings.warn(f"the chain of deltas is broken at {expected}: {error}; {newest} is used", stacklevel=2)
             break
@@ -123,20 +148,32 @@ def remove_orphans(model_dir: Path) -> list[Path]:
 
 def apply_delta(folder: Path, tables: Mapping[str, Table]) -> None:
     """Change tables as a checked delta says: rows of erased ids go, changed rows come."""
-    try:
-        erased = load_file(folder / ERASED_NAME)
-    except SafetensorError as error:
-        raise CorruptFileError(f"{folder / ERASED_NAME} cannot be read: {error}") from error
+    erased = read_erased(folder)
     for name, table in tables.items():
         if name in erased:
             table.erase(erased[name])
         table.restore(folder / TABLES_NAME / name, clear=False)
 
 
-def _check_delta(path: Path, previous: Path) -> Manifest:
+def read_erased(folder: Path) -> dict[str, Tensor]:
+    """Return the ids, by table, that a delta takes the rows of."""
+    path = folder / ERASED_NAME
+    try:
+        erased: dict[str, Tensor] = load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise CorruptFileError(f"{path} cannot be read: {error}") from error
+    for name, ids in erased.items():
+        if ids.dtype != torch.int64 or ids.dim() != 1:
+            raise CorruptFileError(
+                f"{path}: {name[:40]!r} is {ids.dtype} of shape {tuple(ids.shape)}, not a list of ids"
+            )
+    return erased
+
+
+def _check_delta(path: Path, previous: Path, on_bytes: Callable[[int], None] | None = None) -> Manifest:
     manifest = read_manifest(path)
-    check_files(path, manifest)
+    check_files(path, manifest, on_bytes)
     link, expected = Link.read(path), link_after(previous)
     if link != expected:
-        raise CorruptFileError(f"it builds on another {link.previous} than the one that is there")
+        raise CorruptFileError(f"it builds on another {str(link.previous)[:80]} than the one that is there")
     return manifest

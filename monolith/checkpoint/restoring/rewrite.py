@@ -2,9 +2,11 @@
 
 import os
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from monolith._core import native
 from monolith.checkpoint.layout import (
     TABLES_NAME,
     TEMPORARY_SUFFIX,
@@ -16,12 +18,23 @@ from monolith.checkpoint.layout import (
 from monolith.checkpoint.manifest import MANIFEST_NAME, check_files, list_files, read_manifest, write_manifest
 from monolith.checkpoint.model_dir import ModelDirOwner
 from monolith.checkpoint.restoring.latest import latest_state
+from monolith.checkpoint.restoring.saved_tables import make_saved_tables, saved_configs
+from monolith.checkpoint.saving.write_errors import writing_of
 from monolith.checkpoint.snapshot import load_snapshot, save_snapshot
 from monolith.embedding.shard_files import reshard_files
-from monolith.model import LookupPlan, make_tables
+from monolith.model import LookupPlan
+
+Progress = Callable[[str, float], None]
+"""Told what is being done, and how much of it all is done, from 0 to 1."""
 
 
-def reshard(path: str | os.PathLike[str], out: str | os.PathLike[str], num_shards: int) -> Path:
+def reshard(
+    path: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    num_shards: int,
+    *,
+    on_progress: Progress = lambda what, done: None,
+) -> Path:
     """Write a snapshot with `num_shards` files per table into another folder `out`, and return it.
 
     Rows are copied as they lie in the files, a bucket at a time, whatever the size of the table. From N files to M and
@@ -30,6 +43,7 @@ def reshard(path: str | os.PathLike[str], out: str | os.PathLike[str], num_shard
     Raises:
         ValueError: It is a delta, `out` is where the snapshot is, or `num_shards` is not 1 to 256.
         CorruptFileError: A file is damaged.
+        ModelDirInUseError: A process trains in `out`.
     """
     folder = Path(path)
     target = Path(out) / folder.name
@@ -37,21 +51,35 @@ def reshard(path: str | os.PathLike[str], out: str | os.PathLike[str], num_shard
         raise ValueError(f"{folder} is a delta, which has one file per table; compact its folder first")
     if target.resolve() == folder.resolve():
         raise ValueError(f"{folder} cannot be written over itself; name another folder than {out}")
+    if not 1 <= num_shards <= native.NUM_SUB_TABLES:
+        raise ValueError(f"a table is written in 1 to {native.NUM_SUB_TABLES} shards, got {num_shards}")
     manifest = read_manifest(folder)
-    check_files(folder, manifest)
+    num_bytes = sum(entry.bytes for entry in manifest.files.values()) or 1
+    done = 0.0
+
+    def read(more: int) -> None:
+        nonlocal done
+        done += more / num_bytes / 2
+        on_progress("checking", done)
+
+    check_files(folder, manifest, read)
     temporary = target.with_name(target.name + TEMPORARY_SUFFIX)
-    shutil.rmtree(temporary, ignore_errors=True)
-    shutil.copytree(folder, temporary, ignore=shutil.ignore_patterns(MANIFEST_NAME, TABLES_NAME))
-    (temporary / TABLES_NAME).mkdir()
-    checksums: dict[str, int] = {}
-    for name in LookupPlan.from_json(manifest.plan).tables():
-        checksums |= reshard_files(folder / TABLES_NAME / name, temporary / TABLES_NAME / name, num_shards)
-    write_manifest(temporary, replace(manifest, files=list_files(temporary, checksums)))
-    move_into_place(temporary, target)
+    with ModelDirOwner(out), writing_of(target, temporary):
+        shutil.rmtree(temporary, ignore_errors=True)
+        shutil.copytree(folder, temporary, ignore=shutil.ignore_patterns(MANIFEST_NAME, TABLES_NAME))
+        (temporary / TABLES_NAME).mkdir()
+        checksums: dict[str, int] = {}
+        tables = saved_configs(folder, manifest)
+        for number, name in enumerate(tables):
+            on_progress(f"writing {name}", 0.5 + 0.5 * number / len(tables))
+            checksums |= reshard_files(folder / TABLES_NAME / name, temporary / TABLES_NAME / name, num_shards)
+        write_manifest(temporary, replace(manifest, files=list_files(temporary, checksums)))
+        move_into_place(temporary, target)
+    on_progress("done", 1.0)
     return target
 
 
-def compact(model_dir: str | os.PathLike[str]) -> Path | None:
+def compact(model_dir: str | os.PathLike[str], *, on_progress: Progress = lambda what, done: None) -> Path | None:
     """Write the newest snapshot and its deltas as one snapshot, remove these deltas, and return it.
 
     It is what a snapshot taken at the moment of the last delta would have been. Nobody may train in the folder
@@ -61,12 +89,16 @@ def compact(model_dir: str | os.PathLike[str]) -> Path | None:
         ModelDirInUseError: A process trains in the folder.
     """
     with ModelDirOwner(model_dir):
+        on_progress("looking for the newest", 0.0)
         newest = latest_state(model_dir)
         if newest is None or base_and_number(newest)[1] == 0:
             return newest
-        plan = LookupPlan.from_json(read_manifest(newest).plan)
-        tables = make_tables(plan)
+        manifest = read_manifest(newest)
+        tables = make_saved_tables(newest, manifest)
+        plan = LookupPlan.from_json(manifest.plan)
+        on_progress(f"restoring {newest.name}", 0.2)
         state = load_snapshot(newest, plan=plan, tables=tables)
+        on_progress("writing", 0.6)
         path = save_snapshot(
             model_dir,
             state.step,
@@ -77,7 +109,11 @@ def compact(model_dir: str | os.PathLike[str]) -> Path | None:
             generation=state.generation,
             epoch=state.epoch,
             extra=state.extra,
+            fenced=False,  # it is of the run that trained it, and nobody trains now
         )
-        for delta in deltas_on(base_and_number(newest)[0]):
+        on_progress("removing deltas", 0.9)
+        # The last one first: what is left at any moment is a chain.
+        for delta in reversed(deltas_on(base_and_number(newest)[0])):
             remove_snapshot(delta)
+        on_progress("done", 1.0)
         return path

@@ -6,16 +6,15 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from safetensors.torch import load_file
 from torch import Tensor
 
 from monolith._core import native
-from monolith.checkpoint.layout import ERASED_NAME, TABLES_NAME
-from monolith.checkpoint.restoring.delta_chain import chain_to, check_chain
+from monolith.checkpoint.layout import TABLES_NAME
+from monolith.checkpoint.restoring.delta_chain import chain_to, check_chain, read_erased
+from monolith.checkpoint.restoring.saved_tables import saved_configs
 from monolith.embedding import Table, TableConfig
 from monolith.embedding.shard_files import check_shard_files, find_shard_files
 from monolith.features.fid import slot_of_v2
-from monolith.model import LookupPlan
 
 _BUCKETS_AT_ONCE = 64
 """A sixteenth of a table is in memory twice."""
@@ -37,7 +36,7 @@ def restore_tables(
         CorruptFileError: A file is damaged, or a link of the chain is broken.
     """
     links = chain_to(Path(path))
-    saved = LookupPlan.from_json(check_chain(links)[-1].plan).tables()
+    saved = saved_configs(links[-1], check_chain(links)[-1])
     for name, table in tables.items():
         if name not in saved:
             raise KeyError(f"{path} has no table {name!r}; it has {', '.join(saved)}")
@@ -51,7 +50,7 @@ class _Copy:
         self, links: Sequence[Path], name: str, saved: TableConfig, table: Table, slots: Collection[int] | None
     ) -> None:
         self._files = [find_shard_files(str(link / TABLES_NAME / name)) for link in links]
-        erased = [load_file(link / ERASED_NAME) for link in links[1:]]
+        erased = [read_erased(link) for link in links[1:]]
         self._erased: list[Tensor | None] = [None, *(ids.get(name) for ids in erased)]
         self._saved = saved
         self._table = table

@@ -8,9 +8,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from safetensors.torch import save_file
 from torch import Tensor
 
+from monolith.checkpoint.durable_files import make_folder
 from monolith.checkpoint.layout import (
     DENSE_NAME,
     ERASED_NAME,
@@ -25,6 +25,9 @@ from monolith.checkpoint.layout import (
 )
 from monolith.checkpoint.manifest import Manifest, list_files, write_manifest
 from monolith.checkpoint.restoring.delta_chain import Link, link_after
+from monolith.checkpoint.saving.generations import commit_by
+from monolith.checkpoint.saving.tensor_file import save_tensors
+from monolith.checkpoint.saving.write_errors import writing_of
 from monolith.embedding import ChangeTracker, MultiTable
 from monolith.model import LookupPlan, admission_filters
 
@@ -41,26 +44,33 @@ class FrozenState:
         *,
         step: int,
         plan: LookupPlan,
-        tables: MultiTable,
+        tables: MultiTable | None,
         dense: Mapping[str, Tensor],
         stream: Mapping[str, Any],
         generation: int,
         epoch: int,
         extra: Mapping[str, Any] | None = None,
         trackers: Mapping[str, ChangeTracker] | None = None,
+        fenced: bool = True,
     ) -> None:
-        """Freeze the tables; with `trackers`, by table, their changes are taken at the same moment."""
+        """Freeze the tables; with `trackers`, by table, their changes are taken at the same moment.
+
+        Without tables it is a state of the dense part alone, and `extra` should say so: {"dense_only": True}.
+
+        If `fenced`, writing is a FencedError once a run of a later generation has begun in the folder.
+        """
         self.step = step
         self._plan = plan
         self._dense = dict(dense)
         self._marks = {"generation": generation, "epoch": epoch}
+        self._fence = generation if fenced else None
         # As text, because the dictionaries go on changing.
         self._stream = json.dumps(dict(stream), sort_keys=True)
         self._extra = json.dumps(dict(extra or {}))
-        self._filters = admission_filters(tables)
+        self._filters = {} if tables is None else admission_filters(tables)
         with ExitStack() as undo:
             self._tables = {}
-            for name, table in tables.tables.items():
+            for name, table in ({} if tables is None else tables.tables).items():
                 self._tables[name] = table.freeze(trackers[name] if trackers else None)
                 undo.callback(self._tables[name].close)
             for admission in self._filters.values():
@@ -112,7 +122,7 @@ class FrozenState:
                     folder / TABLES_NAME / name, plan_hash=self._plan.hash, in_parallel=in_parallel, **self._marks
                 )
                 written |= paths
-            save_file(erased, folder / ERASED_NAME)
+            save_tensors(erased, folder / ERASED_NAME)
             (folder / LINK_NAME).write_text(link.to_json())
             return written
 
@@ -124,24 +134,28 @@ class FrozenState:
 
     def _write(self, target: Path, write_tables: Callable[[Path], dict[str, int]]) -> Path:
         temporary = target.with_name(target.name + TEMPORARY_SUFFIX)
-        with self._ends:
-            shutil.rmtree(temporary, ignore_errors=True)
+        with self._ends, writing_of(target, temporary):
+            make_folder(target.parent)
+            with commit_by(self._fence, target):  # now already, before anything is written for nothing
+                shutil.rmtree(temporary, ignore_errors=True)
             (temporary / TABLES_NAME).mkdir(parents=True)
             (temporary / FILTERS_NAME).mkdir()
             # Tables first: as long as they are frozen, training has to set rows aside.
             checksums = write_tables(temporary)
             for name, admission in self._filters.items():
                 admission.save_frozen(temporary / FILTERS_NAME / name)
-        save_file(self._dense, temporary / DENSE_NAME)
-        (temporary / STREAM_NAME).write_text(self._stream)
-        manifest = Manifest(
-            step=self.step,
-            plan_hash=self._plan.hash,
-            plan=self._plan.to_json(),
-            extra=json.loads(self._extra),
-            files=list_files(temporary, checksums),
-            **self._marks,
-        )
-        write_manifest(temporary, manifest)
-        move_into_place(temporary, target)
+        with writing_of(target, temporary):
+            save_tensors(self._dense, temporary / DENSE_NAME)
+            (temporary / STREAM_NAME).write_text(self._stream)
+            manifest = Manifest(
+                step=self.step,
+                plan_hash=self._plan.hash,
+                plan=self._plan.to_json(),
+                extra=json.loads(self._extra),
+                files=list_files(temporary, checksums),
+                **self._marks,
+            )
+            write_manifest(temporary, manifest)
+            with commit_by(self._fence, target):
+                move_into_place(temporary, target)
         return target

@@ -1,13 +1,15 @@
 """The saves of one run: snapshots, and deltas on the newest of them."""
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from monolith.checkpoint.model_dir import keep_newest
+from monolith.checkpoint.keeping.retention import Retention, retire_snapshots
 from monolith.checkpoint.restoring.delta_chain import remove_orphans
 from monolith.checkpoint.saving.frozen_state import FrozenState
 from monolith.checkpoint.saving.pending_save import PendingSave
+from monolith.checkpoint.state_files.monolith_file import note_save
 from monolith.embedding import ChangeTracker, MultiTable
 from monolith.model import LookupPlan
 
@@ -15,17 +17,24 @@ from monolith.model import LookupPlan
 class SaveSeries:
     """Saves one state again and again into one folder, one save at a time: a second one waits for the first.
 
+    What went wrong with a save is told by what `begin` returned for it, and by `wait`; the next one is silent on it.
+
     Changes are tracked from the first delta that is asked for. That one is a full snapshot, and so is every one that
-    has no snapshot of this series to build on or had too many changes to list.
+    has no snapshot of this series to build on or had too many changes to list. After each, the text files `checkpoint`
+    and `monolith_checkpoint` say what is there and when it was saved.
     """
 
-    def __init__(self, model_dir: Path, plan: LookupPlan, tables: MultiTable, *, keep: int) -> None:
-        """Save into `model_dir`, where the newest `keep` snapshots stay, with their deltas."""
+    def __init__(self, model_dir: Path, plan: LookupPlan, tables: MultiTable | None, *, retention: Retention) -> None:
+        """Save into `model_dir`, where those snapshots stay, with their deltas, that `retention` says.
+
+        Without tables, only the dense part is saved, and never as a delta.
+        """
         self.pending: PendingSave | None = None
         self._model_dir = model_dir
         self._plan = plan
         self._tables = tables
-        self._keep = keep
+        self._retention = retention
+        self._started = time.time()
         self._trackers: dict[str, ChangeTracker] | None = None
         self._previous: Path | None = None  # what the next delta builds on
 
@@ -35,8 +44,8 @@ class SaveSeries:
         With `in_parallel`, all cores write: for callers that wait for the end.
         """
         if self.pending is not None:
-            self.pending.wait()
-        if delta and self._trackers is None:
+            self.pending.join()
+        if delta and self._trackers is None and self._tables is not None:
             self._trackers = {name: table.track_changes() for name, table in self._tables.tables.items()}
             self._previous = None
         frozen = FrozenState(plan=self._plan, tables=self._tables, trackers=self._trackers, **state)
@@ -50,6 +59,10 @@ class SaveSeries:
         self.pending = PendingSave(lambda: self._finish(write))
         return self.pending
 
+    def wait(self) -> Path | None:
+        """Wait for a save under way and return it, or raise what went wrong; None if nothing was saved yet."""
+        return None if self.pending is None else self.pending.wait()
+
     def close(self) -> BaseException | None:
         """Wait for a save under way, stop tracking changes, and return what went wrong with the last one."""
         failure = None if self.pending is None else self.pending.join()
@@ -61,6 +74,7 @@ class SaveSeries:
     def _finish(self, write: Callable[[], Path]) -> Path:
         path = write()
         self._previous = path
-        keep_newest(self._model_dir, self._keep)
+        note_save(self._model_dir, int(time.time()))
+        retire_snapshots(self._model_dir, self._retention, started=self._started)
         remove_orphans(self._model_dir)
         return path

@@ -5,8 +5,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from monolith.checkpoint.layout import list_snapshots
 from monolith.checkpoint.manifest import MANIFEST_NAME
-from monolith.checkpoint.model_dir import list_snapshots
 from monolith.checkpoint.state_files.path_forms import below, isabs, relative_to
 from monolith.checkpoint.state_files.text_files import (
     checkpoint_exists,

@@ -3,7 +3,10 @@
 import logging
 import os
 import time
+from pathlib import Path
 
+from monolith.checkpoint.manifest import MANIFEST_NAME
+from monolith.checkpoint.restoring.delta_chain import newest_link
 from monolith.checkpoint.state_files.checkpoint_file import (
     CHECKPOINT_NAME,
     derive_checkpoint_state,
@@ -34,7 +37,7 @@ def copy_checkpoint_pointer(
     source = os.fspath(restore_dir)
     # A path that is read from another working directory must still lead there.
     source = source if isabs(source) else os.path.abspath(source)
-    state = read_checkpoint_file(source) or derive_checkpoint_state(source)
+    state = derive_checkpoint_state(source) or read_checkpoint_file(source)
     if state is None:
         _log.warning("there is no checkpoint in restore_dir %s", source)
         return None
@@ -60,12 +63,19 @@ def wait_for_checkpoint_pointer(
 
 
 def _choose(source: str, state: CheckpointState, restore_ckpt: str | None) -> str:
-    newest = below(source, state.model_checkpoint_path)
+    newest = _with_deltas(below(source, state.model_checkpoint_path))
     if not restore_ckpt:
         return newest
     name = os.path.basename(restore_ckpt)
+    if os.path.isfile(os.path.join(source, name, MANIFEST_NAME)):  # also a delta, which no state file lists
+        return os.path.join(source, name)
     for path in state.all_model_checkpoint_paths:
         if os.path.basename(path) == name:
             return below(source, path)
     _log.warning("restore_ckpt %s is not in %s, taking %s", restore_ckpt, source, newest)
     return newest
+
+
+def _with_deltas(path: str) -> str:
+    """Return the last delta on a snapshot; the path itself where there is none, or no snapshot of ours."""
+    return str(newest_link(Path(path))) if os.path.isfile(os.path.join(path, MANIFEST_NAME)) else path

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from monolith.checkpoint.durable_files import sync_folder
 from monolith.checkpoint.inspection.saved_plan import saved_plan
+from monolith.checkpoint.layout import TABLES_NAME, TEMPORARY_SUFFIX, base_and_number, snapshot_path
 from monolith.checkpoint.manifest import MANIFEST_NAME, Manifest, check_files, list_files, read_manifest, write_manifest
-from monolith.checkpoint.snapshot import TABLES_NAME, TEMPORARY_SUFFIX, snapshot_path
 from monolith.checkpoint.state_files.checkpoint_file import refresh_checkpoint_file
 from monolith.checkpoint.torch_import.id_map import IdMap
 from monolith.embedding import Optimizer, Table, TableConfig, entry
@@ -71,6 +71,8 @@ def import_into_snapshot(
 
     The table's former rows are left out, or kept where no id stands against them with `merge`.
     """
+    if base_and_number(like)[1] > 0:
+        raise ValueError(f"{like} is a delta, which has only changed rows; monolith ckpt compact its folder first")
     manifest = read_manifest(like)
     check_files(like, manifest)
     configs = saved_plan(like, manifest).tables()

@@ -6,19 +6,26 @@ from typing import Annotated
 import typer
 
 from monolith.checkpoint.keeping import remove_one, roll_back
+from monolith.checkpoint.keeping.retention import manifest_bases
+from monolith.checkpoint.layout import base_and_number
+from monolith.checkpoint.restoring.delta_chain import chain_to, check_chain
+from monolith.cli.ckpt.places import newest_named
 from monolith.cli.console import console
 
-OneSnapshot = Annotated[Path, typer.Argument(help="A snapshot, MODEL_DIR/model.ckpt-STEP.")]
+OneSnapshot = Annotated[
+    Path, typer.Argument(help="A snapshot, MODEL_DIR/model.ckpt-STEP, or a delta, MODEL_DIR/model.ckpt-STEP.delta-N.")
+]
 
 
 def rollback(snapshot: OneSnapshot) -> None:
-    """Make an older snapshot the newest; newer ones are renamed to NAME.rolled-back, nothing is deleted.
+    """Make an older snapshot or delta the newest; newer ones are renamed to NAME.rolled-back, nothing is deleted.
 
     The next run goes on from it. Give a folder its name back to undo it.
 
     Example: monolith ckpt rollback model/model.ckpt-1000
     """
-    aside = roll_back(_existing(snapshot))
+    check_chain(chain_to(_existing(snapshot)))  # a delta is only as good as what it builds on
+    aside = roll_back(snapshot)
     for path in reversed(aside):
         _say(f"{path.name}: set aside")
     _say(f"{snapshot} is the newest snapshot now." if aside else f"{snapshot} was the newest already.")
@@ -28,12 +35,19 @@ def remove(
     snapshot: OneSnapshot,
     force: Annotated[bool, typer.Option("--force", help="Also the newest, or one exempt from deletion.")] = False,
 ) -> None:
-    """Remove a snapshot for good. One that another snapshot needs stays.
+    """Remove a snapshot or delta for good. One that another one builds on stays: remove the last delta first.
 
     Example: monolith ckpt rm model/model.ckpt-1000
     """
-    remove_one(_existing(snapshot), force=force)
+    newest = newest_named(_existing(snapshot).parent)
+    if base_and_number(snapshot)[1] > 0 and newest is not None and newest.name == snapshot.name and not force:
+        raise ValueError(f"{snapshot} is the newest state of {snapshot.parent}; pass --force to remove it anyway")
+    remove_one(snapshot, force=force, needed_by=_needed_by)
     _say(f"{snapshot} is removed.")
+
+
+def _needed_by(path: Path) -> set[Path]:
+    return manifest_bases(path) | set(chain_to(path)[:-1])
 
 
 def _existing(snapshot: Path) -> Path:

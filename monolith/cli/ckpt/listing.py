@@ -12,6 +12,7 @@ from rich.table import Table
 from monolith.checkpoint import list_snapshots
 from monolith.checkpoint.inspection import SnapshotSummary, summarize
 from monolith.checkpoint.keeping.retention import PRESERVED_NAME
+from monolith.checkpoint.layout import deltas_on
 from monolith.checkpoint.state_files import exempt_checkpoints
 from monolith.cli.ckpt.places import JsonOption, SnapshotArgument, named_snapshot, size_text
 from monolith.cli.console import console
@@ -22,7 +23,9 @@ def ls(
     model_dir: Annotated[Path, typer.Argument(help="Folder of a model.")],
     as_json: JsonOption = False,
 ) -> None:
-    """List the snapshots of a model with step, time, size and rows; sizes are checked, checksums are not.
+    """List the snapshots of a model and the deltas on them, with step, time, size and rows.
+
+    Rows of a delta are those that changed. Sizes are checked, checksums are not: verify does that.
 
     Example: monolith ckpt ls model
     """
@@ -57,6 +60,13 @@ def show(snapshot: SnapshotArgument, as_json: JsonOption = False) -> None:
         markup=False,
         highlight=False,
     )
+    if summary.previous is not None:
+        console.print(
+            f"A delta on {summary.previous}: rows below are those that changed; {summary.num_erased:,} are gone.",
+            soft_wrap=True,
+            markup=False,
+            highlight=False,
+        )
     console.print(_tables(summary))
     dense = Table("dense tensor", "shape")
     for name, shape in summary.dense.items():
@@ -70,13 +80,15 @@ def _entries(model_dir: Path) -> list[dict[str, Any]]:
         raise FileNotFoundError(f"there is no folder {model_dir}")
     exempt = {Path(path).resolve() for path in exempt_checkpoints(model_dir)}
     entries: list[dict[str, Any]] = []
-    for path in list_snapshots(model_dir):
+    for path in [one for base in list_snapshots(model_dir) for one in (base, *deltas_on(base))]:
         try:
             summary = summarize(path)
         except (CorruptFileError, OSError, ValueError) as error:
             entries.append({"name": path.name, "problem": str(error)})
             continue
         notes = ["exempt"] * (path.resolve() in exempt) + ["kept for good"] * (path / PRESERVED_NAME).exists()
+        if summary.previous is not None:
+            notes += [f"on {summary.previous}"] + [f"{summary.num_erased:,} rows gone"] * (summary.num_erased > 0)
         names = ("step", "time", "bytes", "num_rows", "generation", "epoch")
         entries.append({"name": path.name, "notes": notes, **{name: getattr(summary, name) for name in names}})
     usable = [entry for entry in entries if "problem" not in entry]

@@ -6,26 +6,40 @@ from typing import Annotated
 import typer
 
 from monolith.checkpoint import list_snapshots
+from monolith.checkpoint.layout import deltas_on
 from monolith.checkpoint.manifest import MANIFEST_NAME
 
 SnapshotArgument = Annotated[
-    Path, typer.Argument(help="A snapshot (MODEL_DIR/model.ckpt-STEP), or a model's folder for its newest one.")
+    Path,
+    typer.Argument(
+        help="A snapshot (MODEL_DIR/model.ckpt-STEP) or a delta on it (model.ckpt-STEP.delta-N), or a model's folder "
+        "for its newest one."
+    ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
 
 
 def named_snapshot(path: Path) -> Path:
-    """Return the snapshot at a path: itself, or the newest of a model's folder.
+    """Return the snapshot or delta at a path: itself, or the newest of a model's folder.
 
     Raises:
         FileNotFoundError: There is none.
     """
     if (path / MANIFEST_NAME).is_file():
         return path
-    found = [one for one in list_snapshots(path) if (one / MANIFEST_NAME).is_file()]
-    if not found:
+    newest = newest_named(path)
+    if newest is None:
         raise FileNotFoundError(f"{path} is no snapshot and has none (a folder model.ckpt-STEP with {MANIFEST_NAME})")
-    return found[-1]
+    return newest
+
+
+def newest_named(model_dir: Path) -> Path | None:
+    """Return the newest snapshot, or the last delta on it, that was written completely; files are not checked."""
+    found = [one for one in list_snapshots(model_dir) if (one / MANIFEST_NAME).is_file()]
+    if not found:
+        return None
+    links = [one for one in deltas_on(found[-1]) if (one / MANIFEST_NAME).is_file()]
+    return links[-1] if links else found[-1]
 
 
 def size_text(num_bytes: float) -> str:

@@ -9,10 +9,11 @@ import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 from rich.table import Table
 
-from monolith.checkpoint.inspection import TableDifference, TableFiles, diff_snapshots
+from monolith.checkpoint.inspection import TableDifference, diff_snapshots
 from monolith.checkpoint.inspection.saved_plan import saved_plan
-from monolith.checkpoint.manifest import check_files, read_manifest
-from monolith.checkpoint.snapshot import TABLES_NAME
+from monolith.checkpoint.inspection.table_rows import table_files
+from monolith.checkpoint.manifest import read_manifest
+from monolith.checkpoint.restoring.delta_chain import chain_to, check_chain
 from monolith.cli.ckpt.places import JsonOption, SnapshotArgument, named_snapshot
 from monolith.cli.console import console
 
@@ -23,20 +24,24 @@ def verify(
 ) -> None:
     """Check the size and checksum of every file of a snapshot; exits with 2 at the first that is damaged.
 
+    Of a delta, everything that it builds on is checked too, and that each link of the chain belongs to the one before.
+
     Example: monolith ckpt verify model
     """
     folder = named_snapshot(snapshot)
-    manifest = read_manifest(folder)
-    total = sum(entry.bytes for entry in manifest.files.values())
+    links = chain_to(folder)
+    total = sum(entry.bytes for link in links for entry in read_manifest(link).files.values())
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("checking", total=total)
-        check_files(folder, manifest, lambda num_bytes: progress.advance(task, num_bytes))
+        manifests = check_chain(links, lambda num_bytes: progress.advance(task, num_bytes))
     if deep:
-        for name, config in saved_plan(folder, manifest).tables().items():
-            TableFiles(folder / TABLES_NAME / name, config)
+        for name, config in saved_plan(folder, manifests[-1]).tables().items():
+            table_files(folder, name, config)
+    num_files = sum(len(manifest.files) for manifest in manifests)
+    chain = f", with the {len(links) - 1} it builds on" if len(links) > 1 else ""
     console.print(
-        f"{folder} is whole: {len(manifest.files)} files, {total} bytes.", soft_wrap=True, markup=False, highlight=False
+        f"{folder} is whole: {num_files} files, {total} bytes{chain}.", soft_wrap=True, markup=False, highlight=False
     )
 
 

@@ -60,6 +60,8 @@ class CpuTrainingConfig:
     dense_only_save_checkpoints_secs: float | None = setting(None, "A snapshot of dense weights alone, in seconds.")
     dense_only_save_checkpoints_steps: int | None = setting(None, "A snapshot of dense weights alone, in steps.")
     dense_only_stop_training_when_save: bool = setting(False, "Workers wait while dense weights alone are saved.")
+    ignore_save_errors: bool | None = setting(None, "Train on when a save fails; None is only in real-time training.")
+    no_first_save: bool = setting(False, "No snapshot before the first step: a crash before the next begins anew.")
     warmup_file: str = setting("./warmup_file", "Requests that a server answers before it is asked.")
     skip_zero_embedding_when_serving: bool = setting(False, "Serving tables leave out rows that are all zeros.")
     max_rpc_deadline_millis: int = setting(30_000, "How long a server waits for rows of another.")
@@ -126,6 +128,11 @@ class CpuTrainingConfig:
     def enable_full_sync_training(self) -> bool:
         """All weights and rows are trained in step."""
         return self.enable_sync_training and not self.enable_partial_sync_training
+
+    @property
+    def ignores_save_errors(self) -> bool:
+        """A save that fails twice is logged, and training goes on."""
+        return self.enable_realtime_training if self.ignore_save_errors is None else self.ignore_save_errors
 
     @property
     def snapshot_seconds(self) -> float | None:

@@ -1,5 +1,6 @@
 """Hooks that come with the product: they watch a run, and may ask it to stop or to wait."""
 
+from monolith.train.hooks.checkpoint_saver import NoFirstSaveCheckpointSaverHook
 from monolith.train.hooks.deep_insight import DeepInsightHook
 from monolith.train.hooks.metric_hooks import (
     CustomMetricHook,
@@ -16,6 +17,7 @@ __all__ = [
     "CustomMetricHook",
     "DeepInsightHook",
     "HeartBeatHook",
+    "NoFirstSaveCheckpointSaverHook",
     "ProfilerHook",
     "StepLossMetricHook",
     "SummaryHook",

@@ -1,0 +1,92 @@
+"""NoFirstSaveCheckpointSaverHook: snapshots by a cadence of the user's own, or when somebody triggers one."""
+
+import logging
+import os
+import threading
+from collections.abc import Sequence
+
+from monolith.checkpoint.keeping import SecondOrStepTimerWithTideSetting
+from monolith.checkpoint.state_files import SaveHelper
+from monolith.hooks import Hook, RunContext, StepValues
+from monolith.train.saving.save_listener import SaveListener
+
+_log = logging.getLogger(__name__)
+
+
+class NoFirstSaveCheckpointSaverHook(Hook):
+    """Lets a run write snapshots into its `model_dir` beside those that its settings ask for.
+
+    Every `save_secs` or `save_steps`, in a tide window as the timer says. Each is written before training goes on, and
+    not twice for one step. Guards are told of the end also when a save failed.
+    """
+
+    def __init__(
+        self,
+        checkpoint_dir: str | os.PathLike[str],
+        save_secs: float | None = None,
+        save_steps: int | None = None,
+        *,
+        listeners: Sequence[SaveListener] = (),
+        guard_saver_listeners: Sequence[SaveListener] = (),
+        tide_start_hour: int | None = None,
+        tide_start_minute: int | None = None,
+        tide_end_hour: int | None = None,
+        tide_end_minute: int | None = None,
+        tide_every_secs: float | None = None,
+        ignore_save_errors: bool = False,
+        no_first_save: bool = True,
+    ) -> None:
+        """Take the run's `model_dir`, whose last save the timer counts from, and one of both periods."""
+        self.timer = SecondOrStepTimerWithTideSetting(
+            save_secs,
+            save_steps,
+            tide_start_hour=tide_start_hour,
+            tide_start_minute=tide_start_minute,
+            tide_end_hour=tide_end_hour,
+            tide_end_minute=tide_end_minute,
+            tide_every_secs=tide_every_secs,
+            save_helper=SaveHelper(os.path.join(checkpoint_dir, "model.ckpt")),
+        )
+        self._listeners = tuple(listeners)
+        self._guards = tuple(guard_saver_listeners)
+        self._ignore_save_errors = ignore_save_errors
+        self._no_first_save = no_first_save
+        self._lock = threading.RLock()
+
+    def after_create_session(self, context: RunContext) -> None:
+        """Count from here if there is to be no first save."""
+        if self._no_first_save:
+            self.timer.update_last_triggered_step(context.global_step)
+
+    def after_run(self, context: RunContext, values: StepValues) -> None:
+        """Save if it is time to."""
+        if self.timer.should_trigger_for_step(context.global_step):
+            self.trigger_save(context, self._ignore_save_errors)
+
+    def trigger_save(self, context: RunContext, ignore_save_errors: bool = False) -> None:
+        """Save at once, and count from now; only from `before_run` and `after_run` of a hook."""
+        with self._lock:
+            self.timer.reset()
+            self.timer.update_last_triggered_step(context.global_step)
+            step, asked = context.global_step, 0
+            try:
+                for guard in self._guards:
+                    asked += 1
+                    guard.before_save(step)
+                self._save(context, step)
+            except OSError:
+                if not ignore_save_errors:
+                    raise
+                _log.exception("there is no save of step %d", step)
+            finally:
+                for guard in self._guards[:asked]:
+                    guard.after_save(step)
+
+    def _save(self, context: RunContext, step: int) -> None:
+        if context.save is None:
+            raise ValueError("nothing is trained in this run, so there is nothing to save; leave the hook out")
+        for listener in self._listeners:
+            listener.before_save(step)
+        context.save()
+        for listener in self._listeners:
+            listener.after_save(step)

@@ -1,0 +1,139 @@
+"""A model in several processes: all of it is restored, or only what was lost with a process."""
+
+from contextlib import contextmanager
+
+import pytest
+import torch
+
+from monolith.checkpoint import load_snapshot
+from monolith.checkpoint.shards import PartialRecoverySaver, PsMonitor, TableShard
+from monolith.errors import CorruptFileError
+from monolith.model import make_tables
+from tests.checkpoint.shards.shard_process import PLAN, Holder, ShardProcess
+
+IDS = list(range(50))
+
+
+@contextmanager
+def processes(*indices, of=2):
+    started = [ShardProcess(index, of) for index in indices]
+    try:
+        yield started
+    finally:
+        for one in started:
+            one.end()
+
+
+def values_of(shards):
+    """Dense numbers by name, and the set of values that the rows of each shard have."""
+    found = [shard.values(IDS) for shard in shards]
+    assert sorted(int(one) for part in found for one in part["rows"]) == IDS
+    return [next(iter(part["dense"].values())) for part in found], [set(part["rows"].values()) for part in found]
+
+
+def train(shards, time):
+    for shard in shards:
+        shard.add(IDS, time)
+
+
+def test_restore_with_ps_monitor(tmp_path):
+    with processes(0, 1) as old:
+        saver = PartialRecoverySaver(old, PLAN, tmp_path, ps_monitor=PsMonitor(old))
+        train(old, 100)
+        path = saver.save(1)
+        saver.setup_ps_initialized_state()
+        train(old, 200)
+        assert values_of(old) == ([2.0, 2.0], [{2.0}, {2.0}])
+        assert saver.restore(path) == []  # nobody has lost anything
+        assert values_of(old) == ([2.0, 2.0], [{2.0}, {2.0}])
+        with processes(0, 1) as new:
+            assert PartialRecoverySaver(new, PLAN, tmp_path, ps_monitor=PsMonitor(new)).restore(path) == [0, 1]
+            assert values_of(new) == ([1.0, 1.0], [{1.0}, {1.0}])
+        # The second process is killed, and another one takes its place.
+        old[1].end()
+        with processes(1) as (second,):
+            mixed = [old[0], second]
+            saver = PartialRecoverySaver(mixed, PLAN, tmp_path, ps_monitor=PsMonitor(mixed))
+            assert saver.restore(path) == [1]
+            assert values_of(mixed) == ([2.0, 1.0], [{2.0}, {1.0}])
+            saver.setup_ps_initialized_state()
+            assert saver.restore(path) == []
+
+
+def test_restore_without_ps_monitor(tmp_path):
+    with processes(0, 1) as shards:
+        saver = PartialRecoverySaver(shards, PLAN, tmp_path)
+        train(shards, 100)
+        path = saver.save(1)
+        train(shards, 200)
+        assert values_of(shards) == ([2.0, 2.0], [{2.0}, {2.0}])
+        assert saver.restore(path) == [0, 1]
+        assert values_of(shards) == ([1.0, 1.0], [{1.0}, {1.0}])
+
+
+class Local(Holder):
+    """A shard in this process, with the same calls."""
+
+    def __getattr__(self, name):
+        return getattr(self.shard, name)
+
+
+def local(num_shards):
+    return [Local(index, num_shards) for index in range(num_shards)]
+
+
+def test_what_several_wrote_is_a_snapshot_like_any_other(tmp_path):
+    shards = local(3)
+    for number, shard in enumerate(shards):
+        shard.add(IDS, 100 + number)  # each has seen another time last
+    path = PartialRecoverySaver(shards, PLAN, tmp_path).save(7, stream={"0": 9}, epoch=4)
+    tables = make_tables(PLAN)
+    snapshot = load_snapshot(path, plan=PLAN, tables=tables)
+    assert (snapshot.step, snapshot.stream, snapshot.epoch) == (7, {"0": 9}, 4)
+    assert sorted(snapshot.dense) == ["v0", "v1", "v2"]
+    assert tables["uid"].lookup(torch.tensor(IDS)).eq(1).all()
+    # Two processes take what three wrote.
+    two = [TableShard(index, 2, PLAN, {f"v{index}": torch.zeros(())}) for index in range(2)]
+    PartialRecoverySaver(two, PLAN, tmp_path).restore(path)
+    assert [len(shard.tables["uid"]) for shard in two] == [int(shard.owns(torch.tensor(IDS)).sum()) for shard in two]
+    assert sum(len(shard.tables["uid"]) for shard in two) == len(IDS)
+
+
+def test_retention_and_exempt_ones(tmp_path):
+    shards = local(2)
+    saver = PartialRecoverySaver(
+        shards, PLAN, tmp_path, max_to_keep=2, exempt_checkpoint_paths=[str(tmp_path / "model.ckpt-1")]
+    )
+    for step in range(1, 6):
+        saver.save(step)
+    assert [path.rpartition("-")[2] for path in saver.last_checkpoints] == ["1", "4", "5"]
+    assert saver.exempt_checkpoint_paths == [str(tmp_path / "model.ckpt-1")]
+
+
+def test_one_that_is_not_to_write_writes_nothing(tmp_path):
+    assert PartialRecoverySaver(local(2), PLAN, tmp_path, skip_save=True).save(1) is None
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_rows_in_the_wrong_shard_are_found_and_nothing_is_committed(tmp_path):
+    shards = local(2)
+    ids = torch.tensor(IDS)
+    foreign = ids[~shards[0].shard.owns(ids)]
+    shards[0].shard.tables["uid"].assign(foreign, torch.ones(len(foreign), 1), time=1)
+    saver = PartialRecoverySaver(shards, PLAN, tmp_path)
+    with pytest.raises(CorruptFileError, match="shard 0 of 2 holds rows of shard 1"):
+        saver.save(1)
+    assert saver.last_checkpoints == []
+    assert [path.name for path in tmp_path.iterdir()] == []
+
+
+def test_a_damaged_snapshot_changes_nobody(tmp_path):
+    shards = local(2)
+    train(shards, 5)
+    saver = PartialRecoverySaver(shards, PLAN, tmp_path)
+    path = saver.save(1)
+    train(shards, 6)
+    (path / "stream.json").write_text("x")
+    with pytest.raises(CorruptFileError):
+        saver.restore(path)
+    assert values_of(shards) == ([2.0, 2.0], [{2.0}, {2.0}])
