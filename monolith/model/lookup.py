@@ -1,7 +1,8 @@
 """Rows of a batch: one pull for all features before the dense part, one push of their gradients after it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -14,28 +15,25 @@ from monolith.embedding.tensor_checks import concatenate_ids
 from monolith.model.combined_rows import CombinedRows, Ids, ids_of
 from monolith.model.plan.lookup_plan import LookupPlan
 from monolith.model.plan.planned_table import PlannedFeature
-from monolith.model.plan.slices import SliceKey
+from monolith.model.plan.slices import LeafKey, SliceKey
 
 
 @dataclass(frozen=True, slots=True)
 class Pulled:
     """The rows of one batch."""
 
-    leaves: dict[SliceKey, Tensor]
+    leaves: dict[LeafKey, Tensor]
     """By (feature, slice), [events, dim] or [events, length, dim]; they collect gradients of their own."""
 
     batch_plan: MultiBatchPlan
     """Where the rows are in the tables; used again by the push."""
 
-    ids: tuple[Ids, ...]
-    """By feature, in the order of the tables: how many ids each event has."""
-
-    gradients: "Gradients | None"
-    """Where the leaves collect them; None for rows that were pulled without."""
+    row_gradients: Callable[[], Tensor] | None
+    """Returns the gradients that the leaves collected, laid out like the rows; None for rows pulled without."""
 
 
 @dataclass(frozen=True, slots=True)
-class Gradients:
+class _Gradients:
     """Memory for the gradients of a batch, laid out like its rows."""
 
     flat: Tensor
@@ -64,8 +62,9 @@ class Lookup:
             raise ValueError(f"the plan has no feature for the tables {', '.join(extra)}")
         self.plan = plan
         self.tables = tables
-        # MultiTable has an order of its own, that of the names; features that share a table stand side by side.
-        self._features = [one for name in tables.names for one in plan.features if one.table == name]
+        # MultiTable has the order of the names; features that share a table stand side by side, also in that order:
+        # it decides in which order gradients add up, and a FusedLookup has it too.
+        self._features = sorted(plan.features, key=lambda one: (tables.names.index(one.table), one.name))
         self._combined = {one.name: CombinedRows(one, tables[one.table].dim) for one in plan.features}
         self._places = [(one, self._slices(one)) for one in self._features]
 
@@ -90,30 +89,33 @@ class Lookup:
                 # A slice that is all of a row collects its gradient in place; torch wants others to be contiguous.
                 if place.is_contiguous():
                     leaf.grad = place
-        return Pulled({key: leaves[key] for key in self.plan.places}, batch_plan, ids, gradients)
+        leaves = {key: leaves[key] for key in self.plan.places}
+        if gradients is None:
+            return Pulled(leaves, batch_plan, None)
+        return Pulled(leaves, batch_plan, partial(self._row_gradients, leaves, ids, gradients))
 
     def push(self, pulled: Pulled, *, global_step: int, time: int = NO_TIME) -> native.ChangeResult:
         """Step the rows of a batch with the gradients its leaves collected; one that got none counts as zeros.
 
         A NaN or infinite gradient is a ValueError and changes no row.
         """
-        gradients = pulled.gradients
-        if gradients is None:
+        if pulled.row_gradients is None:
             raise ValueError("these rows were pulled with requires_grad=False and have no gradients to push")
-        given = [(place, pulled.leaves[key].grad) for key, place in gradients.by_leaf.items()]
+        return pulled.batch_plan.apply_gradients(pulled.row_gradients(), global_step=global_step, time=time)
+
+    def _row_gradients(self, leaves: Mapping[LeafKey, Tensor], ids: tuple[Ids, ...], gradients: _Gradients) -> Tensor:
+        given = [(place, leaves[key].grad) for key, place in gradients.by_leaf.items()]
         for place in [place for place, gradient in given if gradient is None]:
             place.zero_()
         moved = [(place, gradient) for place, gradient in given if gradient is not None and gradient is not place]
         if moved:
             torch._foreach_copy_([place for place, _ in moved], [gradient for _, gradient in moved])
-        for feature, one, target, by_id in zip(
-            self._features, pulled.ids, gradients.combined, gradients.by_id, strict=True
-        ):
+        for feature, one, target, by_id in zip(self._features, ids, gradients.combined, gradients.by_id, strict=True):
             if target is not by_id:
                 self._combined[feature.name].backward(target, one, by_id)
-        return pulled.batch_plan.apply_gradients(gradients.flat, global_step=global_step, time=time)
+        return gradients.flat
 
-    def _gradients(self, ids: tuple[Ids, ...], sizes: list[int], num_floats: int) -> Gradients:
+    def _gradients(self, ids: tuple[Ids, ...], sizes: list[int], num_floats: int) -> _Gradients:
         flat = torch.zeros(num_floats)
         by_id = self._by_feature(flat, sizes)
         combined: list[Tensor] = []
@@ -122,7 +124,7 @@ class Lookup:
             rows = self._combined[feature.name]
             combined.append(part if rows.is_identity(one) else torch.zeros(rows.shape(one)))
             by_leaf |= {key: combined[-1].narrow(-1, begin, dim) for key, begin, dim in places}
-        return Gradients(flat, by_id, combined, by_leaf)
+        return _Gradients(flat, by_id, combined, by_leaf)
 
     def _slices(self, feature: PlannedFeature) -> list[tuple[SliceKey, int, int]]:
         places = self.plan.places

@@ -7,7 +7,7 @@ from monolith.train.hooks.metric_hooks import (
     StepLossMetricHook,
     ThroughputMetricHook,
 )
-from monolith.train.hooks.profiler import ProfilerHook
+from monolith.train.hooks.profiler import NVProfilerHook, ProfilerHook
 from monolith.train.hooks.summary import SummaryHook
 from monolith.train.hooks.tide import CustomGlobalStepWaiterHook, TideStoppingHook, before, tide_available_now
 
@@ -16,6 +16,7 @@ __all__ = [
     "CustomMetricHook",
     "DeepInsightHook",
     "HeartBeatHook",
+    "NVProfilerHook",
     "ProfilerHook",
     "StepLossMetricHook",
     "SummaryHook",
