@@ -48,6 +48,12 @@ class Trial:
         return arrays(self.ratings.test, batch_size=TEST_BATCH_SIZE)
 
 
+def _trial_of(model: MonolithModel) -> Trial:
+    if not isinstance(model.params, Trial):
+        raise TypeError(f"{type(model).__name__} is made with a Trial, got {model.params!r}")
+    return model.params
+
+
 class Factors(MonolithModel):
     """A bias and a row per user and per movie, and the product of the rows; `params` is a `Trial`."""
 
@@ -60,16 +66,17 @@ class Factors(MonolithModel):
 
     def input_fn(self, mode: Mode) -> Pipeline:
         """Return the ratings of the trial."""
-        return self.params.source(mode)
+        return _trial_of(self).source(mode)
 
     def model_fn(self, features: dict[str, Any], mode: Mode) -> EstimatorSpec:
         """Return how likely each user likes each movie."""
         names = list(COLLIDING_SHARES)
         user, movie = self.lookup_embedding_slice(names, "vec", DIM)
         bias = self.lookup_embedding_slice(names, "bias", 1, out_type="add_n").squeeze(1)
-        logit, label = bias + (user * movie).sum(1), features.get("label")
+        logit = bias + (user * movie).sum(1)
         if mode == Mode.PREDICT:
             return EstimatorSpec(label=None, pred=logit.sigmoid())
+        label = features["label"]
         loss = nn.functional.binary_cross_entropy_with_logits(logit, label, reduction="sum")
         return EstimatorSpec(label=label, pred=logit.sigmoid(), loss=loss)
 
@@ -79,7 +86,7 @@ class Net(MovieRanking):
 
     def input_fn(self, mode: Mode) -> Pipeline:
         """Return the ratings of the trial."""
-        return self.params.source(mode)
+        return _trial_of(self).source(mode)
 
 
 MODELS: dict[str, type[MonolithModel]] = {"factors": Factors, "net": Net}

@@ -141,11 +141,11 @@ class _CudaRange:
 
     def start(self) -> None:
         torch.cuda.synchronize()
-        torch.cuda.profiler.start()
+        torch.cuda.profiler.start()  # type: ignore[no-untyped-call]
 
     def stop(self, name: str) -> None:
         torch.cuda.synchronize()  # kernels of the last step belong to it
-        torch.cuda.profiler.stop()
+        torch.cuda.profiler.stop()  # type: ignore[no-untyped-call]
 
 
 def step_range(text: str) -> tuple[int, int]:
