@@ -43,9 +43,11 @@ class BatchPlan {
   void write_inverse(std::span<std::int32_t> out) const;
   void write_counts(std::span<std::int32_t> out) const;
 
-  // Rows found by an earlier pass over this plan, so that the next one need not search again. A row number is only
-  // good while its sub-table's erase_version is the one noted beside it.
+  // Rows found by an earlier pass over this plan, so that the next one need not search again, nor ask the sub-table
+  // where its chunks are: that is a cache line of its own. Only good while the sub-table's erase_version is the one
+  // noted beside it.
   struct FoundRow {
+    std::byte* chunk = nullptr;
     std::uint32_t row = kNoRow;
     std::uint32_t erase_version = ~0U;
   };

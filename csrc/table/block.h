@@ -57,8 +57,7 @@ class Block {
     std::array<std::uint32_t, kBlockGroups> rows;
     find_rows(hashes, rows.data());
     for (const Run& run : runs()) {
-      for (std::size_t i = run.first; i < run.first + run.count; ++i)
-        found[i] = {rows[i], run.sub_table->erase_version};
+      for (std::size_t i = run.first; i < run.first + run.count; ++i) found[i] = run.sub_table->found(rows[i]);
     }
   }
 

@@ -187,7 +187,7 @@ class RowTable {
   void reserve(SubTable& sub_table);
   void change_rows(BatchPlan& plan, const ChangeRequest& request, const std::vector<std::uint32_t>& skipped,
                    ChangeResult& result);
-  void change_row(SubTable& sub_table, std::uint64_t hash, std::uint32_t row, const ChangeRequest& request,
+  void change_row(SubTable& sub_table, std::uint64_t hash, BatchPlan::FoundRow at, const ChangeRequest& request,
                   std::span<const std::uint32_t> positions, float* scratch) const;
 
   TableOptions options_;

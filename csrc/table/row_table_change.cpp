@@ -111,7 +111,7 @@ void RowTable::insert_admitted(BatchPlan& plan, bool search, const ChangeRequest
               }
               new_ids[num_new++] = id_of_hash(hashes[i]);
             }
-            found[first + i] = {row, run.sub_table->erase_version};
+            found[first + i] = run.sub_table->found(row);
           }
         }
       } catch (...) {
@@ -196,15 +196,15 @@ void RowTable::change_rows(BatchPlan& plan, const ChangeRequest& request, const 
       if (at.row != kNoRow && at.erase_version != sub_table.erase_version) {
         const std::uint32_t row = sub_table.index.find_row(hashes[i]);
         if (row == kNoRow) return;
-        at = {row, sub_table.erase_version};
+        at = sub_table.found(row);
       }
       const std::size_t position = request.per_group ? first + i : plan.first_position(first + i);
       prefetch_lines(request.values + position * dim, dim * sizeof(float));
       if (at.row == kNoRow) return;
-      prefetch_lines(sub_table.weights(chunk_layout_, at.row), chunk_layout_.weight_bytes);
-      prefetch_lines(sub_table.state(chunk_layout_, at.row), chunk_layout_.state_bytes);
-      if (keeps_time) __builtin_prefetch(&sub_table.last_seen(at.row), 1);
-      if (sub_table.watches_changes()) __builtin_prefetch(&sub_table.header(at.row), 1);
+      prefetch_lines(chunk_layout_.weights(at.chunk, at.row), chunk_layout_.weight_bytes);
+      prefetch_lines(chunk_layout_.state(at.chunk, at.row), chunk_layout_.state_bytes);
+      if (keeps_time) __builtin_prefetch(&ChunkLayout::last_seen(at.chunk, at.row), 1);
+      if (sub_table.watches_changes()) __builtin_prefetch(at.chunk, 1);
     };
     // Rows are fetched while earlier ones are changed.
     for (std::size_t i = 0; i < std::min(count, kFetchAhead); ++i) fetch(i);
@@ -220,16 +220,17 @@ void RowTable::change_rows(BatchPlan& plan, const ChangeRequest& request, const 
             row = insert_row(*run.sub_table, hashes[i], request.time);
             (row == kNoRow ? refused : inserted).fetch_add(1, std::memory_order_relaxed);
           }
-          found[g] = {row, run.sub_table->erase_version};
+          found[g] = run.sub_table->found(row);
         }
-        if (found[g].row == kNoRow) continue;
+        const BatchPlan::FoundRow at = found[g];
+        if (at.row == kNoRow) continue;
         auto positions = plan.positions(g).subspan(skipped.empty() ? 0 : skipped[g]);
         const auto group = static_cast<std::uint32_t>(g);
         if (request.per_group && !positions.empty()) positions = {&group, 1};
         if (positions.empty()) continue;
-        run.sub_table->before_change(chunk_layout_, hashes[i], found[g].row);
-        if (keeps_time) run.sub_table->last_seen(found[g].row) = request.time;
-        change_row(*run.sub_table, hashes[i], found[g].row, request, positions, scratch.data());
+        run.sub_table->before_change(chunk_layout_, hashes[i], at.row);
+        if (keeps_time) ChunkLayout::last_seen(at.chunk, at.row) = request.time;
+        change_row(*run.sub_table, hashes[i], at, request, positions, scratch.data());
       }
     }
   });
@@ -237,11 +238,11 @@ void RowTable::change_rows(BatchPlan& plan, const ChangeRequest& request, const 
   result.refused += refused.load();
 }
 
-void RowTable::change_row(SubTable& sub_table, std::uint64_t hash, std::uint32_t row, const ChangeRequest& request,
+void RowTable::change_row(SubTable& sub_table, std::uint64_t hash, BatchPlan::FoundRow at, const ChangeRequest& request,
                           std::span<const std::uint32_t> positions, float* scratch) const {
   const std::size_t dim = layout_.dim();
-  std::byte* weights = sub_table.weights(chunk_layout_, row);
-  std::byte* state = sub_table.state(chunk_layout_, row);
+  std::byte* weights = chunk_layout_.weights(at.chunk, at.row);
+  std::byte* state = chunk_layout_.state(at.chunk, at.row);
   const auto value = [&](std::uint32_t position) { return request.values + position * dim; };
   switch (request.kind) {
     case ChangeRequest::Kind::kAssign: {

@@ -33,13 +33,11 @@ std::size_t RowTable::for_found_rows(BatchPlan& plan, const Copy& copy) const {
                        const std::size_t until = std::min(from + kFetchAtOnce, run.first + run.count);
                        sub_table.index.find_rows(hashes + from, until - from, rows.data() + from);
                        for (std::size_t i = from; i < until; ++i) {
-                         weights[i] = rows[i] == kNoRow ? nullptr : sub_table.weights(chunk_layout_, rows[i]);
+                         const BatchPlan::FoundRow at = sub_table.found(rows[i]);
+                         weights[i] = at.row == kNoRow ? nullptr : chunk_layout_.weights(at.chunk, at.row);
                          prefetch_lines(weights[i], weight_bytes);
+                         if (found != nullptr) found[first + i] = at;
                        }
-                     }
-                     if (found == nullptr) continue;
-                     for (std::size_t i = run.first; i < run.first + run.count; ++i) {
-                       found[first + i] = {rows[i], sub_table.erase_version};
                      }
                    }
                    std::size_t block_hits = 0;

@@ -16,6 +16,7 @@
 #include <span>
 #include <vector>
 
+#include "table/batch_plan.h"
 #include "table/chunk_arena.h"
 #include "table/id_index.h"
 #include "table/row_layout.h"
@@ -39,6 +40,16 @@ struct ChunkLayout {
   std::size_t weight_bytes, state_bytes;  // of one row
   std::size_t weight_stride, state_stride;
   std::size_t first_weights, first_state, bytes;
+
+  std::byte* weights(std::byte* chunk, std::uint32_t row) const {
+    return chunk + first_weights + row % kChunkRows * weight_stride;
+  }
+  std::byte* state(std::byte* chunk, std::uint32_t row) const {
+    return chunk + first_state + row % kChunkRows * state_stride;
+  }
+  static std::uint32_t& last_seen(std::byte* chunk, std::uint32_t row) {
+    return reinterpret_cast<std::uint32_t*>(chunk + sizeof(ChunkHeader))[row % kChunkRows];
+  }
 };
 
 // What one consumer (a delta checkpoint, a serving target) has yet to be told.
@@ -70,17 +81,14 @@ struct alignas(64) SubTable {
   std::size_t max_changes = 0;  // that one consumer may have outstanding here, before it overflows
 
   std::byte* chunk_of(std::uint32_t row) const { return chunks[row / kChunkRows]; }
+  BatchPlan::FoundRow found(std::uint32_t row) const {
+    return {row == kNoRow ? nullptr : chunk_of(row), row, erase_version};
+  }
   static std::size_t place_of(std::uint32_t row) { return row % kChunkRows; }
   ChunkHeader& header(std::uint32_t row) const { return *reinterpret_cast<ChunkHeader*>(chunk_of(row)); }
-  std::uint32_t& last_seen(std::uint32_t row) const {
-    return reinterpret_cast<std::uint32_t*>(chunk_of(row) + sizeof(ChunkHeader))[place_of(row)];
-  }
-  std::byte* weights(const ChunkLayout& layout, std::uint32_t row) const {
-    return chunk_of(row) + layout.first_weights + place_of(row) * layout.weight_stride;
-  }
-  std::byte* state(const ChunkLayout& layout, std::uint32_t row) const {
-    return chunk_of(row) + layout.first_state + place_of(row) * layout.state_stride;
-  }
+  std::uint32_t& last_seen(std::uint32_t row) const { return ChunkLayout::last_seen(chunk_of(row), row); }
+  std::byte* weights(const ChunkLayout& layout, std::uint32_t row) const { return layout.weights(chunk_of(row), row); }
+  std::byte* state(const ChunkLayout& layout, std::uint32_t row) const { return layout.state(chunk_of(row), row); }
 
   // Someone wants to know of changes: a consumer or a snapshot.
   bool watches_changes() const { return snapshot_epoch != 0 || !consumers.empty(); }
@@ -102,6 +110,7 @@ struct alignas(64) SubTable {
 
   // Before a row is changed: keeps its old contents for a running snapshot, and marks it dirty for every consumer.
   void before_change(const ChunkLayout& layout, std::uint64_t hash, std::uint32_t row) {
+    if (!watches_changes()) return;
     ChunkHeader& chunk = header(row);
     const std::uint64_t bit = std::uint64_t{1} << place_of(row);
     if (snapshot_epoch != 0 && !(chunk.preserved_epoch == snapshot_epoch && (chunk.preserved & bit) != 0)) {
