@@ -39,9 +39,7 @@ class TrainState:
         self.plan = tried.plan
         self.optimizer = _dense_optimizer(model, tried.specs[Mode.TRAIN])
         self.tables = make_tables(self.plan)
-        self.lookup = (
-            FusedLookup(self.plan, self.tables, tried.layouts) if fused_layout else Lookup(self.plan, self.tables)
-        )
+        self.lookup = (FusedLookup if fused_layout else Lookup)(self.plan, self.tables, tried.layouts)
         self.clock = EventClock(evict_every_seconds)
         self.stream = source.state()
         self.offsets: dict[str, int] = {}
