@@ -148,7 +148,8 @@ class Lookup:
         """Return where in a row each slice is that the model reads as a tensor of its own."""
         if layouts is None:
             return dict(self.plan.places)
-        alone = {*layouts.alone, *(layouts.slices() - self._joined.slices)}
+        apart = [one for one in layouts.joined if one not in self._joined.joined]
+        alone = {*layouts.alone, *(key for one in apart for key in one.slices)}
         return {key: place for key, place in self.plan.places.items() if key in alone}
 
     def _sizes_by_table(self, sizes: list[int]) -> list[int]:

@@ -44,10 +44,6 @@ class Layouts:
     joined: tuple[JoinedSlices, ...]
     """Slices that it reads together."""
 
-    def slices(self) -> set[SliceKey]:
-        """Return every slice that is read, alone or joined."""
-        return {*self.alone, *(key for one in self.joined for key in one.slices)}
-
     def keys(self) -> dict[str, tuple[LeafKey, ...]]:
         """Return, by the name of the layout, where its tensors stand in a batch."""
         found: dict[str, tuple[LeafKey, ...]] = {"/".join(one.key): (one.key,) for one in self.joined}
