@@ -14,6 +14,7 @@ from monolith.model.lookup import Lookup, Pulled
 from monolith.model.plan.layouts import Layouts
 from monolith.model.plan.lookup_plan import LookupPlan
 from monolith.model.plan.slices import LeafKey
+from monolith.tensors import Ragged
 
 
 class FusedLookup(Lookup):
@@ -35,7 +36,7 @@ class FusedLookup(Lookup):
         missing = [one.name for one in self.plan.features if one.name not in columns]
         if missing:
             raise KeyError(f"the batch lacks the features {', '.join(missing)}; it has {', '.join(columns)}")
-        ids = {one.name: columns[one.name] for one in self.plan.features}
+        ids = _with_row_splits({one.name: columns[one.name] for one in self.plan.features})
         # Repeated ids stay: the tables know each once anyway, and admission has to see every sighting.
         sharded = shard_columns(self._layout_plan, ids, 1, unique=False, allow_shared=False)
         blocks = list(sharded.shards.values())
@@ -54,6 +55,18 @@ class FusedLookup(Lookup):
         given = [torch.empty(0) if leaf.grad is None else leaf.grad.reshape(-1).contiguous() for leaf in leaves]
         self._layout_plan.native_plan.backward(*_index(sharded), given, _blocks(flat, sharded))
         return flat
+
+
+def _with_row_splits(columns: Mapping[str, Column]) -> dict[str, Column]:
+    """Return columns of one id per event as ragged ones that share their row splits."""
+    sizes = {len(column) for column in columns.values() if isinstance(column, Tensor) and column.dim() == 1}
+    splits = {size: torch.arange(size + 1) for size in sizes}
+    return {
+        name: Ragged.unchecked(column.contiguous(), splits[len(column)])
+        if isinstance(column, Tensor) and column.dim() == 1
+        else column
+        for name, column in columns.items()
+    }
 
 
 def _index(sharded: ShardedFids) -> tuple[Tensor, Tensor, Tensor, int]:
