@@ -76,13 +76,13 @@ class _Losses(Hook):
         self.seen.append(values.loss)
 
 
-def first_losses(name: str) -> list[float]:
+def first_losses(name: str, *, fused_layout: bool = False) -> list[float]:
     """Return the losses of a model's first steps: seed 0, one thread."""
     threads, losses = torch.get_num_threads(), _Losses()
     torch.set_num_threads(1)
     try:
         with tempfile.TemporaryDirectory(prefix="zoo_losses_") as folder:
-            config = mono.RunConfig(model_dir=folder, log_step_count_steps=0)
+            config = mono.RunConfig(model_dir=folder, log_step_count_steps=0, enable_fused_layout=fused_layout)
             mono.Estimator(MODELS[name](), config).train(max_steps=NUM_STEPS, hooks=[losses])
     finally:
         torch.set_num_threads(threads)

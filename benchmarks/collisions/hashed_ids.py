@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,8 @@ def table_size(num_ids: int, share: float) -> int:
     """
     if num_ids < 2 or not 0 < share < 1:
         raise ValueError(f"there must be two ids and a share in (0, 1), got {num_ids} and {share}")
-    return round(1 / (1 - (1 - share) ** (1 / (num_ids - 1))))
+    alone = math.pow(1 - share, 1 / (num_ids - 1))
+    return round(1 / (1 - alone))
 
 
 def hashed(ids: Ids, num_rows: int, seed: int) -> Ids:

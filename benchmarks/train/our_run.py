@@ -1,17 +1,24 @@
-"""Our side: the library's own training loop over its own pipeline, which runs one round at a time."""
+"""Our side: the library's own training loop over its own pipeline, which runs one round at a time.
+
+A program of its own, as every other trainer is one: threads that the benchmark's process keeps for other parallel work
+would stand in the way of the trainer's.
+"""
 
 from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Mapping
+from pathlib import Path
 from queue import Empty, SimpleQueue
-from types import TracebackType
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from benchmarks.peers.clicks.record_files import read_records
 from benchmarks.peers.clicks.shape import ID_NAMES, ClickShape
+from benchmarks.peers.protocol import Operation, serve
 from monolith.data import Source
 from monolith.embedding import MultiTable
 from monolith.embedding.multi_table import MultiBatchPlan
@@ -25,10 +32,6 @@ from monolith.train.state import TrainState
 _MODELS = {"deepfm": DeepFM, "dlrm": DLRM}
 _ROUND_TIMEOUT_SECONDS = 600.0
 _ROWS_PER_FILL = 1 << 18
-
-
-class _OverError(Exception):
-    """Ends the loop without a snapshot."""
 
 
 class TableStopwatch:
@@ -85,10 +88,6 @@ class _Turns(Hook):
             raise result
         return result
 
-    def finish(self) -> None:
-        """End the loop."""
-        self._go.put(False)
-
     def fail(self, error: BaseException) -> None:
         """Have the error raised where the turn was asked for."""
         self._done.put(error)
@@ -114,50 +113,41 @@ class _Turns(Hook):
             self._wait()
 
     def _wait(self) -> None:
-        if not self._go.get():
-            raise _OverError
+        self._go.get()
         self._num_steps = 0
         self._step_seconds = self._watch.seconds = 0.0
         self._round_start = time.perf_counter()
 
 
 class OurRun:
-    """A training run in a thread of its own; a context manager that ends it."""
+    """A training run in a thread of its own, which ends with the process."""
 
     def __init__(self, shape: ClickShape, source: Source, model_dir: str) -> None:
-        """Make the model and its tables, and fill them."""
+        """Make the model and its tables; the thread fills them."""
         self._turns = _Turns(shape)
+        self._taken: dict[str, float] = {}
         state = TrainState(make_model(shape), source, evict_every_seconds=0)
         config = RunnerConfig(model_dir=model_dir, is_local=True)
         self._trainer = Trainer(state, config, hooks=[self._turns])
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
+        threading.Thread(target=self._run, daemon=True).start()
 
-    def round(self) -> dict[str, float]:
-        """Train on the next `num_steps` batches and return seconds."""
-        return self._turns.turn()
+    def operations(self) -> Mapping[str, Operation]:
+        """Return what is offered: a round, and of the last one the seconds of its parts; and the rows there are."""
+        return {
+            "train": self._round,
+            "steps": lambda seed: (self._taken["steps"], 0),
+            "tables": lambda seed: (self._taken["tables"], 0),
+            "rows": lambda seed: (0.0, sum(len(table) for table in self._trainer.state.tables.tables.values())),
+        }
 
-    def num_rows(self) -> int:
-        """Return the rows of all tables."""
-        return sum(len(table) for table in self._trainer.state.tables.tables.values())
-
-    def __enter__(self) -> OurRun:
-        """Return itself."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """End the run."""
-        self._turns.finish()
-        self._thread.join()
+    def _round(self, seed: int) -> tuple[float, int]:
+        self._taken = self._turns.turn()
+        return self._taken["all"], 0
 
     def _run(self) -> None:
         try:
             self._trainer.run()
             self._turns.fail(RuntimeError("the records ended before the rounds did"))
-        except _OverError:
-            pass
         except BaseException as error:  # noqa: BLE001 - told to whoever waits for the round
             self._turns.fail(error)
 
@@ -183,3 +173,15 @@ def fill(tables: MultiTable, shape: ClickShape) -> None:
         for begin in range(0, count, _ROWS_PER_FILL):
             ids = torch.arange(begin + 1, min(begin + _ROWS_PER_FILL, count) + 1)
             table.apply_gradients(ids, torch.zeros(len(ids), table.dim))
+
+
+def setup(settings: dict[str, Any]) -> Mapping[str, Operation]:
+    """Build the trainer that the settings describe, over the records of so many rounds."""
+    num_rounds = settings.pop("num_rounds")
+    shape = ClickShape.of(settings)
+    source = read_records([shape.records(seed) for seed in range(num_rounds)], shape.batch_size)
+    return OurRun(shape, source, str(Path(shape.folder) / shape.model)).operations()
+
+
+if __name__ == "__main__":
+    serve(setup)

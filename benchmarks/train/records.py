@@ -31,11 +31,6 @@ def ids_checksum(sizes: TrainSizes, seed: int) -> int:
     return zlib.crc32(np.ascontiguousarray(ids.transpose(1, 0, 2)).data)
 
 
-def all_files(sizes: TrainSizes, shape: ClickShape) -> list[str]:
-    """Return the files of all rounds in order."""
-    return [shape.records(seed) for seed in range(sizes.num_seeds)]
-
-
 def _serialized(columns: dict[str, Any]) -> Iterator[bytes]:
     label, dense = columns["label"], columns["dense"]
     ids = np.stack([columns[name] for name in ID_NAMES], axis=1).tolist()

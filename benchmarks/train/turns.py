@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import statistics
+import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from benchmarks.measure import Contender, Samples, interleave, speed_ratio
 from benchmarks.peer_process import PeerError, PeerProcess, PeerProgram, start_peer
-from benchmarks.peers.clicks.record_files import read_records
 from benchmarks.peers.clicks.shape import ClickShape
-from benchmarks.train.our_run import OurRun
-from benchmarks.train.records import all_files, ids_checksum
+from benchmarks.train.records import ids_checksum
 from benchmarks.train.sizes import WARMUP_ROUNDS, TrainSizes
 
 PEERS = {
@@ -55,22 +53,24 @@ def measure_model(sizes: TrainSizes, shape: ClickShape, progress: Notice, notice
                 peers[name] = start_peer(program, shape.as_settings(), notice)
         there = {name: stack.enter_context(peer) for name, peer in peers.items() if peer is not None}
         progress(f"{shape.model}: filling our tables with {sum(shape.table_rows):,} rows")
-        source = read_records(all_files(sizes, shape), sizes.batch_size)
-        ours = stack.enter_context(OurRun(shape, source, str(Path(shape.folder) / shape.model)))
+        ours = stack.enter_context(PeerProcess("ours", [sys.executable, "-m", "benchmarks.train.our_run"]))
+        ours.setup({**shape.as_settings(), "num_rounds": sizes.num_seeds})
         clocks = {name: Clock() for name in ("ours", *there)}
         # Ours is the first, which gets the seeds in order: its source has the rounds in that order too.
         contenders = {"ours": _our_contender(ours, clocks["ours"])}
         contenders |= {name: _peer_contender(peer, name, sizes, clocks[name]) for name, peer in there.items()}
         progress(f"{shape.model}: measuring {', '.join(contenders)}")
         samples = interleave(contenders, rounds=sizes.rounds, warmup_rounds=WARMUP_ROUNDS)
-        return {**_result(sizes, samples, clocks, list(peers)), "our_rows_at_the_end": ours.num_rows()}
+        _, num_rows = ours.round(0, "rows")
+        return {**_result(sizes, samples, clocks, list(peers)), "our_rows_at_the_end": num_rows}
 
 
-def _our_contender(ours: OurRun, clock: Clock) -> Contender:
+def _our_contender(ours: PeerProcess, clock: Clock) -> Contender:
     def run(seed: int) -> float:
-        taken = ours.round()
-        clock.note(steps=taken["steps"], tables=taken["tables"], reading=taken["all"] - taken["steps"])
-        return taken["all"]
+        seconds, _ = ours.round(seed, "train")
+        steps, tables = (ours.round(seed, part)[0] for part in ("steps", "tables"))
+        clock.note(steps=steps, tables=tables, reading=seconds - steps)
+        return seconds
 
     return run
 

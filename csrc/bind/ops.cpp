@@ -9,6 +9,7 @@ void bind_ops(nb::module_& m) {
   bind_routing(m);
   bind_hashing(m);
   bind_fused_layout(m);
+  bind_interaction(m);
 }
 
 }  // namespace monolith::bind

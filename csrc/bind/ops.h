@@ -45,5 +45,6 @@ void bind_pooling(nb::module_& m);
 void bind_routing(nb::module_& m);
 void bind_hashing(nb::module_& m);
 void bind_fused_layout(nb::module_& m);
+void bind_interaction(nb::module_& m);
 
 }  // namespace monolith::bind

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <stdexcept>
 #include <string>
 
@@ -53,6 +54,11 @@ void check_columns(std::span<const FidColumn> columns, std::size_t num_tables, s
 // Writes (server << 32) | row to `places`, and the ids to `shards`.
 void shard_one(const FidColumn& column, std::size_t num_ps, bool unique, Shards& shards, std::uint64_t* places) {
   shards.fids.resize(num_ps);
+  if (num_ps == 1 && !unique) {
+    shards.fids[0].assign(column.ids.begin(), column.ids.end());
+    std::iota(places, places + column.ids.size(), std::uint64_t{0});
+    return;
+  }
   IdNumbers seen(unique ? std::min<std::size_t>(column.ids.size(), 4096) : 0);
   for (std::size_t k = 0; k < column.ids.size(); ++k) {
     const std::int64_t id = column.ids[k];

@@ -548,6 +548,21 @@ class FusedLayoutPlan:
     ) -> None:
         """Adds to `grad_embeddings`; an empty gradient is one of zero."""
 
+class SliceLayout:
+    def __init__(self, parts: Sequence[tuple[int, int, int, int, int]]) -> None:
+        """Parts are (block, its first column, tensor, its first column, width)."""
+
+    def join(self, blocks: Sequence[_Floats], tensors: Sequence[_Floats]) -> None:
+        """Writes the tensors."""
+
+    def split(self, tensors: Sequence[_Floats], add: Sequence[bool], blocks: Sequence[_Floats]) -> None:
+        """Writes columns of the blocks, or adds to them; an empty tensor is left out."""
+
+def pair_sums(rows: _Floats, out: _Floats) -> None: ...
+def pair_sums_grad(rows: _Floats, grad: _Floats, out: _Floats) -> None: ...
+def pair_products(rows: _Floats, out: _Floats) -> None: ...
+def pair_products_grad(rows: _Floats, grad: _Floats, out: _Floats) -> None: ...
+
 class RecordParser:
     """Turns serialized records of one format into columns; the way in is monolith.data.parse."""
 

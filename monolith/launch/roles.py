@@ -68,6 +68,9 @@ class TrainerRole:
     settings: dict[str, Any] = field(default_factory=dict)
     """Fields of `OnlineSettings`."""
 
+    config: dict[str, Any] = field(default_factory=dict)
+    """Fields of `RunConfig`: hooks and whatever else a run can be told."""
+
     def run(self) -> None:
         """Train until SIGTERM, and leave a snapshot."""
         online = import_module("monolith.train.online")
@@ -83,6 +86,7 @@ class TrainerRole:
             sync_targets=self.sync_targets,
             batch_size=self.batch_size,
             settings=online.OnlineSettings(**self.settings),
+            config=import_module("monolith.train.config").RunConfig(**self.config),
         )
 
 

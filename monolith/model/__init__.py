@@ -2,6 +2,7 @@
 
 from monolith.model.base import MonolithModel
 from monolith.model.dense import dense, run_dense
+from monolith.model.fused_lookup import FusedLookup
 from monolith.model.lookup import Lookup, Pulled
 from monolith.model.modes import EVAL, PREDICT, TRAIN, Mode
 from monolith.model.plan.dry_run import DryRun, dry_run, make_plan
@@ -18,6 +19,7 @@ __all__ = [
     "DryRun",
     "EstimatorSpec",
     "FeatureColumn",
+    "FusedLookup",
     "Lookup",
     "LookupPlan",
     "Mode",

@@ -35,6 +35,7 @@ class MonolithModel(nn.Module):
         super().__init__()
         self.params = params
         self.feature_columns: dict[str, FeatureColumn] = {}
+        self.layout_dict: dict[str, tuple[tuple[tuple[Feature, str, int], ...], OutType | None]] = {}
         self.slice_reader: SliceReader | None = None
         self.training_hooks: list[Hook] = []
         self._added_losses: list[Tensor] = []
@@ -196,11 +197,41 @@ class MonolithModel(nn.Module):
             raise RuntimeError("lookup_embedding_slice works inside model_fn only, while a plan or a batch is at hand")
         reader, rules = self.slice_reader, (optimizer, initializer, compressor, learning_rate_fn)
         groups = [
-            [reader.read(SliceRequest(self._column(name), slice_name, dim, *rules)) for name, dim in group]
+            [SliceRequest(self._column(name), slice_name, dim, *rules) for name, dim in group]
             for group in feature_groups(features, slice_dim)
         ]
-        tensors = [group[0] if len(group) == 1 else combine(group, group_out_type) for group in groups]
+        if out_type is not None and all(len(group) == 1 for group in groups):
+            return reader.join([group[0] for group in groups], out_type)
+        tensors = [reader.read(group[0]) if len(group) == 1 else reader.join(group, group_out_type) for group in groups]
         return tensors if out_type is None else combine(tensors, out_type)
+
+    def add_layout(
+        self, name: str, slice_list: Sequence[tuple[Feature, str, int]], out_type: OutType | None = None
+    ) -> None:
+        """Name a tensor, or a list of them, made of (feature, slice, dim); `get_layout` returns it in `model_fn`.
+
+        Args:
+            name: what it is called; a name that is taken is a KeyError.
+            slice_list: slices of any features, in the order of the tensor.
+            out_type: None for a list; "concat" or "stack" along dimension 1; "add_n" for the sum.
+        """
+        if name in self.layout_dict:
+            raise KeyError(f"key {name} exists! Give each layout a name of its own")
+        if not slice_list:
+            raise ValueError(f"layout {name!r} has no slices")
+        self.layout_dict[name] = (tuple(slice_list), out_type)
+
+    def get_layout(self, name: str) -> list[Tensor] | Tensor:
+        """Return the tensors of a layout that `add_layout` named; for use inside `model_fn`."""
+        if self.slice_reader is None:
+            raise RuntimeError("get_layout works inside model_fn only, while a plan or a batch is at hand")
+        if name not in self.layout_dict:
+            raise KeyError(f"there is no layout {name!r}; add_layout made {', '.join(self.layout_dict) or 'none'}")
+        slices, out_type = self.layout_dict[name]
+        requests = [SliceRequest(self._column(name_of_feature(one)), part, dim) for one, part, dim in slices]
+        if out_type is None:
+            return [self.slice_reader.read(one) for one in requests]
+        return self.slice_reader.join(requests, out_type)
 
     def _own_table(self, feature_name: str, shared_name: str) -> None:
         if self._column(shared_name).shared_name is not None:

@@ -8,7 +8,7 @@ from torch import Tensor
 from monolith.data import Column
 from monolith.model.base import MonolithModel
 from monolith.model.modes import Mode
-from monolith.model.plan.slices import LeafReader, SliceKey, SliceReader
+from monolith.model.plan.slices import LeafKey, LeafReader, SliceReader
 from monolith.model.spec import EstimatorSpec, as_spec, predictions, with_extra_outputs
 
 
@@ -33,7 +33,7 @@ def run_model_fn(
 
 
 def run_dense(
-    model: MonolithModel, leaves: Mapping[SliceKey, Tensor], features: Mapping[str, Column], mode: Mode
+    model: MonolithModel, leaves: Mapping[LeafKey, Tensor], features: Mapping[str, Column], mode: Mode
 ) -> EstimatorSpec:
     """Return what the model says about a batch with these rows."""
     return run_model_fn(model, LeafReader(leaves), features, mode)
@@ -41,7 +41,7 @@ def run_dense(
 
 def dense(
     model: MonolithModel,
-    leaves: Mapping[SliceKey, Tensor],
+    leaves: Mapping[LeafKey, Tensor],
     features: Mapping[str, Column],
     mode: Mode = Mode.PREDICT,
 ) -> dict[str, Tensor]:

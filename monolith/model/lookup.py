@@ -1,7 +1,8 @@
 """Rows of a batch: one pull for all features before the dense part, one push of their gradients after it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -12,30 +13,28 @@ from monolith.embedding import MultiBatchPlan, MultiTable
 from monolith.embedding.table import NO_TIME
 from monolith.embedding.tensor_checks import concatenate_ids
 from monolith.model.combined_rows import CombinedRows, Ids, ids_of
+from monolith.model.joined_rows import JoinedRows
+from monolith.model.plan.layouts import Layouts
 from monolith.model.plan.lookup_plan import LookupPlan
-from monolith.model.plan.planned_table import PlannedFeature
-from monolith.model.plan.slices import SliceKey
+from monolith.model.plan.slices import LeafKey, SliceKey
 
 
 @dataclass(frozen=True, slots=True)
 class Pulled:
     """The rows of one batch."""
 
-    leaves: dict[SliceKey, Tensor]
+    leaves: dict[LeafKey, Tensor]
     """By (feature, slice), [events, dim] or [events, length, dim]; they collect gradients of their own."""
 
     batch_plan: MultiBatchPlan
     """Where the rows are in the tables; used again by the push."""
 
-    ids: tuple[Ids, ...]
-    """By feature, in the order of the tables: how many ids each event has."""
-
-    gradients: "Gradients | None"
-    """Where the leaves collect them; None for rows that were pulled without."""
+    row_gradients: Callable[[], Tensor] | None
+    """Returns the gradients that the leaves collected, laid out like the rows; None for rows pulled without."""
 
 
 @dataclass(frozen=True, slots=True)
-class Gradients:
+class _Gradients:
     """Memory for the gradients of a batch, laid out like its rows."""
 
     flat: Tensor
@@ -44,8 +43,8 @@ class Gradients:
     by_id: list[Tensor]
     """Parts of `flat` by feature, in the order of the tables: [ids, dim of the table]."""
 
-    combined: list[Tensor]
-    """The same of combined rows; what is not combined has the same memory as its part of `by_id`."""
+    combined: dict[str, Tensor]
+    """The same of combined rows, by name; what is not combined has the same memory as its part of `by_id`."""
 
     by_leaf: dict[SliceKey, Tensor]
     """Parts of `combined`."""
@@ -54,8 +53,11 @@ class Gradients:
 class Lookup:
     """Pulls the rows of a plan from tables and pushes their gradients; both are one native call per batch."""
 
-    def __init__(self, plan: LookupPlan, tables: MultiTable) -> None:
-        """Join a plan with its tables, as `make_tables` gives them."""
+    def __init__(self, plan: LookupPlan, tables: MultiTable, layouts: Layouts | None = None) -> None:
+        """Join a plan with its tables, as `make_tables` gives them.
+
+        With `layouts`, slices that the model reads side by side or stacked are pulled as the one tensor that they make.
+        """
         planned = plan.tables()
         for name, config in planned.items():
             if tables[name].dim != config.dim:
@@ -64,10 +66,18 @@ class Lookup:
             raise ValueError(f"the plan has no feature for the tables {', '.join(extra)}")
         self.plan = plan
         self.tables = tables
-        # MultiTable has an order of its own, that of the names; features that share a table stand side by side.
-        self._features = [one for name in tables.names for one in plan.features if one.table == name]
+        # MultiTable has the order of the names; features that share a table stand side by side, also in that order:
+        # it decides in which order gradients add up, and a FusedLookup has it too.
+        self._features = sorted(plan.features, key=lambda one: (tables.names.index(one.table), one.name))
         self._combined = {one.name: CombinedRows(one, tables[one.table].dim) for one in plan.features}
-        self._places = [(one, self._slices(one)) for one in self._features]
+        joined = [] if layouts is None else [one for one in layouts.joined if one.out_type in ("concat", "stack")]
+        self._joined = JoinedRows(joined, plan.places)
+        self._alone = self._slices_alone(layouts)
+        # Only then need no gradient be zero from the start.
+        self._joins_everything = not self._alone and all(
+            sum(dim for (name, _), (_, dim) in plan.places.items() if name == one.name) == self._combined[one.name].dim
+            for one in plan.features
+        )
 
     def pull(self, columns: Mapping[str, Column], *, requires_grad: bool = True) -> Pulled:
         """Return the rows of all ids of a batch; ids without a row read as zeros."""
@@ -78,55 +88,69 @@ class Lookup:
         flat, sizes = concatenate_ids([one.values for one in ids])
         batch_plan = self.tables.plan(flat, self._sizes_by_table(sizes))
         rows = batch_plan.lookup()
-        gradients = self._gradients(ids, sizes, len(rows)) if requires_grad else None
-        leaves: dict[SliceKey, Tensor] = {}
-        for (feature, places), part, one in zip(self._places, self._by_feature(rows, sizes), ids, strict=True):
-            combined = self._combined[feature.name].forward(part, one)
-            for key, begin, dim in places:
-                leaves[key] = combined.narrow(-1, begin, dim).detach()
-        if gradients is not None:
-            for key, place in gradients.by_leaf.items():
-                leaf = leaves[key].requires_grad_()
-                # A slice that is all of a row collects its gradient in place; torch wants others to be contiguous.
-                if place.is_contiguous():
-                    leaf.grad = place
-        return Pulled({key: leaves[key] for key in self.plan.places}, batch_plan, ids, gradients)
+        parts = zip(self._features, self._by_feature(rows, sizes), ids, strict=True)
+        combined = {one.name: self._combined[one.name].forward(part, these) for one, part, these in parts}
+        leaves: dict[LeafKey, Tensor] = {
+            key: combined[key[0]].narrow(-1, *place).detach() for key, place in self._alone.items()
+        }
+        if self._joined.joined:
+            leaves |= self._joined.forward([combined[name] for name in self._joined.features], ids[0].num_events)
+        if not requires_grad:
+            return Pulled(leaves, batch_plan, None)
+        gradients = self._gradients(ids, sizes, len(rows))
+        for leaf in leaves.values():
+            leaf.requires_grad_()
+        for key, place in gradients.by_leaf.items():
+            # A slice that is all of a row collects its gradient in place; torch wants others to be contiguous.
+            if place.is_contiguous():
+                leaves[key].grad = place
+        return Pulled(leaves, batch_plan, partial(self._row_gradients, leaves, ids, gradients))
 
     def push(self, pulled: Pulled, *, global_step: int, time: int = NO_TIME) -> native.ChangeResult:
         """Step the rows of a batch with the gradients its leaves collected; one that got none counts as zeros.
 
         A NaN or infinite gradient is a ValueError and changes no row.
         """
-        gradients = pulled.gradients
-        if gradients is None:
+        if pulled.row_gradients is None:
             raise ValueError("these rows were pulled with requires_grad=False and have no gradients to push")
-        given = [(place, pulled.leaves[key].grad) for key, place in gradients.by_leaf.items()]
+        return pulled.batch_plan.apply_gradients(pulled.row_gradients(), global_step=global_step, time=time)
+
+    def _row_gradients(self, leaves: Mapping[LeafKey, Tensor], ids: tuple[Ids, ...], gradients: _Gradients) -> Tensor:
+        given = [(place, leaves[key].grad) for key, place in gradients.by_leaf.items()]
         for place in [place for place, gradient in given if gradient is None]:
             place.zero_()
         moved = [(place, gradient) for place, gradient in given if gradient is not None and gradient is not place]
         if moved:
             torch._foreach_copy_([place for place, _ in moved], [gradient for _, gradient in moved])
-        for feature, one, target, by_id in zip(
-            self._features, pulled.ids, gradients.combined, gradients.by_id, strict=True
-        ):
-            if target is not by_id:
-                self._combined[feature.name].backward(target, one, by_id)
-        return pulled.batch_plan.apply_gradients(gradients.flat, global_step=global_step, time=time)
+        if self._joined.joined:
+            self._joined.backward(
+                [leaves[one.key].grad for one in self._joined.joined],
+                [gradients.combined[name] for name in self._joined.features],
+                written=frozenset(self._alone),
+            )
+        for feature, one, by_id in zip(self._features, ids, gradients.by_id, strict=True):
+            if gradients.combined[feature.name] is not by_id:
+                self._combined[feature.name].backward(gradients.combined[feature.name], one, by_id)
+        return gradients.flat
 
-    def _gradients(self, ids: tuple[Ids, ...], sizes: list[int], num_floats: int) -> Gradients:
-        flat = torch.zeros(num_floats)
+    def _gradients(self, ids: tuple[Ids, ...], sizes: list[int], num_floats: int) -> _Gradients:
+        make = torch.empty if self._joins_everything else torch.zeros
+        flat = make(num_floats)
         by_id = self._by_feature(flat, sizes)
-        combined: list[Tensor] = []
-        by_leaf: dict[SliceKey, Tensor] = {}
-        for (feature, places), part, one in zip(self._places, by_id, ids, strict=True):
+        combined: dict[str, Tensor] = {}
+        for feature, part, one in zip(self._features, by_id, ids, strict=True):
             rows = self._combined[feature.name]
-            combined.append(part if rows.is_identity(one) else torch.zeros(rows.shape(one)))
-            by_leaf |= {key: combined[-1].narrow(-1, begin, dim) for key, begin, dim in places}
-        return Gradients(flat, by_id, combined, by_leaf)
+            combined[feature.name] = part if rows.is_identity(one) else make(rows.shape(one))
+        by_leaf = {key: combined[key[0]].narrow(-1, *place) for key, place in self._alone.items()}
+        return _Gradients(flat, by_id, combined, by_leaf)
 
-    def _slices(self, feature: PlannedFeature) -> list[tuple[SliceKey, int, int]]:
-        places = self.plan.places
-        return [((feature.name, name), *places[feature.name, name]) for name in feature.slices]
+    def _slices_alone(self, layouts: Layouts | None) -> dict[SliceKey, tuple[int, int]]:
+        """Return where in a row each slice is that the model reads as a tensor of its own."""
+        if layouts is None:
+            return dict(self.plan.places)
+        apart = [one for one in layouts.joined if one not in self._joined.joined]
+        alone = {*layouts.alone, *(key for one in apart for key in one.slices)}
+        return {key: place for key, place in self.plan.places.items() if key in alone}
 
     def _sizes_by_table(self, sizes: list[int]) -> list[int]:
         totals = dict.fromkeys(self.tables.names, 0)

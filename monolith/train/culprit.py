@@ -31,7 +31,10 @@ def _wrong_rows(columns: Mapping[str, Column], leaves: Mapping[tuple[str, str], 
     for (feature, slice_name), leaf in leaves.items():
         place = _first_wrong(leaf)
         if place is not None:
-            column = columns[feature]
+            column = columns.get(feature)
+            if column is None:  # slices of several features, joined
+                yield f"a row of {feature!r}, slice {slice_name!r}, is not finite in event {place} of the batch"
+                continue
             ids = column.to_list()[place] if isinstance(column, Ragged) else column[place].tolist()
             yield f"the row of {feature!r}, slice {slice_name!r}, id {ids} is not finite"
 

@@ -89,7 +89,12 @@ class Estimator:
             hook.begin()
         with ModelDirOwner(config.model_dir):
             source = self.model.input_fn(Mode.TRAIN)
-            state = TrainState(self.model, source, evict_every_seconds=config.evict_every_seconds)
+            state = TrainState(
+                self.model,
+                source,
+                evict_every_seconds=config.evict_every_seconds,
+                fused_layout=config.enable_fused_layout,
+            )
             state.open(config.model_dir, self._restore_options())
             self._dump_model(state)
             limits = [] if max_steps is None else [max_steps]

@@ -25,7 +25,7 @@ from monolith.checkpoint.state_files import refresh_checkpoint_file
 from monolith.data import Source
 from monolith.embedding.table import NO_TIME
 from monolith.errors import CorruptFileError
-from monolith.model import Lookup, Mode, MonolithModel, dry_run, make_tables
+from monolith.model import FusedLookup, Lookup, Mode, MonolithModel, dry_run, make_tables
 from monolith.model.spec import EstimatorSpec
 from monolith.train.clock import EventClock
 from monolith.train.saving.restore_options import RestoreOptions, clears_weights, mark_cleared
@@ -34,15 +34,17 @@ from monolith.train.saving.restore_options import RestoreOptions, clears_weights
 class TrainState:
     """Model, rows, optimizer, stream position and counters of a run; between two steps it is whole."""
 
-    def __init__(self, model: MonolithModel, source: Source, *, evict_every_seconds: int) -> None:
-        """Make the plan by a dry run, and empty tables for it."""
+    def __init__(
+        self, model: MonolithModel, source: Source, *, evict_every_seconds: int, fused_layout: bool = False
+    ) -> None:
+        """Make the plan by a dry run, and empty tables for it; `fused_layout` joins slices before the model runs."""
         self.model = model
         self.source = source
         tried = dry_run(model, source.schema)
         self.plan = tried.plan
         self.optimizer = _dense_optimizer(model, tried.specs[Mode.TRAIN])
         self.tables = make_tables(self.plan)
-        self.lookup = Lookup(self.plan, self.tables)
+        self.lookup = (FusedLookup if fused_layout else Lookup)(self.plan, self.tables, tried.layouts)
         self.clock = EventClock(evict_every_seconds)
         self.stream = source.state()
         self.offsets: dict[str, int] = {}

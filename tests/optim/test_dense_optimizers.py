@@ -174,3 +174,15 @@ def test_sparse_gradients_and_negative_rates_are_refused(optimizer_class):
         optimizer_class([weight]).step()
     with pytest.raises(ValueError, match="learning_rate must not be negative"):
         optimizer_class([weight], learning_rate=-1.0)
+
+
+def test_adagrad_with_a_schedule():
+    rate = PolynomialDecay(3.0, 10, 11.0)
+    weights = [torch.nn.Parameter(torch.tensor(start, dtype=torch.float64)) for start in ([1.0, 2.0], [3.0, 4.0])]
+    optimizer = torch.optim.Adagrad(weights, lr=rate(0), initial_accumulator_value=0.1, eps=0)
+    for _ in range(3):  # the step that the schedule sees stays 0
+        for weight, gradient in zip(weights, (0.1, 0.01), strict=True):
+            weight.grad = torch.full_like(weight, gradient)
+        optimizer.step()
+    assert weights[0].tolist() == pytest.approx([-1.6026098728, -0.6026098728], rel=1e-6)
+    assert weights[1].tolist() == pytest.approx([2.7156791687, 3.7156791687], rel=1e-6)

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from monolith.checkpoint import latest_snapshot, load_snapshot
 from monolith.data import MOVIE_SCHEMA, EventLogWriter, MovieEvents
@@ -18,6 +19,7 @@ from monolith.hooks import Hook
 from monolith.model import make_plan, make_tables
 from monolith.model.zoo.movie_ranking import MovieRanking
 from monolith.serving.sync_receiver import SyncReceiver
+from monolith.train.config import RunConfig
 from monolith.train.loop import RunResult
 from monolith.train.online import OnlineSettings, exporter, run_online
 from monolith.train.online.step_gate import StepGate
@@ -182,3 +184,26 @@ def test_readers_get_in_between_the_steps_of_a_busy_trainer():
 def test_settings_that_could_only_fail_later_are_refused():
     with pytest.raises(ValueError, match="sync_seconds must be positive, got 0"):
         OnlineSettings(sync_seconds=0)
+
+
+def test_the_hooks_of_settings_watch_an_online_run_too(log, tmp_path):
+    class Begun(Hook):
+        begun = False
+
+        def begin(self):
+            self.begun = True
+
+    hook = Begun()
+    config = RunConfig(save_summary_steps=2, enable_controller=True, enable_fused_layout=True)
+    train(log, tmp_path, 3, config=config, hooks=[hook])
+    assert hook.begun
+    assert len(list((tmp_path / "model").glob("events.out*"))) == 1
+    tags = EventAccumulator(str(tmp_path / "model"))
+    tags.Reload()
+    assert [event.step for event in tags.Scalars("loss")] == [2, 3]
+
+
+def test_an_online_run_saves_as_its_own_settings_say(log, tmp_path):
+    train(log, tmp_path, 3, config=RunConfig(save_checkpoints_steps=1, model_dir=tmp_path / "elsewhere"))
+    assert sorted(path.name for path in (tmp_path / "model").glob("model.ckpt-*")) == ["model.ckpt-0", "model.ckpt-3"]
+    assert not (tmp_path / "elsewhere").exists()

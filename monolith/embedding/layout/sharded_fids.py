@@ -142,9 +142,8 @@ def shard_columns(
     if batch_size is None:
         batch_size = max((column.num_rows for column in columns.values()), default=0)
     shared = _shared_features(plan, columns, batch_size, allow_shared)
-    absent = {rows: Ragged.from_lists([[]] * rows, torch.int64) for rows in {1, batch_size}}
     ordered = [
-        columns.get(name) or absent[1 if is_shared else batch_size]
+        columns[name] if name in columns else _absent(1 if is_shared else batch_size)
         for name, is_shared in zip(plan.features, shared, strict=True)
     ]
     fids, block_sizes, row_splits, emb_size, fid_offset, feature_offset, nfl_offset = plan.native_plan.shard(
@@ -195,6 +194,10 @@ def _ragged(name: str, column: Column) -> Ragged:
     if values.is_contiguous() and column.row_splits.is_contiguous():
         return column
     return Ragged.unchecked(values.contiguous(), column.row_splits.contiguous())
+
+
+def _absent(num_rows: int) -> Ragged:
+    return Ragged.unchecked(torch.empty(0, dtype=torch.int64), torch.zeros(num_rows + 1, dtype=torch.int64))
 
 
 def _one(number: int) -> Tensor:

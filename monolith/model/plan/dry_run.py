@@ -1,7 +1,7 @@
 """The dry run: what a model looks up, found by running it once per mode on a made-up batch."""
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -15,9 +15,11 @@ from monolith.model.base import MonolithModel
 from monolith.model.dense import run_model_fn
 from monolith.model.modes import Mode
 from monolith.model.plan.feature_column import FeatureColumn
+from monolith.model.plan.feature_groups import OutType, combine
+from monolith.model.plan.layouts import JoinedSlices, Layouts, can_be_joined
 from monolith.model.plan.lookup_plan import LookupPlan
 from monolith.model.plan.planned_table import PlannedFeature, PlannedSlice, PlannedTable
-from monolith.model.plan.slices import SliceRequest
+from monolith.model.plan.slices import SliceKey, SliceRequest
 from monolith.model.spec import EstimatorSpec
 from monolith.tensors import Ragged
 
@@ -31,6 +33,9 @@ class DryRun:
 
     plan: LookupPlan
     """What the model looks up, all modes together."""
+
+    layouts: Layouts
+    """The tensors in which it reads that."""
 
     specs: dict[Mode, EstimatorSpec]
     """What it returned, by mode; a mode in which it cannot run is absent."""
@@ -48,8 +53,26 @@ class _Recorder:
         self._types = schema.types
         self._features: dict[str, tuple[FeatureColumn, dict[str, None]]] = {}
         self._slices: dict[str, dict[str, PlannedSlice]] = {}
+        self._alone: dict[SliceKey, None] = {}
+        self._joined: dict[JoinedSlices, None] = {}
 
     def read(self, request: SliceRequest) -> Tensor:
+        self._alone[request.key] = None
+        return self._record(request)
+
+    def join(self, requests: Sequence[SliceRequest], out_type: OutType) -> Tensor:
+        parts = [self._record(one) for one in requests]
+        keys = tuple(one.key for one in requests)
+        if can_be_joined([tuple(part.shape) for part in parts], out_type):
+            self._joined[JoinedSlices(keys, out_type)] = None
+        else:
+            self._alone |= dict.fromkeys(keys)
+        return combine(parts, out_type)
+
+    def layouts(self) -> Layouts:
+        return Layouts(tuple(self._alone), tuple(self._joined))
+
+    def _record(self, request: SliceRequest) -> Tensor:
         column, planned = request.column, _planned_slice(request)
         self._check_ids(column.name)
         _, asked = self._features.setdefault(column.name, (column, {}))
@@ -117,7 +140,7 @@ def dry_run(model: MonolithModel, schema: Schema) -> DryRun:
     plan = recorder.plan()
     if not plan.features:
         raise ValueError(f"{type(model).__name__} looks up no feature; call lookup_embedding_slice in model_fn")
-    return DryRun(plan, specs)
+    return DryRun(plan, recorder.layouts(), specs)
 
 
 def _planned_slice(request: SliceRequest) -> PlannedSlice:

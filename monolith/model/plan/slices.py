@@ -1,6 +1,6 @@
 """What `lookup_embedding_slice` reads: a recorder in the dry run, the leaves of a batch afterwards."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -8,9 +8,13 @@ from torch import Tensor
 
 from monolith.embedding import Compressor, Initializer, LearningRate, Optimizer
 from monolith.model.plan.feature_column import FeatureColumn
+from monolith.model.plan.feature_groups import OutType, combine
 
 SliceKey = tuple[str, str]
 """(feature, slice)."""
+
+LeafKey = tuple[str, str]
+"""A `SliceKey`, or what `joined_key` makes of several that were joined."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +42,27 @@ class SliceReader(Protocol):
         """Return one row of the slice per event: [events, dim]."""
         ...
 
+    def join(self, requests: Sequence[SliceRequest], out_type: OutType) -> Tensor:
+        """Return several slices as one tensor: side by side, stacked, or summed."""
+        ...
+
+
+def joined_key(slices: Sequence[SliceKey], out_type: OutType) -> LeafKey:
+    """Return where a batch has slices that were joined before the model ran.
+
+    >>> joined_key([("uid", "vec"), ("mov", "vec")], "concat")
+    ('uid,mov', 'vec:concat')
+    """
+    parts = [part for _, part in slices]
+    same = parts.count(parts[0]) == len(parts)
+    return ",".join([name for name, _ in slices]), f"{parts[0] if same else ','.join(parts)}:{out_type}"
+
 
 class LeafReader:
     """Answers lookups from the rows that were pulled for a batch."""
 
-    def __init__(self, leaves: Mapping[SliceKey, Tensor]) -> None:
-        """Take rows by (feature, slice)."""
+    def __init__(self, leaves: Mapping[LeafKey, Tensor]) -> None:
+        """Take rows by (feature, slice), and joined ones by `joined_key`."""
         self._leaves = leaves
 
     def read(self, request: SliceRequest) -> Tensor:
@@ -57,3 +76,10 @@ class LeafReader:
                 f"{planned}. The plan is what model_fn asked for in its dry run: look up the same slices in every call"
             )
         return leaf
+
+    def join(self, requests: Sequence[SliceRequest], out_type: OutType) -> Tensor:
+        """Return slices that were joined before, or join them now."""
+        joined = self._leaves.get(joined_key([one.key for one in requests], out_type))
+        if joined is not None:
+            return joined
+        return combine([self.read(one) for one in requests], out_type)

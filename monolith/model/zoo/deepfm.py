@@ -2,9 +2,10 @@
 
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
+from monolith.model.layers.interaction.row_pairs import pair_sums
+from monolith.model.layers.joined_linear import JoinedLinear
 from monolith.model.zoo.click_model import CATEGORIES, NUM_DENSE, ClickModel, tower
 
 
@@ -14,7 +15,8 @@ class DeepFM(ClickModel):
     def __init__(self, params: Any = None) -> None:
         """Make the net and the weights of the numbers."""
         super().__init__(params)
-        self.deep = tower(len(CATEGORIES) * self.dim + NUM_DENSE, [*self.settings.hidden, 1])
+        self.first = JoinedLinear([len(CATEGORIES) * self.dim, NUM_DENSE], self.settings.hidden[0])
+        self.deep = tower(self.settings.hidden[0], [*self.settings.hidden[1:], 1])
         self.linear = nn.Linear(NUM_DENSE, 1)
         self.make_optimizer()
 
@@ -22,9 +24,7 @@ class DeepFM(ClickModel):
         """Return the log-odds of a click."""
         rows = self.lookup_embedding_slice(CATEGORIES, "vec", self.dim, out_type="stack")
         single = self.lookup_embedding_slice(CATEGORIES, "bias", 1, out_type="concat").sum(1)
-        # Half of (square of the sum less sum of the squares) is the sum over all pairs.
-        pairs = 0.5 * (rows.sum(1).square() - rows.square().sum(1)).sum(1)
         dense = features["dense"]
-        deep = self.deep(torch.cat([rows.flatten(1), dense], dim=1)).squeeze(1)
-        logit: Tensor = single + pairs + deep + self.linear(dense).squeeze(1)
+        deep = self.deep(self.first([rows.flatten(1), dense]).relu()).squeeze(1)
+        logit: Tensor = single + pair_sums(rows) + deep + self.linear(dense).squeeze(1)
         return logit

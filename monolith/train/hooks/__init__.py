@@ -8,7 +8,7 @@ from monolith.train.hooks.metric_hooks import (
     StepLossMetricHook,
     ThroughputMetricHook,
 )
-from monolith.train.hooks.profiler import ProfilerHook
+from monolith.train.hooks.profiler import NVProfilerHook, ProfilerHook
 from monolith.train.hooks.summary import SummaryHook
 from monolith.train.hooks.tide import CustomGlobalStepWaiterHook, TideStoppingHook, before, tide_available_now
 
@@ -17,6 +17,7 @@ __all__ = [
     "CustomMetricHook",
     "DeepInsightHook",
     "HeartBeatHook",
+    "NVProfilerHook",
     "NoFirstSaveCheckpointSaverHook",
     "ProfilerHook",
     "StepLossMetricHook",

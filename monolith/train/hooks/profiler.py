@@ -1,10 +1,13 @@
 """ProfilerHook: profiles a few steps now and then."""
 
+import logging
 import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
+
+import torch
 
 from monolith.hooks import Hook, RunContext, StepValues
 from monolith.observe.profiling import Trace
@@ -14,6 +17,20 @@ WINDOW_STEPS = 10
 
 FIRST_AFTER_STEPS = 500
 """A profile whose begin is not given starts so long after the first step: by then everything is warm."""
+
+_log = logging.getLogger(__name__)
+
+
+class Recording(Protocol):
+    """One profile, from `start` to `stop`."""
+
+    def start(self) -> None:
+        """Begin to record."""
+        ...
+
+    def stop(self, name: str) -> Path | None:
+        """End recording; returns the file if there is one."""
+        ...
 
 
 class ProfilerHook(Hook):
@@ -56,7 +73,7 @@ class ProfilerHook(Hook):
         self._clock = clock
         self._next: int | None = None
         self._last_begin: tuple[int, float] = (0, 0.0)
-        self._trace: Trace | None = None
+        self._trace: Recording | None = None
         self.traces: list[Path] = []
 
     def after_create_session(self, context: RunContext) -> None:
@@ -73,7 +90,7 @@ class ProfilerHook(Hook):
         if self._trace is None and self._is_due(context.global_step):
             self._next = None
             self._last_begin = (context.global_step, self._clock())
-            self._trace = Trace(self._logdir, self._options)
+            self._trace = self.recording()
             self._trace.start()
 
     def after_run(self, context: RunContext, values: StepValues) -> None:
@@ -88,6 +105,10 @@ class ProfilerHook(Hook):
         if self._trace is not None:
             self._stop(context.global_step)
 
+    def recording(self) -> Recording:
+        """Return a new profile."""
+        return Trace(self._logdir, self._options)
+
     def _is_due(self, step: int) -> bool:
         if self._next is not None:
             return step >= self._next
@@ -96,4 +117,47 @@ class ProfilerHook(Hook):
     def _stop(self, step: int) -> None:
         trace, self._trace = self._trace, None
         assert trace is not None
-        self.traces.append(trace.stop(f"steps_{self._last_begin[0]}_{step}"))
+        path = trace.stop(f"steps_{self._last_begin[0]}_{step}")
+        if path is not None:
+            self.traces.append(path)
+
+
+class NVProfilerHook(ProfilerHook):
+    """Lets NVIDIA's profilers (`nsys profile --capture-range=cudaProfilerApi`) see steps [begin, end) alone.
+
+    Without a GPU there is nothing for them to see, and the steps are profiled by torch, as `ProfilerHook` does.
+    """
+
+    def recording(self) -> Recording:
+        """Return a new profile."""
+        if torch.cuda.is_available():
+            return _CudaRange()
+        _log.warning("there is no GPU for NVIDIA's profilers: writing a trace of torch's to %s instead", self._logdir)
+        return super().recording()
+
+
+class _CudaRange:
+    """What the CUDA profiler, if the process runs under one, is to record."""
+
+    def start(self) -> None:
+        torch.cuda.synchronize()
+        torch.cuda.profiler.start()  # type: ignore[no-untyped-call]
+
+    def stop(self, name: str) -> None:
+        torch.cuda.synchronize()  # kernels of the last step belong to it
+        torch.cuda.profiler.stop()  # type: ignore[no-untyped-call]
+
+
+def step_range(text: str) -> tuple[int, int]:
+    """Return the steps that "begin,end" names; anything else is a ValueError.
+
+    >>> step_range("100,110")
+    (100, 110)
+    """
+    try:
+        begin, end = (int(part) for part in text.split(","))
+    except ValueError:
+        raise ValueError(f'profile_with_nvprof_from_to must be "begin,end" such as "100,110", got {text!r}') from None
+    if not 0 <= begin < end:
+        raise ValueError(f"profile_with_nvprof_from_to: the end must be after the begin, got {text!r}")
+    return begin, end

@@ -13,8 +13,9 @@ from monolith.train.controller import QueryActionHook, ServerHook
 from monolith.train.hooks.deep_insight import DeepInsightHook
 from monolith.train.hooks.endpoint import MetricsEndpointHook
 from monolith.train.hooks.metric_hooks import HeartBeatHook, ThroughputMetricHook
-from monolith.train.hooks.profiler import ProfilerHook
+from monolith.train.hooks.profiler import NVProfilerHook, ProfilerHook, step_range
 from monolith.train.hooks.summary import SummaryHook
+from monolith.train.hooks.tide import TideStoppingHook, tide_window
 
 PROFILE_FOLDER = "profile"
 DEEP_INSIGHT_FOLDER = "deep_insight"
@@ -29,6 +30,10 @@ def standard_hooks(config: RunnerConfig, model_name: str) -> list[Hook]:
 
 
 def _control(config: RunnerConfig) -> Iterator[Hook]:
+    window = tide_window(config)
+    # With tide_save_secs training goes on outside the window, and only saves in another rhythm.
+    if window is not None and config.tide_save_secs is None:
+        yield TideStoppingHook(*window)
     if config.enable_controller:
         yield ServerHook(config.model_dir)
         yield QueryActionHook(config.model_dir)
@@ -47,6 +52,8 @@ def _files(config: RunnerConfig, name: str) -> Iterator[Hook]:
     if config.profile_some_steps_from is not None:
         begin = config.profile_some_steps_from
         yield ProfilerHook(folder / PROFILE_FOLDER, (begin, None), save_steps=config.profile_save_steps_interval)
+    if config.profile_with_nvprof_from_to:
+        yield NVProfilerHook(folder / PROFILE_FOLDER, step_range(config.profile_with_nvprof_from_to))
     if config.save_summary_steps and find_spec("tensorboard") is not None:
         yield SummaryHook(folder, config.save_summary_steps)
     elif config.save_summary_steps:

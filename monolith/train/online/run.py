@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from monolith.hooks import Hook
 from monolith.model import MonolithModel
 from monolith.parallel import SyncLoop, SyncSender, SyncSettings
 from monolith.train.config import RunConfig
+from monolith.train.hooks.standard import standard_hooks
 from monolith.train.loop import RunResult, Trainer
 from monolith.train.online.exporter import Exporter
 from monolith.train.online.status_file import StatusFile
@@ -71,6 +72,7 @@ def run_online(
     max_steps: int | None = None,
     hooks: Sequence[Hook] = (),
     settings: OnlineSettings | None = None,
+    config: RunConfig | None = None,
 ) -> RunResult:
     """Train on a log as it grows until SIGTERM, Ctrl-C or `max_steps`; blocks, and wants a process of its own.
 
@@ -89,23 +91,35 @@ def run_online(
         max_steps: end after so many steps in all runs together.
         hooks: who else wants to watch.
         settings: how often to do what.
+        config: other settings of the run, as `Estimator` takes them: they add the same hooks, see `standard_hooks`.
+            Those that are among `settings` or the arguments count as said there.
 
     Raises:
         FencedError: a later trainer of this model has taken over its servers.
     """
     settings = OnlineSettings() if settings is None else settings
     torch.set_num_threads(1)  # batches are small: a second thread would mostly wait, and servers want the other cores
-    config = RunConfig(
+    runner = replace(
+        RunConfig() if config is None else config,
         model_dir=model_dir,
         save_checkpoints_secs=settings.snapshot_seconds,
+        save_checkpoints_steps=None,
         metric_window=settings.metric_window,
         seed=settings.seed,
     ).to_runner_config()
+    watching = [*standard_hooks(runner, name), *hooks]
+    for hook in watching:
+        hook.begin()
     with ExitStack() as cleanup:
         cleanup.enter_context(ModelDirOwner(model_dir))
         source = EventLogSource(log_path, batch_size=batch_size, follow=True)
         cleanup.callback(source.close)
-        state = TrainState(_made(model, params, settings.seed), source, evict_every_seconds=config.evict_every_seconds)
+        state = TrainState(
+            _made(model, params, settings.seed),
+            source,
+            evict_every_seconds=runner.evict_every_seconds,
+            fused_layout=runner.enable_fused_layout,
+        )
         gate = StepGate()
         exporter = Exporter(
             state, export_base, name=name, gate=gate, every_seconds=settings.export_seconds, keep=settings.keep_exports
@@ -116,11 +130,11 @@ def run_online(
         cleanup.callback(sync.close)
         exporter.number_by(lambda: sync.sender.sequence)
         exporter.write()
-        watching = [*hooks, gate]
+        watching.append(gate)
         if settings.status_path is not None:
             watching.append(StatusFile(settings.status_path, state, sequence=lambda: sync.sender.sequence))
         with sync.loop, exporter:
-            result = Trainer(state, config, hooks=watching, sync=sync.after_step).run(max_steps)
+            result = Trainer(state, runner, hooks=watching, sync=sync.after_step).run(max_steps)
         sync.push_last()
         return result
 

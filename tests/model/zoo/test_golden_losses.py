@@ -19,9 +19,10 @@ def test_no_model_of_the_zoo_is_left_out():
     assert {name.lower() for name in GOLDEN} == files == {name.lower() for name in TOOL["MODELS"]}
 
 
+@pytest.mark.parametrize("fused_layout", [False, True])
 @pytest.mark.parametrize("name", GOLDEN)
-def test_losses_are_those_of_the_golden_file_and_fall(name):
-    losses = TOOL["first_losses"](name)
+def test_losses_are_those_of_the_golden_file_and_fall(name, fused_layout):
+    losses = TOOL["first_losses"](name, fused_layout=fused_layout)
     np.testing.assert_allclose(losses, GOLDEN[name], rtol=1e-4)
     assert np.mean(losses[-5:]) < 0.9 * np.mean(losses[:5])
 

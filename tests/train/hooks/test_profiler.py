@@ -1,11 +1,12 @@
 """Profiles of steps: which steps, and files that tools can read."""
 
 import json
+from unittest import mock
 
 import pytest
 
 from monolith.observe.profiling import TRACE_SUFFIX
-from monolith.train.hooks import ProfilerHook
+from monolith.train.hooks import NVProfilerHook, ProfilerHook, profiler
 from tests.train.counting_model import train
 
 
@@ -78,3 +79,43 @@ def test_without_a_begin_it_is_500_steps_after_the_first(tmp_path):
     hook.before_run(context)
     hook.end(context)
     assert windows(hook) == ["steps_507_507"]
+
+
+def test_without_a_gpu_steps_for_nvprof_are_traced_by_torch(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(profiler.torch.cuda, "is_available", lambda: False)
+    train(tmp_path, events=20, profile_with_nvprof_from_to="2,4")
+    (path,) = (tmp_path / "profile").iterdir()
+    assert path.name.endswith(f".steps_2_4{TRACE_SUFFIX}")
+    assert "there is no GPU" in caplog.text
+
+
+def test_with_a_gpu_its_profiler_sees_the_steps_and_no_others(tmp_path, monkeypatch):
+    calls, cuda = mock.Mock(), profiler.torch.cuda
+    monkeypatch.setattr(cuda, "is_available", lambda: True)
+    for owner, name in ((cuda, "synchronize"), (cuda.profiler, "start"), (cuda.profiler, "stop")):
+        monkeypatch.setattr(owner, name, getattr(calls, name))
+
+    class Step(profiler.Hook):
+        def before_run(self, context):
+            calls.step(context.global_step)
+
+    hook = NVProfilerHook(tmp_path / "profile", (2, 4))
+    train(tmp_path / "model", events=20, hooks=[hook, Step()])
+    assert calls.mock_calls == [
+        mock.call.step(0),
+        mock.call.step(1),
+        mock.call.synchronize(),
+        mock.call.start(),
+        mock.call.step(2),
+        mock.call.step(3),
+        mock.call.synchronize(),
+        mock.call.stop(),
+        mock.call.step(4),
+    ]
+    assert hook.traces == []
+
+
+@pytest.mark.parametrize("text", ["5", "5,", "a,b", "1,2,3", "5,5", "7,3", "-1,3"])
+def test_steps_for_nvprof_that_are_none(tmp_path, text):
+    with pytest.raises(ValueError, match="profile_with_nvprof_from_to"):
+        train(tmp_path, profile_with_nvprof_from_to=text)

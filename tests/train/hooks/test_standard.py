@@ -28,16 +28,23 @@ def test_what_settings_add(tmp_path):
         enable_controller=True,
         metrics_port=1,
         profile_some_steps_from=5,
+        profile_with_nvprof_from_to="3,4",
         deep_insight_sample_ratio=0.1,
+        tide_start_hour=22,
+        tide_start_minute=0,
+        tide_end_hour=6,
+        tide_end_minute=30,
     )
     # Those that may hold the run up come first.
     assert everything == [
+        "TideStoppingHook",
         "ServerHook",
         "QueryActionHook",
         "ThroughputMetricHook",
         "MetricsEndpointHook",
         "HeartBeatHook",
         "ProfilerHook",
+        "NVProfilerHook",
         "SummaryHook",
         "DeepInsightHook",
     ]

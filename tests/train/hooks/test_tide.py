@@ -5,8 +5,12 @@ from unittest import mock
 import pytest
 from freezegun import freeze_time
 
+import monolith as mono
 from monolith.hooks import RunContext
+from monolith.train.config import RunnerConfig
 from monolith.train.hooks import CustomGlobalStepWaiterHook, TideStoppingHook, before, tide, tide_available_now
+from monolith.train.hooks.standard import standard_hooks
+from tests.train.counting_model import train
 
 
 @pytest.fixture
@@ -86,3 +90,44 @@ def test_stopping_with_the_tide(context):
     assert not context.stop_requested
     TideStoppingHook(13, 0, 14, 0).before_run(context)
     assert context.stop_requested
+
+
+NIGHT = {"tide_start_hour": 22, "tide_start_minute": 30, "tide_end_hour": 6, "tide_end_minute": 15}
+
+
+@pytest.mark.parametrize(("now", "steps"), [("23:59", 5), ("00:01", 5), ("06:15", 0), ("12:00", 0)])
+def test_a_run_takes_steps_inside_its_window_only(tmp_path, now, steps):
+    with freeze_time(f"2024-05-01 {now}:00"):
+        assert train(tmp_path, **NIGHT).global_step == steps
+
+
+def test_a_run_stops_when_its_window_ends_and_keeps_what_it_learned(tmp_path):
+    class Later(mono.Hook):
+        def after_run(self, context, values):
+            clock.tick(300)
+
+    with freeze_time("2024-05-02 06:04:00") as clock:
+        first = train(tmp_path, hooks=[Later()], **NIGHT)
+    # Steps began at 6:04, 6:09 and 6:14; the one at 6:19 was asked to be the last.
+    assert first.global_step == 4
+    with freeze_time("2024-05-02 22:30:00"):
+        assert train(tmp_path, **NIGHT).global_step == 5
+
+
+def test_with_a_rhythm_of_saves_outside_the_window_training_goes_on_there(tmp_path):
+    with freeze_time("2024-05-01 12:00:00"):
+        assert train(tmp_path, tide_save_secs=3600, **NIGHT).global_step == 5
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"tide_end_minute": None}, r"needs tide_start_hour, .*got \(22, 30, 6, None\)"),
+        ({"tide_end_hour": 24}, "times of day, got 22:30 and 24:15"),
+        ({"tide_start_minute": -1}, "times of day"),
+        ({"tide_end_hour": 22, "tide_end_minute": 30}, "from 22:30 to the same time is empty"),
+    ],
+)
+def test_a_window_that_is_none(changes, message):
+    with pytest.raises(ValueError, match=message):
+        standard_hooks(RunnerConfig(**{**NIGHT, **changes}), "Model")

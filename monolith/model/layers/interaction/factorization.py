@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from monolith.model.hyper_params import with_params
+from monolith.model.layers.interaction.row_pairs import pair_sums
 from monolith.model.layers.layer import Layer, LayerOptions
 from monolith.model.layers.layer_ops import ffm
 from monolith.model.layers.merging import merge_tensor_list
@@ -91,4 +92,4 @@ class FM(Layer):
     def forward(self, inputs: Tensor | Sequence[Tensor]) -> Tensor:
         """Return [B, 1]."""
         stacked = inputs if isinstance(inputs, Tensor) else torch.stack(list(inputs), dim=1)
-        return 0.5 * (stacked.sum(1).square() - stacked.square().sum(1)).sum(1, keepdim=True)
+        return pair_sums(stacked)[:, None]

@@ -1,0 +1,2 @@
+#define MONOLITH_SIMD avx512
+#include "ops/interaction_kernels.inl"

@@ -1,0 +1,2 @@
+#define MONOLITH_SIMD scalar
+#include "ops/interaction_kernels.inl"
