@@ -20,7 +20,7 @@ class JoinedLinear(nn.Module):
         """Make the weights, one matrix per input."""
         super().__init__()
         whole = nn.Linear(sum(in_features), out_features)
-        parts = whole.weight.detach().split(list(in_features), dim=1)
+        parts = torch.split(whole.weight.detach(), list(in_features), dim=1)
         self.weights = nn.ParameterList(nn.Parameter(part.clone()) for part in parts)
         self.bias = whole.bias
 
