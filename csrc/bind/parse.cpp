@@ -13,6 +13,7 @@
 #include "bind/ops.h"
 #include "parse/line_id.h"
 #include "parse/record_parser.h"
+#include "parse/tf_example_conversion.h"
 
 namespace monolith::bind {
 
@@ -71,6 +72,14 @@ nb::object values_of(const parse::ColumnSpec& spec, parse::ValueBuffer&& values,
   }
 }
 
+nb::list list_of(const std::vector<parse::BadRecord>& records) {
+  nb::list bad;
+  for (const parse::BadRecord& record : records) {
+    bad.append(nb::make_tuple(record.record, record.offset, record.text));
+  }
+  return bad;
+}
+
 nb::tuple parse_records(const parse::RecordParser& parser, Flat<const std::uint8_t> data, Ids row_splits) {
   parse::ParsedBatch batch;
   {
@@ -86,11 +95,35 @@ nb::tuple parse_records(const parse::RecordParser& parser, Flat<const std::uint8
         ragged ? tensor_of<std::int64_t>(std::move(column.row_splits), 0, parse::kRagged) : nb::object(nb::none());
     columns.append(nb::make_tuple(values, splits, column.present));
   }
-  nb::list bad;
-  for (const parse::BadRecord& record : batch.bad) {
-    bad.append(nb::make_tuple(record.record, record.offset, record.text));
+  return nb::make_tuple(batch.num_rows, columns, list_of(batch.bad));
+}
+
+// (name, role, slot), see parse::ConvertedFeature.
+using Conversion = std::tuple<std::string, std::string, std::uint32_t>;
+
+parse::FeatureRole role_from_name(const std::string& name) {
+  if (name == "label") return parse::FeatureRole::kLabel;
+  if (name == "instance_weight") return parse::FeatureRole::kWeight;
+  if (name == "sparse") return parse::FeatureRole::kSparse;
+  if (name == "dense") return parse::FeatureRole::kDense;
+  throw std::invalid_argument("a feature becomes label, instance_weight, sparse or dense, got " + name);
+}
+
+std::vector<parse::ConvertedFeature> features_from(const std::vector<Conversion>& conversions) {
+  std::vector<parse::ConvertedFeature> result;
+  for (const auto& [name, role, slot] : conversions) result.push_back({name, role_from_name(role), slot});
+  return result;
+}
+
+nb::tuple convert_records(const parse::TfExampleConverter& converter, Flat<const std::uint8_t> data, Ids row_splits) {
+  parse::ConvertedRecords converted;
+  {
+    const nb::gil_scoped_release release;
+    converted = converter.convert({span_of(data), span_of(row_splits)});
   }
-  return nb::make_tuple(batch.num_rows, columns, bad);
+  return nb::make_tuple(tensor_of<std::uint8_t>(std::move(converted.data), 0, parse::kRagged),
+                        tensor_of<std::int64_t>(std::move(converted.splits), 0, parse::kRagged),
+                        list_of(converted.bad));
 }
 
 }  // namespace
@@ -106,6 +139,16 @@ void bind_parse(nb::module_& m) {
           "format"_a, "columns"_a)
       .def("parse", &parse_records, "data"_a.noconvert(), "row_splits"_a.noconvert(),
            "Returns the number of rows, (values, splits, present) per column, (record, offset, text) per bad record.");
+  nb::class_<parse::TfExampleConverter>(m, "TfExampleConverter",
+                                        "Turns tf.Examples into Examples; see monolith.data.parse.")
+      .def(
+          "__init__",
+          [](parse::TfExampleConverter* self, const std::vector<Conversion>& features) {
+            new (self) parse::TfExampleConverter(features_from(features));
+          },
+          "features"_a)
+      .def("convert", &convert_records, "data"_a.noconvert(), "row_splits"_a.noconvert(),
+           "Returns the records, their row splits, and (record, offset, text) per bad record.");
 }
 
 }  // namespace monolith::bind

@@ -58,6 +58,7 @@ class RecordFile:
         byte: Where that record begins, in the bytes that decompression gives.
         on_error: What to do about bad input.
         memory: Where the batches' memory comes from, to be shared by files that are read one after the other.
+        buffer_bytes: How much is read at once.
 
     Raises:
         FileNotFoundError: There is no such file.
@@ -74,7 +75,11 @@ class RecordFile:
         byte: int = 0,
         on_error: OnError = "raise",
         memory: RecycledBytes | None = None,
+        buffer_bytes: int | None = None,
     ) -> None:
+        size = BUFFER_BYTES if buffer_bytes is None else buffer_bytes
+        if size <= 0:
+            raise ValueError(f"buffer_bytes must be positive, got {buffer_bytes}")
         self.path = path
         self.record = record
         """Number of the next record."""
@@ -87,7 +92,7 @@ class RecordFile:
         self._has_ended = False
         self._failure: str | None = None
         self._memory = RecycledBytes() if memory is None else memory
-        self._buffer = self._memory.take(BUFFER_BYTES)[:BUFFER_BYTES]
+        self._buffer = self._memory.take(size)[:size]
         self._begin = self._end = 0
         self._input = InputBytes(path, CompressType.of(compression, path), byte)
 
