@@ -43,6 +43,7 @@ RETURNS = {
     "RowTable.read_rows": ROWS,
     "RowTable.read_snapshot": ROWS,
     "RowTable.take_changes": "tuple[NDArray[numpy.int64], NDArray[numpy.int64], bool]",
+    "TfExampleConverter.convert": "tuple[torch.Tensor, torch.Tensor, list[tuple[int, int, str]]]",
     "fused_reorder_by_indices": TENSORS,
     "group_by_index": TENSORS,
     "init_state": "NDArray[numpy.float32]",
