@@ -38,7 +38,8 @@ RETURNS = {
     "Compressor.retrieve": "NDArray[numpy.float32]",
     "FusedLayoutPlan.shard": TENSORS,
     "RecordParser.parse": (
-        "tuple[int, list[tuple[torch.Tensor, torch.Tensor | None, bool]], list[tuple[int, int, str]]]"
+        "tuple[int, int, torch.Tensor, torch.Tensor, list[tuple[torch.Tensor, torch.Tensor] | None], list[int],"
+        " list[tuple[int, int, str]]]"
     ),
     "RowTable.read_rows": ROWS,
     "RowTable.read_snapshot": ROWS,

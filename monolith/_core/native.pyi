@@ -526,8 +526,16 @@ class RecordParser:
     def __init__(self, format: str, columns: Sequence[tuple[str, str, str, int, int, float, float, bool]]) -> None: ...
     def parse(
         self, data: _Bytes, row_splits: _Int64s
-    ) -> tuple[int, list[tuple[torch.Tensor, torch.Tensor | None, bool]], list[tuple[int, int, str]]]:
-        """Returns the number of rows, (values, splits, present) per column, (record, offset, text) per bad record."""
+    ) -> tuple[
+        int,
+        int,
+        torch.Tensor,
+        torch.Tensor,
+        list[tuple[torch.Tensor, torch.Tensor] | None],
+        list[int],
+        list[tuple[int, int, str]],
+    ]:
+        """Returns the number of rows, the rows that each column of a fixed width has room for, the int64 and the float32 values of those columns, (values, splits) or None per column, the columns that no record has, and (record, offset, text) per bad record."""
 
 class TfExampleConverter:
     """Turns tf.Examples into Examples; see monolith.data.parse."""

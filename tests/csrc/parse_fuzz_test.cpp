@@ -179,7 +179,8 @@ std::string rows_of(const ColumnSpec& spec, const Column& column, std::size_t fi
     end = static_cast<std::size_t>(column.row_splits.as<std::int64_t>()[last]);
   }
   const std::size_t size = item_size(spec);
-  return {reinterpret_cast<const char*>(column.values.data()) + begin * size, (end - begin) * size};
+  const std::uint8_t* const values = is_ragged(spec) ? column.values.data() : column.fixed.data();
+  return {reinterpret_cast<const char*>(values) + begin * size, (end - begin) * size};
 }
 
 void check_shapes(const RecordParser& parser, const ParsedBatch& batch) {
@@ -187,7 +188,7 @@ void check_shapes(const RecordParser& parser, const ParsedBatch& batch) {
     const ColumnSpec& spec = parser.specs()[i];
     const Column& column = batch.columns[i];
     if (!is_ragged(spec)) {
-      CHECK_EQ(column.values.size(), batch.num_rows * static_cast<std::size_t>(spec.width) * item_size(spec));
+      CHECK_EQ(column.fixed.size(), batch.num_rows * static_cast<std::size_t>(spec.width) * item_size(spec));
       continue;
     }
     CHECK_EQ(column.row_splits.size(), (batch.num_rows + 1) * 8);
