@@ -31,6 +31,9 @@ class DataSizes:
 
     rounds: int = MIN_ROUNDS
 
+    overlap_rounds: int = 25
+    """Rounds of reading ahead, whose figure is a small difference of large times: single rounds scatter by a third."""
+
     @property
     def num_records(self) -> int:
         """Different records."""
@@ -38,4 +41,4 @@ class DataSizes:
 
 
 FULL = DataSizes()
-QUICK = DataSizes(num_batches=8, num_files=2, parsed_batches=4, steps=16)
+QUICK = DataSizes(num_batches=8, num_files=2, parsed_batches=4, steps=16, overlap_rounds=MIN_ROUNDS)

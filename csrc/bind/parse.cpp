@@ -83,6 +83,8 @@ nb::list list_of(const std::vector<parse::BadRecord>& records) {
   return bad;
 }
 
+// The rows there are and the places for them; the values of all columns of a fixed width, by type; (values, splits) of
+// each ragged column and None for others; the columns that no record has; (record, offset, text) of each bad record.
 nb::tuple parse_records(const parse::RecordParser& parser, Flat<const std::uint8_t> data, Ids row_splits) {
   parse::ParsedBatch batch;
   {
@@ -137,9 +139,7 @@ void bind_parse(nb::module_& m) {
           },
           "format"_a, "columns"_a)
       .def("parse", &parse_records, "data"_a.noconvert(), "row_splits"_a.noconvert(),
-           "Returns the number of rows, the rows that each column of a fixed width has room for, the int64 and the "
-           "float32 values of those columns, (values, splits) or None per column, the columns that no record has, and "
-           "(record, offset, text) per bad record.");
+           "Returns num_rows, num_places, ints, floats, ragged columns, absent columns, bad records.");
   nb::class_<parse::TfExampleConverter>(m, "TfExampleConverter",
                                         "Turns tf.Examples into Examples; see monolith.data.parse.")
       .def(

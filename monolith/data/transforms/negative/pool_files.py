@@ -114,7 +114,8 @@ def _check_shards(paths: Mapping[int, str], nshards: int | None) -> None:
     wanted = max(paths) + 1 if nshards is None else nshards
     if set(paths) != set(range(wanted)):
         raise FileNotFoundError(
-            f"an item pool in {wanted} files has shards 0 to {wanted - 1}, found {sorted(paths)} ({paths[min(paths)]}); "
+            f"an item pool in {wanted} files has shards 0 to {wanted - 1}, found {sorted(paths)} beside "
+            f"{paths[min(paths)]}; "
             "bring the missing files back, or give the nshards that it was saved with"
         )
 

@@ -12,7 +12,7 @@ Mode: TypeAlias = Literal["train", "eval", "infer"]
 class ItemPoolSaveRestoreHook(Hook):
     """Restores a pool when a run starts, and saves it every `save_steps` steps and when the run ends.
 
-    The position of a source with `NegativeGen` holds its pool already, and more exactly: the pool of the very batch. The
+    The position of a source with `NegativeGen` holds its pool already, and more exactly: as it was after the batch. The
     files are for what reads no such position: another source, an evaluation beside the training, the original system.
     With a prefetching source the pool that is saved is that of the batches read ahead.
 
