@@ -535,7 +535,7 @@ class RecordParser:
         list[int],
         list[tuple[int, int, str]],
     ]:
-        """Returns the number of rows, the rows that each column of a fixed width has room for, the int64 and the float32 values of those columns, (values, splits) or None per column, the columns that no record has, and (record, offset, text) per bad record."""
+        """Returns num_rows, num_places, ints, floats, ragged columns, absent columns, bad records."""
 
 class TfExampleConverter:
     """Turns tf.Examples into Examples; see monolith.data.parse."""
