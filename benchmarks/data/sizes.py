@@ -21,7 +21,7 @@ class DataSizes:
     parsed_batches: int = 8
     """Batches that a round parses, with us and with TensorFlow; protobuf gets one."""
 
-    steps: int = 64
+    steps: int = 48
     """Training steps of a round; nothing hides the reading for the first."""
 
     embedding_dim: int = 8
@@ -31,7 +31,7 @@ class DataSizes:
 
     rounds: int = MIN_ROUNDS
 
-    overlap_rounds: int = 15
+    overlap_rounds: int = 31
     """Rounds of reading ahead, whose figure is a small difference of large times: single rounds scatter by a third."""
 
     @property
