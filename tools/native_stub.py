@@ -39,11 +39,13 @@ RETURNS = {
     "FusedLayoutPlan.shard": TENSORS,
     "FrozenTable.save_changes": "tuple[SavedTable, NDArray[numpy.int64]]",
     "RecordParser.parse": (
-        "tuple[int, list[tuple[torch.Tensor, torch.Tensor | None, bool]], list[tuple[int, int, str]]]"
+        "tuple[int, int, torch.Tensor, torch.Tensor, list[tuple[torch.Tensor, torch.Tensor] | None], list[int],"
+        " list[tuple[int, int, str]]]"
     ),
     "RowTable.read_rows": ROWS,
     "RowTable.read_snapshot": ROWS,
     "RowTable.take_changes": "tuple[NDArray[numpy.int64], NDArray[numpy.int64], bool]",
+    "TfExampleConverter.convert": "tuple[torch.Tensor, torch.Tensor, list[tuple[int, int, str]]]",
     "fused_reorder_by_indices": TENSORS,
     "group_by_index": TENSORS,
     "init_state": "NDArray[numpy.float32]",

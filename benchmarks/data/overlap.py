@@ -86,7 +86,7 @@ def measure_overlap(files: list[str], sizes: DataSizes) -> dict[str, Any]:
         "both": _contender(both),
     }
     with _half_the_cores():
-        samples = interleave(contenders, rounds=sizes.rounds)
+        samples = interleave(contenders, rounds=sizes.overlap_rounds)
     rounds = zip(*(samples[name].seconds for name in ("read", "train", "both")), strict=True)
     hidden = [(read + train - both) / min(read, train) for read, train, both in rounds]
     num_events = sizes.steps * sizes.batch_size

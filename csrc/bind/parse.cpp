@@ -13,6 +13,7 @@
 #include "bind/ops.h"
 #include "parse/line_id.h"
 #include "parse/record_parser.h"
+#include "parse/tf_example_conversion.h"
 
 namespace monolith::bind {
 
@@ -49,48 +50,81 @@ std::vector<parse::ColumnSpec> specs_from(const std::vector<Spec>& specs) {
 
 // Hands a buffer to torch without copying it.
 template <class T>
-nb::object tensor_of(parse::ValueBuffer&& buffer, std::size_t num_rows, std::int64_t width) {
+nb::object tensor_of(parse::ValueBuffer&& buffer) {
   const std::size_t size = buffer.size() / sizeof(T);
   void* const memory = size > 0 ? buffer.release() : std::malloc(1);  // a capsule must own something
-  auto* const data = static_cast<T*>(memory);
   const nb::capsule owner(memory, [](void* p) noexcept { std::free(p); });
-  if (width == parse::kRagged) {
-    return nb::cast(nb::ndarray<nb::pytorch, T, nb::ndim<1>>(data, {size}, owner));
-  }
-  return nb::cast(nb::ndarray<nb::pytorch, T, nb::ndim<2>>(data, {num_rows, static_cast<std::size_t>(width)}, owner));
+  return nb::cast(nb::ndarray<nb::pytorch, T, nb::ndim<1>>(static_cast<T*>(memory), {size}, owner));
 }
 
-nb::object values_of(const parse::ColumnSpec& spec, parse::ValueBuffer&& values, std::size_t num_rows) {
+nb::object values_of(const parse::ColumnSpec& spec, parse::ValueBuffer&& values) {
   switch (spec.type) {
     case parse::ValueType::kInt64:
-      return tensor_of<std::int64_t>(std::move(values), num_rows, spec.width);
+      return tensor_of<std::int64_t>(std::move(values));
     case parse::ValueType::kFloat32:
-      return tensor_of<float>(std::move(values), num_rows, spec.width);
+      return tensor_of<float>(std::move(values));
     default:
-      return tensor_of<std::uint8_t>(std::move(values), num_rows, parse::kRagged);
+      return tensor_of<std::uint8_t>(std::move(values));
   }
 }
 
+// Values and splits of a ragged column; None for others.
+nb::object ragged_of(const parse::ColumnSpec& spec, parse::Column&& column) {
+  if (column.row_splits.size() == 0) return nb::none();
+  return nb::make_tuple(values_of(spec, std::move(column.values)),
+                        tensor_of<std::int64_t>(std::move(column.row_splits)));
+}
+
+nb::list list_of(const std::vector<parse::BadRecord>& records) {
+  nb::list bad;
+  for (const parse::BadRecord& record : records) {
+    bad.append(nb::make_tuple(record.record, record.offset, record.text));
+  }
+  return bad;
+}
+
+// The rows there are and the places for them; the values of all columns of a fixed width, by type; (values, splits) of
+// each ragged column and None for others; the columns that no record has; (record, offset, text) of each bad record.
 nb::tuple parse_records(const parse::RecordParser& parser, Flat<const std::uint8_t> data, Ids row_splits) {
   parse::ParsedBatch batch;
   {
     const nb::gil_scoped_release release;
     batch = parser.parse({span_of(data), span_of(row_splits)});
   }
-  nb::list columns;
+  nb::list ragged, absent;
   for (std::size_t i = 0; i < batch.columns.size(); ++i) {
-    parse::Column& column = batch.columns[i];
-    const bool ragged = column.row_splits.size() > 0;
-    nb::object values = values_of(parser.specs()[i], std::move(column.values), batch.num_rows);
-    nb::object splits =
-        ragged ? tensor_of<std::int64_t>(std::move(column.row_splits), 0, parse::kRagged) : nb::object(nb::none());
-    columns.append(nb::make_tuple(values, splits, column.present));
+    if (!batch.columns[i].present) absent.append(i);
+    ragged.append(ragged_of(parser.specs()[i], std::move(batch.columns[i])));
   }
-  nb::list bad;
-  for (const parse::BadRecord& record : batch.bad) {
-    bad.append(nb::make_tuple(record.record, record.offset, record.text));
+  return nb::make_tuple(batch.num_rows, batch.fixed.num_places, tensor_of<std::int64_t>(std::move(batch.fixed.ints)),
+                        tensor_of<float>(std::move(batch.fixed.floats)), ragged, absent, list_of(batch.bad));
+}
+
+// (name, role, slot), see parse::ConvertedFeature.
+using Conversion = std::tuple<std::string, std::string, std::uint32_t>;
+
+parse::FeatureRole role_from_name(const std::string& name) {
+  if (name == "label") return parse::FeatureRole::kLabel;
+  if (name == "instance_weight") return parse::FeatureRole::kWeight;
+  if (name == "sparse") return parse::FeatureRole::kSparse;
+  if (name == "dense") return parse::FeatureRole::kDense;
+  throw std::invalid_argument("a feature becomes label, instance_weight, sparse or dense, got " + name);
+}
+
+std::vector<parse::ConvertedFeature> features_from(const std::vector<Conversion>& conversions) {
+  std::vector<parse::ConvertedFeature> result;
+  for (const auto& [name, role, slot] : conversions) result.push_back({name, role_from_name(role), slot});
+  return result;
+}
+
+nb::tuple convert_records(const parse::TfExampleConverter& converter, Flat<const std::uint8_t> data, Ids row_splits) {
+  parse::ConvertedRecords converted;
+  {
+    const nb::gil_scoped_release release;
+    converted = converter.convert({span_of(data), span_of(row_splits)});
   }
-  return nb::make_tuple(batch.num_rows, columns, bad);
+  return nb::make_tuple(tensor_of<std::uint8_t>(std::move(converted.data)),
+                        tensor_of<std::int64_t>(std::move(converted.splits)), list_of(converted.bad));
 }
 
 }  // namespace
@@ -105,7 +139,17 @@ void bind_parse(nb::module_& m) {
           },
           "format"_a, "columns"_a)
       .def("parse", &parse_records, "data"_a.noconvert(), "row_splits"_a.noconvert(),
-           "Returns the number of rows, (values, splits, present) per column, (record, offset, text) per bad record.");
+           "Returns num_rows, num_places, ints, floats, ragged columns, absent columns, bad records.");
+  nb::class_<parse::TfExampleConverter>(m, "TfExampleConverter",
+                                        "Turns tf.Examples into Examples; see monolith.data.parse.")
+      .def(
+          "__init__",
+          [](parse::TfExampleConverter* self, const std::vector<Conversion>& features) {
+            new (self) parse::TfExampleConverter(features_from(features));
+          },
+          "features"_a)
+      .def("convert", &convert_records, "data"_a.noconvert(), "row_splits"_a.noconvert(),
+           "Returns the records, their row splits, and (record, offset, text) per bad record.");
 }
 
 }  // namespace monolith::bind

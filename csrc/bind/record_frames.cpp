@@ -2,6 +2,7 @@
 
 #include "bind/arrays.h"
 #include "bind/module.h"
+#include "io/record_stream.h"
 
 namespace monolith::bind {
 
@@ -14,14 +15,16 @@ using BytesOut = Array<std::uint8_t>;
 
 std::span<const std::byte> bytes_of(const BytesIn& array) { return std::as_bytes(as_span(array)); }
 
-FramePass decode(BytesIn input, const FrameLayout& layout, std::size_t max_frames, BytesOut payloads,
-                 std::size_t payload_bytes, IdsOut row_splits, std::size_t num_records, IdsOut headers) {
-  return decode_frames(bytes_of(input), layout, max_frames,
-                       {.payloads = std::as_writable_bytes(as_span(payloads)),
-                        .payload_bytes = payload_bytes,
-                        .row_splits = as_span(row_splits),
-                        .num_records = num_records,
-                        .headers = as_span(headers)});
+FrameRead read(int file, BytesOut buffer, std::size_t begin, std::size_t end, const FrameLayout& layout,
+               std::size_t max_frames, BytesOut payloads, std::size_t payload_bytes, IdsOut row_splits,
+               std::size_t num_records, IdsOut headers) {
+  return read_frames(file, {.buffer = std::as_writable_bytes(as_span(buffer)), .begin = begin, .end = end}, layout,
+                     max_frames,
+                     {.payloads = std::as_writable_bytes(as_span(payloads)),
+                      .payload_bytes = payload_bytes,
+                      .row_splits = as_span(row_splits),
+                      .num_records = num_records,
+                      .headers = as_span(headers)});
 }
 
 void encode(BytesIn payloads, IdsIn row_splits, IdsIn headers, const FrameLayout& layout, BytesOut out) {
@@ -69,6 +72,10 @@ void bind_types(nb::module_& m) {
       .def_ro("payload_bytes", &FramePass::payload_bytes)
       .def_ro("num_bad", &FramePass::num_bad)
       .def_ro("first_bad", &FramePass::first_bad);
+  nb::class_<FrameRead, FramePass>(m, "FrameRead")
+      .def_ro("begin", &FrameRead::begin)
+      .def_ro("end", &FrameRead::end)
+      .def_ro("num_read", &FrameRead::num_read);
 }
 
 }  // namespace
@@ -82,8 +89,9 @@ void bind_record_frames(nb::module_& m) {
         return skip_frames(bytes_of(input), layout, max_frames);
       },
       "input"_a.noconvert(), "layout"_a, "max_frames"_a, Release());
-  m.def("decode_frames", &decode, "input"_a.noconvert(), "layout"_a, "max_frames"_a, "payloads"_a.noconvert(),
-        "payload_bytes"_a, "row_splits"_a.noconvert(), "num_records"_a, "headers"_a.noconvert(), Release());
+  m.def("read_frames", &read, "file"_a, "buffer"_a.noconvert(), "begin"_a, "end"_a, "layout"_a, "max_frames"_a,
+        "payloads"_a.noconvert(), "payload_bytes"_a, "row_splits"_a.noconvert(), "num_records"_a,
+        "headers"_a.noconvert(), Release());
   m.def("encode_frames", &encode, "payloads"_a.noconvert(), "row_splits"_a.noconvert(), "headers"_a.noconvert(),
         "layout"_a, "out"_a.noconvert(), Release());
 }

@@ -37,9 +37,19 @@ struct ColumnSpec {
 
 // int64: [rows * width] or ragged; float32 alike; bytes: one string per row, ragged.
 struct Column {
-  ValueBuffer values;
-  ValueBuffer row_splits;  // int64 [rows + 1]; empty unless ragged
-  bool present = false;    // some record has it
+  ValueBuffer values;                   // If ragged.
+  ValueBuffer row_splits;               // int64 [rows + 1]; empty unless ragged
+  std::span<const std::uint8_t> fixed;  // If not: its part of FixedColumns.
+  bool present = false;                 // some record has it
+};
+
+// All columns of a fixed width, those of one type one after the other in one piece of memory: what makes tensors of
+// them then has two pieces to wrap and not one per column. Each takes room for `num_places` rows and begins with the
+// rows there are, which are fewer if records were bad.
+struct FixedColumns {
+  std::size_t num_places = 0;
+  ValueBuffer ints;
+  ValueBuffer floats;
 };
 
 struct BadRecord {
@@ -51,7 +61,8 @@ struct BadRecord {
 struct ParsedBatch {
   std::size_t num_rows = 0;
   std::vector<Column> columns;  // in the order of the specs
-  std::vector<BadRecord> bad;   // in order; their rows are left out of the columns
+  FixedColumns fixed;
+  std::vector<BadRecord> bad;  // in order; their rows are left out of the columns
 };
 
 // Serialized records end to end; record i is data[splits[i] .. splits[i + 1]).

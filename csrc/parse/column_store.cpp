@@ -6,6 +6,8 @@ namespace monolith::parse {
 
 namespace {
 
+bool is_ragged(const ColumnSpec& spec) { return spec.width == kRagged || spec.type == ValueType::kBytes; }
+
 std::size_t row_bytes(const ColumnSpec& spec) {
   return static_cast<std::size_t>(spec.width) * (spec.type == ValueType::kInt64 ? 8 : 4);
 }
@@ -26,29 +28,44 @@ ValueBuffer joined(std::span<ColumnSink* const> sinks) {
 
 }  // namespace
 
-ColumnStore::ColumnStore(const ColumnSpec& spec, std::size_t num_rows) : spec_(&spec), num_rows_(num_rows) {
-  if (is_ragged()) {
-    lengths_ = ValueBuffer((num_rows + 1) * sizeof(std::int64_t));
-  } else {
-    fixed_ = ValueBuffer(num_rows * row_bytes(spec));
+ColumnStore::ColumnStore(const ColumnSpec& spec, std::size_t num_rows, std::uint8_t* fixed)
+    : spec_(&spec), num_rows_(num_rows), fixed_(fixed) {
+  if (is_ragged(spec)) lengths_ = ValueBuffer((num_rows + 1) * sizeof(std::int64_t));
+}
+
+std::vector<ColumnStore> make_stores(std::span<const ColumnSpec> specs, std::size_t num_rows, FixedColumns& fixed) {
+  std::size_t int_bytes = 0, float_bytes = 0;
+  for (const ColumnSpec& spec : specs) {
+    if (is_ragged(spec)) continue;
+    (spec.type == ValueType::kInt64 ? int_bytes : float_bytes) += num_rows * row_bytes(spec);
   }
+  fixed = {.num_places = num_rows, .ints = ValueBuffer(int_bytes), .floats = ValueBuffer(float_bytes)};
+  std::uint8_t* next_int = fixed.ints.data();
+  std::uint8_t* next_float = fixed.floats.data();
+  std::vector<ColumnStore> stores;
+  stores.reserve(specs.size());
+  for (const ColumnSpec& spec : specs) {
+    std::uint8_t*& next = spec.type == ValueType::kInt64 ? next_int : next_float;
+    stores.emplace_back(spec, num_rows, is_ragged(spec) ? nullptr : next);
+    if (!is_ragged(spec)) next += num_rows * row_bytes(spec);
+  }
+  return stores;
 }
 
 void ColumnStore::clear_lengths(std::size_t first_row, std::size_t num_rows) {
-  if (is_ragged()) std::fill_n(lengths_.as<std::int64_t>() + first_row, num_rows, 0);
+  if (is_ragged(*spec_)) std::fill_n(lengths_.as<std::int64_t>() + first_row, num_rows, 0);
 }
 
 Column ColumnStore::finish(std::span<ColumnSink* const> sinks, std::span<const std::size_t> kept, bool keep_all) {
   Column column;
   for (const ColumnSink* sink : sinks) column.present |= sink->present();
   const std::size_t num_kept = keep_all ? num_rows_ : kept.size();
-  if (!is_ragged()) {
+  if (!is_ragged(*spec_)) {
     const std::size_t size = row_bytes(*spec_);
     for (std::size_t i = 0; !keep_all && i < kept.size(); ++i) {
-      std::memmove(fixed_.data() + i * size, fixed_.data() + kept[i] * size, size);
+      std::memmove(fixed_ + i * size, fixed_ + kept[i] * size, size);
     }
-    column.values = std::move(fixed_);
-    column.values.truncate(num_kept * size);
+    column.fixed = {fixed_, num_kept * size};
     return column;
   }
   column.values = joined(sinks);

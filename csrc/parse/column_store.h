@@ -13,10 +13,11 @@ namespace monolith::parse {
 // One column of `num_rows` rows: fixed values or row lengths in place, ragged values in pieces.
 class ColumnStore {
  public:
-  ColumnStore(const ColumnSpec& spec, std::size_t num_rows);
+  // `fixed`: where the values of a fixed width go.
+  ColumnStore(const ColumnSpec& spec, std::size_t num_rows, std::uint8_t* fixed);
 
   // A sink for some of the rows. Sinks of different rows may be used at the same time.
-  ColumnSink sink() const { return {*spec_, fixed_.data(), lengths_.as<std::int64_t>()}; }
+  ColumnSink sink() const { return {*spec_, fixed_, lengths_.as<std::int64_t>()}; }
 
   // Takes the sinks' values, in the order of their rows, and leaves out the rows that are not kept. If all rows are
   // kept, `kept` is empty.
@@ -26,12 +27,13 @@ class ColumnStore {
   void clear_lengths(std::size_t first_row, std::size_t num_rows);
 
  private:
-  bool is_ragged() const { return spec_->width == kRagged || spec_->type == ValueType::kBytes; }
-
   const ColumnSpec* spec_;
   std::size_t num_rows_;
-  ValueBuffer fixed_;
+  std::uint8_t* fixed_;
   ValueBuffer lengths_;
 };
+
+// Returns a store for each column, and takes the memory of those of a fixed width.
+std::vector<ColumnStore> make_stores(std::span<const ColumnSpec> specs, std::size_t num_rows, FixedColumns& fixed);
 
 }  // namespace monolith::parse

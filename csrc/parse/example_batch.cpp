@@ -279,14 +279,12 @@ ParsedBatch parse_example_batches(std::span<const ColumnSpec> specs, const Recor
   const Targets targets(specs);
   std::vector<Scan> scans = scan_records(targets, records);
   const std::size_t num_rows = scans.empty() ? 0 : scans.back().first_row + scans.back().num_rows;
-  std::vector<ColumnStore> stores;
-  stores.reserve(specs.size());
-  for (const ColumnSpec& spec : specs) stores.emplace_back(spec, num_rows);
+  ParsedBatch batch;
+  std::vector<ColumnStore> stores = make_stores(specs, num_rows, batch.fixed);
   Sinks sinks = make_sinks(scans, stores);
   read_lists(records, scans, targets, sinks);
   const std::vector<std::size_t> kept = drop_bad_rows(scans, stores, sinks);
 
-  ParsedBatch batch;
   for (Scan& scan : scans) {
     if (!scan.bad.text.empty()) batch.bad.push_back(std::move(scan.bad));
   }

@@ -105,9 +105,8 @@ ParsedBatch RecordParser::parse(const Records& records) const {
 
 ParsedBatch parse_rows(const RowFormat& format, std::span<const ColumnSpec> specs, const Records& records) {
   const std::size_t num_records = records.size();
-  std::vector<ColumnStore> stores;
-  stores.reserve(specs.size());
-  for (const ColumnSpec& spec : specs) stores.emplace_back(spec, num_records);
+  ParsedBatch batch;
+  std::vector<ColumnStore> stores = make_stores(specs, num_records, batch.fixed);
 
   const std::size_t step = rows_per_chunk(records);
   std::vector<RowChunk> chunks;
@@ -125,7 +124,6 @@ ParsedBatch parse_rows(const RowFormat& format, std::span<const ColumnSpec> spec
     for (std::size_t record = first; record < last; ++record) read_row(format, records, record, chunk);
   });
 
-  ParsedBatch batch;
   for (RowChunk& chunk : chunks) std::move(chunk.bad.begin(), chunk.bad.end(), std::back_inserter(batch.bad));
   batch.num_rows = num_records - batch.bad.size();
   batch.columns.resize(specs.size());

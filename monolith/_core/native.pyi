@@ -569,8 +569,25 @@ class RecordParser:
     def __init__(self, format: str, columns: Sequence[tuple[str, str, str, int, int, float, float, bool]]) -> None: ...
     def parse(
         self, data: _Bytes, row_splits: _Int64s
-    ) -> tuple[int, list[tuple[torch.Tensor, torch.Tensor | None, bool]], list[tuple[int, int, str]]]:
-        """Returns the number of rows, (values, splits, present) per column, (record, offset, text) per bad record."""
+    ) -> tuple[
+        int,
+        int,
+        torch.Tensor,
+        torch.Tensor,
+        list[tuple[torch.Tensor, torch.Tensor] | None],
+        list[int],
+        list[tuple[int, int, str]],
+    ]:
+        """Returns num_rows, num_places, ints, floats, ragged columns, absent columns, bad records."""
+
+class TfExampleConverter:
+    """Turns tf.Examples into Examples; see monolith.data.parse."""
+
+    def __init__(self, features: Sequence[tuple[str, str, int]]) -> None: ...
+    def convert(
+        self, data: _Bytes, row_splits: _Int64s
+    ) -> tuple[torch.Tensor, torch.Tensor, list[tuple[int, int, str]]]:
+        """Returns the records, their row splits, and (record, offset, text) per bad record."""
 
 class FrameLayout:
     def __init__(
@@ -622,9 +639,20 @@ class FramePass:
     @property
     def first_bad(self) -> int: ...
 
+class FrameRead(FramePass):
+    @property
+    def begin(self) -> int: ...
+    @property
+    def end(self) -> int: ...
+    @property
+    def num_read(self) -> int: ...
+
 def skip_frames(input: _Bytes, layout: FrameLayout, max_frames: int) -> FramePass: ...
-def decode_frames(
-    input: _Bytes,
+def read_frames(
+    file: int,
+    buffer: _Bytes,
+    begin: int,
+    end: int,
     layout: FrameLayout,
     max_frames: int,
     payloads: _Bytes,
@@ -632,7 +660,7 @@ def decode_frames(
     row_splits: _Int64s,
     num_records: int,
     headers: _Int64s,
-) -> FramePass: ...
+) -> FrameRead: ...
 def encode_frames(
     payloads: _Bytes, row_splits: _Int64s, headers: _Int64s, layout: FrameLayout, out: _Bytes
 ) -> None: ...

@@ -1,7 +1,7 @@
 """Batch: the events a training step takes at once."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import torch
@@ -39,8 +39,8 @@ class Batch:
 
     def __post_init__(self) -> None:
         """Reject columns of different lengths."""
-        lengths = {name: num_events(column) for name, column in self.columns.items()}
-        if len(set(lengths.values())) > 1:
+        if len({num_events(column) for column in self.columns.values()}) > 1:
+            lengths = {name: num_events(column) for name, column in self.columns.items()}
             raise ValueError(f"the columns of batch {self.name} differ in length: {lengths}")
         if self.first > self.last:
             raise ValueError(f"batch {self.name} ends before it begins")
@@ -55,7 +55,7 @@ class Batch:
 
     def with_columns(self, columns: Mapping[str, Column]) -> "Batch":
         """Return the same offsets with other columns, which may have another length."""
-        return replace(self, columns=dict(columns))
+        return Batch(columns=dict(columns), first=self.first, last=self.last, partition=self.partition)
 
     def select(self, chosen: Tensor) -> "Batch":
         """Return the events that a mask or int64 indices choose, under the same offsets."""

@@ -21,7 +21,7 @@ from monolith.data.flow import (
     Taken,
 )
 from monolith.data.flow.mapped import BatchFunction
-from monolith.data.flow.parsed import Parser, parse_step
+from monolith.data.flow.parsed import Parser, ParseStep
 from monolith.data.joiner import JoinConfig, Joiner
 from monolith.data.prefetch import Prefetched
 from monolith.data.record_forms import RecordForm, make_parser
@@ -75,14 +75,15 @@ class Pipeline:
         Args:
             parser: What the records are ("tf_example", "example", "example_batch", "instance" or "json"), or a parser
                 of `monolith.data.parse` with all its options.
-            on_error: "skip" leaves out records that cannot be read and counts them in the parser's `num_skipped`.
+            on_error: "skip" leaves out records that cannot be read and counts them: in `num_skipped` of the parser and
+                of this step (`pipeline.source.num_skipped`, before another step follows).
             columns: Names and types, with a form instead of a parser. "label" and "instance_weight" of the original's
                 messages are the record's own.
         """
         if not isinstance(parser, str):
             if columns:
                 raise ValueError(f"a parser says itself which columns it makes; drop {', '.join(columns)}")
-            return self.map(parse_step(parser), parser.schema)
+            return self.map(ParseStep(parser), parser.schema)
         if not columns:
             raise ValueError('name the columns to parse, such as parse(uid="int64", label="float32")')
         return self.parse(make_parser(parser, columns, on_error))

@@ -20,6 +20,14 @@ from monolith.features.slots import (
     register_slots,
 )
 from monolith.features.string_hash import hash_byte_rows, hash_bytes, hash_values
+from monolith.features.used_features import (
+    UsedFeatures,
+    add_feature,
+    add_feature_by_fids,
+    get_valid_features,
+    is_example_batch,
+    use_example_batch,
+)
 
 __all__ = [
     "Cache",
@@ -27,14 +35,19 @@ __all__ = [
     "FeatureList",
     "Feed",
     "SlotMap",
+    "UsedFeatures",
+    "add_feature",
+    "add_feature_by_fids",
     "convert_fid_v1_to_v2",
     "enable_tob_env",
     "extract_fid",
     "get_slot_feature_name",
     "get_slot_from_feature_name",
+    "get_valid_features",
     "hash_byte_rows",
     "hash_bytes",
     "hash_values",
+    "is_example_batch",
     "make_fid_v1",
     "make_fid_v2",
     "register_slots",
@@ -42,4 +55,5 @@ __all__ = [
     "slot_of_v2",
     "switch_slot_v1",
     "switch_slot_v2",
+    "use_example_batch",
 ]

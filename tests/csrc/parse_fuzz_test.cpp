@@ -13,6 +13,7 @@
 
 #include "check.h"
 #include "parse/record_parser.h"
+#include "parse/tf_example_conversion.h"
 #include "record_bytes.h"
 
 namespace {
@@ -179,7 +180,8 @@ std::string rows_of(const ColumnSpec& spec, const Column& column, std::size_t fi
     end = static_cast<std::size_t>(column.row_splits.as<std::int64_t>()[last]);
   }
   const std::size_t size = item_size(spec);
-  return {reinterpret_cast<const char*>(column.values.data()) + begin * size, (end - begin) * size};
+  const std::uint8_t* const values = is_ragged(spec) ? column.values.data() : column.fixed.data();
+  return {reinterpret_cast<const char*>(values) + begin * size, (end - begin) * size};
 }
 
 void check_shapes(const RecordParser& parser, const ParsedBatch& batch) {
@@ -187,7 +189,7 @@ void check_shapes(const RecordParser& parser, const ParsedBatch& batch) {
     const ColumnSpec& spec = parser.specs()[i];
     const Column& column = batch.columns[i];
     if (!is_ragged(spec)) {
-      CHECK_EQ(column.values.size(), batch.num_rows * static_cast<std::size_t>(spec.width) * item_size(spec));
+      CHECK_EQ(column.fixed.size(), batch.num_rows * static_cast<std::size_t>(spec.width) * item_size(spec));
       continue;
     }
     CHECK_EQ(column.row_splits.size(), (batch.num_rows + 1) * 8);
@@ -225,6 +227,49 @@ bool try_once(const Subject& subject, Random& random) {
   return !batch.bad.empty();
 }
 
+std::vector<std::string> converted(const monolith::parse::TfExampleConverter& converter,
+                                   const std::vector<std::string>& records) {
+  std::string data;
+  std::vector<std::int64_t> splits{0};
+  for (const std::string& record : records) {
+    data += record;
+    splits.push_back(static_cast<std::int64_t>(data.size()));
+  }
+  const monolith::parse::ConvertedRecords result =
+      converter.convert({{reinterpret_cast<const std::uint8_t*>(data.data()), data.size()}, splits});
+  CHECK_EQ(result.splits.size() / 8, records.size() + 1 - result.bad.size());
+  std::vector<std::string> all;
+  for (std::size_t i = 0; i + 1 < result.splits.size() / 8; ++i) {
+    const std::int64_t* const split = result.splits.as<std::int64_t>() + i;
+    all.emplace_back(reinterpret_cast<const char*>(result.data.data()) + split[0],
+                     static_cast<std::size_t>(split[1] - split[0]));
+  }
+  return all;
+}
+
+// The same of a conversion, whose results are records that can be read.
+void try_conversion(const Subject& tf_examples, const RecordParser& examples, Random& random) {
+  using monolith::parse::FeatureRole;
+  std::vector<monolith::parse::ConvertedFeature> features;
+  constexpr FeatureRole kRoles[] = {FeatureRole::kSparse, FeatureRole::kDense, FeatureRole::kLabel,
+                                    FeatureRole::kWeight};
+  for (const ColumnSpec& spec : tf_examples.parser.specs()) {
+    const auto slot = static_cast<std::uint32_t>(features.size() + 1);
+    features.push_back({spec.name, kRoles[below(random, 4)], slot});
+  }
+  const monolith::parse::TfExampleConverter converter(features);
+  const std::string first = tf_examples.make(random).str();
+  std::string middle = tf_examples.make(random).str();
+  const std::string last = tf_examples.make(random).str();
+  for (std::size_t n = 1 + below(random, 3); n > 0; --n) damage(middle, random);
+  const std::vector<std::string> good = converted(converter, {first, last});
+  const std::vector<std::string> all = converted(converter, {first, middle, last});
+  if (good.size() == 2) {
+    CHECK(all.size() >= 2 && all.front() == good.front() && all.back() == good.back());
+  }
+  CHECK_EQ(parse(examples, all).bad.size(), 0);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -240,6 +285,7 @@ int main(int argc, char** argv) {
       {Format::kExampleBatch, &example_batch, {Format::kExampleBatch, specs_of(Format::kExampleBatch)}},
       {Format::kInstance, &instance, {Format::kInstance, specs_of(Format::kInstance)}},
   };
+  const RecordParser any_example(Format::kExample, {});
   Random random(seed);
   const auto begin = std::chrono::steady_clock::now();
   std::size_t tries = 0;
@@ -253,6 +299,7 @@ int main(int argc, char** argv) {
       bad += try_once(subject, random) ? 1 : 0;
       ++tries;
     }
+    try_conversion(subjects[0], any_example, random);
   }
   std::cout << tries << " damaged records, " << bad << " found to be bad, seed " << seed << std::endl;
   // Both must happen: damage that is noticed, and damage that leaves a readable record.

@@ -120,7 +120,7 @@ void test_many_threads() {
     const ParsedBatch batch = parser.parse({{reinterpret_cast<const std::uint8_t*>(data.data()), data.size()}, splits});
     CHECK_EQ(batch.num_rows, kNumRecords - 30);
     CHECK_EQ(batch.bad.size(), 30);
-    const auto* a = batch.columns[0].values.as<std::int64_t>();
+    const auto* a = reinterpret_cast<const std::int64_t*>(batch.columns[0].fixed.data());
     const auto* b = batch.columns[1].values.as<std::int64_t>();
     const auto* b_splits = batch.columns[1].row_splits.as<std::int64_t>();
     for (std::size_t i = 0, row = 0; i < kNumRecords; ++i) {

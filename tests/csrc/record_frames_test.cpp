@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <iostream>
@@ -19,6 +20,7 @@
 
 #include "check.h"
 #include "io/crc32c.h"
+#include "io/record_stream.h"
 
 namespace {
 
@@ -129,6 +131,73 @@ void test_round_trip(const FrameLayout& layout) {
   }
 }
 
+// Reads a file to its end as a caller has to: more room for payloads, and a larger buffer, whenever that is wanted.
+void test_file(const FrameLayout& layout, std::size_t buffer_bytes, std::size_t max_frames) {
+  std::mt19937 random(5);
+  const Encoded encoded = encode_random(random, layout, 60);
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::tmpfile(), &std::fclose);
+  CHECK_EQ(std::fwrite(encoded.frames.data(), 1, encoded.frames.size(), file.get()), encoded.frames.size());
+  std::rewind(file.get());
+  Bytes buffer(buffer_bytes), payloads;
+  std::vector<std::int64_t> splits(61), headers(60);
+  std::size_t begin = 0, end = 0, bytes = 0, records = 0, num_read = 0;
+  while (records < 60) {
+    const FrameRead done = read_frames(fileno(file.get()), {.buffer = buffer, .begin = begin, .end = end}, layout,
+                                       std::min(max_frames, 60 - records),
+                                       {.payloads = payloads,
+                                        .payload_bytes = bytes,
+                                        .row_splits = splits,
+                                        .num_records = records,
+                                        .headers = headers});
+    CHECK(done.begin <= done.end && done.end <= buffer.size());
+    begin = done.begin;
+    end = done.end;
+    bytes += done.payload_bytes;
+    records += done.num_records;
+    num_read += done.num_read;
+    CHECK_EQ(num_read - (end - begin), bytes + records * frame_overhead(layout));
+    if (done.stop == FrameStop::kRoom) {
+      payloads.resize(bytes + done.wanted);
+    } else if (done.stop == FrameStop::kInput) {
+      CHECK(end == buffer.size() && end - begin > buffer.size() / 2);
+      buffer.resize(2 * buffer.size());
+    } else {
+      CHECK(done.stop == FrameStop::kEnough);
+      CHECK(records == 60 || done.num_frames == max_frames);
+    }
+    if (test::num_failures > 0) return;
+  }
+  payloads.resize(bytes);
+  CHECK(payloads == encoded.payloads);
+  CHECK(splits == encoded.splits);
+  CHECK_EQ(num_read, encoded.frames.size());
+}
+
+void test_a_stream_stops_at_a_bad_record_and_without_a_file() {
+  const FrameLayout layout{.tf_record = true};
+  std::mt19937 random(6);
+  Encoded encoded = encode_random(random, layout, 20);
+  const std::size_t tenth = static_cast<std::size_t>(encoded.splits[10]) + 10 * frame_overhead(layout);
+  encoded.frames[tenth - 1] ^= std::byte{1};  // The last byte of the checksum of the tenth.
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::tmpfile(), &std::fclose);
+  CHECK_EQ(std::fwrite(encoded.frames.data(), 1, encoded.frames.size(), file.get()), encoded.frames.size());
+  std::rewind(file.get());
+  Bytes buffer(128), payloads(4096);  // No frame needs more than half of it.
+  std::vector<std::int64_t> splits(21);
+  const FrameRead done =
+      read_frames(fileno(file.get()), {.buffer = buffer}, layout, 20, {.payloads = payloads, .row_splits = splits});
+  CHECK_EQ(done.num_bad, 1);
+  CHECK(done.num_frames >= 10 && done.num_frames < 20);
+  CHECK_EQ(done.first_bad, static_cast<std::size_t>(encoded.splits[9]) + 9 * frame_overhead(layout));
+  CHECK_EQ(done.num_records + 1, done.num_frames);
+  const FrameRead nothing =
+      read_frames(kNoFile, {.buffer = buffer}, layout, 20, {.payloads = payloads, .row_splits = splits});
+  CHECK(nothing.stop == FrameStop::kInput && nothing.num_frames == 0 && nothing.num_read == 0);
+  CHECK_THROWS(read_frames(kNoFile, {.buffer = buffer, .begin = 2, .end = 1}, layout, 1, {.row_splits = splits}),
+               "window");
+  CHECK_THROWS(read_frames(kNoFile, {.buffer = buffer, .end = 129}, layout, 1, {.row_splits = splits}), "window");
+}
+
 FramePass decode_once(std::span<const std::byte> input, const FrameLayout& layout) {
   const Exact exact(input);
   Bytes payloads(input.size());
@@ -215,6 +284,12 @@ int main(int argc, char** argv) {
   test_crc_of_every_length();
   test_faults();
   for (const FrameLayout& layout : layouts()) test_round_trip(layout);
+  for (const FrameLayout& layout : layouts()) {
+    for (const std::size_t buffer_bytes : {1, 16, 100, 1000, 100'000}) {
+      for (const std::size_t max_frames : {1, 7, 60}) test_file(layout, buffer_bytes, max_frames);
+    }
+  }
+  test_a_stream_stops_at_a_bad_record_and_without_a_file();
   const auto begin = std::chrono::steady_clock::now();
   std::mt19937 random(seed);
   std::size_t rounds = 0;

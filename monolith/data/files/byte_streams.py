@@ -1,5 +1,6 @@
 """Files as streams of bytes: on this machine, behind an fsspec URL, or standard input; compressed or not."""
 
+import io
 import os
 import sys
 import zlib
@@ -14,6 +15,9 @@ from monolith.errors import CorruptFileError
 
 STDIN = ""
 """The file name that stands for standard input."""
+
+NO_DESCRIPTOR = -1
+"""Stands for none, where a file has to be read through this module."""
 
 _SKIP_BYTES = 1 << 20
 
@@ -38,12 +42,16 @@ class InputBytes:
         raw: Any = _open_for_reading(path)
         self.size: int | None = None
         """Of a plain file, when it was opened; nobody knows that of compressed ones and pipes."""
+        self.descriptor = NO_DESCRIPTOR
+        """Of a plain file on this machine, from which others may read on; see `count`."""
         self._reader: ByteReader = raw
         try:
             self._reader = decompressed(raw, compression, path or "stdin")
             if compression == CompressType.NO and path != STDIN and raw.seekable():
                 self.size = raw.seek(0, os.SEEK_END)
                 self.num_read = raw.seek(min(begin, self.size))
+                if isinstance(raw, io.FileIO):
+                    self.descriptor = raw.fileno()
             self._read_to(begin)
         except BaseException:
             self.close()
@@ -60,8 +68,13 @@ class InputBytes:
             )
         return count
 
+    def count(self, num_bytes: int) -> None:
+        """Take note of bytes that somebody else read from the descriptor."""
+        self.num_read += num_bytes
+
     def close(self) -> None:
         """Close the file; standard input stays open."""
+        self.descriptor = NO_DESCRIPTOR
         if self.path != STDIN:
             self._reader.close()
 

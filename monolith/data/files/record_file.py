@@ -58,6 +58,7 @@ class RecordFile:
         byte: Where that record begins, in the bytes that decompression gives.
         on_error: What to do about bad input.
         memory: Where the batches' memory comes from, to be shared by files that are read one after the other.
+        buffer_bytes: How much is read at once.
 
     Raises:
         FileNotFoundError: There is no such file.
@@ -74,7 +75,11 @@ class RecordFile:
         byte: int = 0,
         on_error: OnError = "raise",
         memory: RecycledBytes | None = None,
+        buffer_bytes: int | None = None,
     ) -> None:
+        size = BUFFER_BYTES if buffer_bytes is None else buffer_bytes
+        if size <= 0:
+            raise ValueError(f"buffer_bytes must be positive, got {buffer_bytes}")
         self.path = path
         self.record = record
         """Number of the next record."""
@@ -87,7 +92,7 @@ class RecordFile:
         self._has_ended = False
         self._failure: str | None = None
         self._memory = RecycledBytes() if memory is None else memory
-        self._buffer = self._memory.take(BUFFER_BYTES)[:BUFFER_BYTES]
+        self._buffer = self._memory.take(size)[:size]
         self._begin = self._end = 0
         self._input = InputBytes(path, CompressType.of(compression, path), byte)
 
@@ -101,7 +106,9 @@ class RecordFile:
         gathered = _Gathered(count, self._memory, self._framing.has_data_source_key)
         num_bytes = 0
         while not self._has_ended and gathered.num_frames < count:
-            done = gathered.take(self._buffer[self._begin : self._end], self._layout)
+            done = gathered.take(self._input.descriptor, self._buffer, self._begin, self._end, self._layout)
+            self._begin, self._end = done.begin, done.end
+            self._input.count(done.num_read)
             if done.num_bad:
                 self._note_bad(done, num_bytes)
             num_bytes += done.num_bytes
@@ -119,6 +126,7 @@ class RecordFile:
             num_frames += done.num_frames
             self.byte += done.num_bytes
             self.record += done.num_frames
+            self._begin += done.num_bytes
             self._go_on_after(done, self.byte, is_ours=False)
         return num_frames
 
@@ -141,7 +149,6 @@ class RecordFile:
 
     def _go_on_after(self, done: native.FramePass, at: int, is_ours: bool) -> None:
         """Do what is needed before the next pass: nothing, more input, or the end of the file at a fault."""
-        self._begin += done.num_bytes
         fault = None
         if done.stop == native.FrameStop.INPUT:
             fault = self._fill(done.wanted, at)
@@ -235,10 +242,15 @@ class _Gathered:
         self._row_splits[0] = 0
         self._headers = np.empty(count if has_keys else 0, np.int64)
 
-    def take(self, window: Bytes, layout: native.FrameLayout) -> native.FramePass:
-        """Append the whole frames at the beginning of a window."""
-        done = native.decode_frames(
-            window,
+    def take(
+        self, descriptor: int, buffer: Bytes, begin: int, end: int, layout: native.FrameLayout
+    ) -> native.FrameRead:
+        """Append the frames that are in the buffer, and those of the file that follow, as far as it gives them."""
+        done = native.read_frames(
+            descriptor,
+            buffer,
+            begin,
+            end,
             layout,
             self._count - self.num_frames,
             self._payloads,

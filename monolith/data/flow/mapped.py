@@ -24,6 +24,11 @@ class Mapped:
         self.schema = schema or source.schema
         self._function = function
 
+    @property
+    def num_skipped(self) -> int:
+        """Records that the function says it left out, if it counts them."""
+        return int(getattr(self._function, "num_skipped", 0))
+
     def __iter__(self) -> Iterator[Batch]:
         """Yield changed batches."""
         for batch in self.source:

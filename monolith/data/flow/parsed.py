@@ -1,6 +1,5 @@
 """Batches of serialized records turned into batches of columns."""
 
-from collections.abc import Callable
 from typing import Protocol
 
 from torch import Tensor
@@ -25,10 +24,20 @@ class Parser(Protocol):
         ...
 
 
-def parse_step(parser: Parser) -> Callable[[Batch], Batch]:
-    """Return the function that parses the column "record" of a batch; a bad record names the batch it is in."""
+class ParseStep:
+    """Parses the column "record" of batches; what is wrong with a record says which batch it is in."""
 
-    def parse(batch: Batch) -> Batch:
+    def __init__(self, parser: Parser) -> None:
+        """Take a parser."""
+        self.parser = parser
+
+    @property
+    def num_skipped(self) -> int:
+        """Records that ``on_error="skip"`` left out so far; 0 of a parser that does not count."""
+        return int(getattr(self.parser, "num_skipped", 0))
+
+    def __call__(self, batch: Batch) -> Batch:
+        """Return the batch with what the parser makes of its records."""
         records = batch.columns.get(RECORD_COLUMN)
         if not isinstance(records, Ragged):
             raise ValueError(
@@ -36,9 +45,7 @@ def parse_step(parser: Parser) -> Callable[[Batch], Batch]:
                 f"{', '.join(batch.columns)}"
             )
         try:
-            return batch.with_columns(parser(records)[0])
-        except ValueError as error:
+            return batch.with_columns(self.parser(records)[0])
+        except (ValueError, LookupError) as error:
             error.add_note(f"in batch {batch.name}")
             raise
-
-    return parse

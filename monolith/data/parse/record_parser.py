@@ -68,6 +68,10 @@ class RecordParser:
         """Records left out so far."""
         self._native = _native_parser(record_format, tuple(column.native() for column in columns))
         self._types = tuple(ColumnType.parse(column.dtype) for column in columns)
+        self._widths: dict[str, list[int]] = {"int64": [], "float32": []}
+        for kind in self._types:
+            if kind.width is not None:
+                self._widths[kind.item].append(kind.width)
 
     def __call__(self, records: Ragged) -> tuple[dict[str, Column], Tensor | None]:
         """Return the columns, and the indices of the records that were not left out (None: all are there)."""
@@ -83,19 +87,44 @@ class RecordParser:
         """
         if records.values.dtype != torch.uint8:
             raise TypeError(f"records must be a Ragged of uint8, got {records.values.dtype}")
-        num_rows, found, bad_records = self._native.parse(records.values, records.row_splits)
+        num_rows, num_places, ints, floats, ragged, absences, bad_records = self._native.parse(
+            records.values, records.row_splits
+        )
         bad = tuple(BadRecord(*one) for one in bad_records)
         if bad and self.on_error == "raise":
             raise BadRecordError(bad[0], len(bad))
         self.num_skipped += len(bad)
-        absent = [c.name for c, (_, _, present) in zip(self.columns, found, strict=True) if c.required and not present]
+        absent = [self.columns[place].name for place in absences if self.columns[place].required]
         if absent and num_rows:
             raise MissingFeatureError(f"no record of this batch has the required {', '.join(absent)}")
-        columns = {
-            request.name: _column(kind, values, splits)
-            for request, kind, (values, splits, _) in zip(self.columns, self._types, found, strict=True)
-        }
+        columns = self._columns(num_rows, num_places, ints, floats, ragged)
         return ParsedRecords(columns, num_rows, bad, _kept(records.num_rows, bad))
+
+    def _columns(
+        self,
+        num_rows: int,
+        num_places: int,
+        ints: Tensor,
+        floats: Tensor,
+        ragged: Sequence[tuple[Tensor, Tensor] | None],
+    ) -> dict[str, Column]:
+        """Return the columns; those of a fixed width are parts of `ints` and `floats`."""
+        # Two calls for all of them: a batch may have hundreds of columns.
+        parts = {
+            "int64": iter(ints.split_with_sizes([num_places * width for width in self._widths["int64"]])),
+            "float32": iter(floats.split_with_sizes([num_places * width for width in self._widths["float32"]])),
+        }
+        columns: dict[str, Column] = {}
+        for request, kind, lists in zip(self.columns, self._types, ragged, strict=True):
+            if lists is not None:
+                columns[request.name] = Ragged.unchecked(*lists)  # the parser has just made them
+                continue
+            assert kind.width is not None
+            values = next(parts[kind.item])
+            if num_rows != num_places:
+                values = values[: num_rows * kind.width]
+            columns[request.name] = values.view(num_rows, kind.width) if kind.is_list else values
+        return columns
 
 
 def records_of(serialized: Sequence[bytes]) -> Ragged:
@@ -136,12 +165,6 @@ def with_options(
 @lru_cache(maxsize=64)
 def _native_parser(record_format: Format, columns: tuple[NativeSpec, ...]) -> native.RecordParser:
     return native.RecordParser(record_format, list(columns))
-
-
-def _column(kind: ColumnType, values: Tensor, splits: Tensor | None) -> Column:
-    if splits is not None:
-        return Ragged.unchecked(values, splits)  # the parser has just made them
-    return values if kind.is_list else values.view(-1)
 
 
 def _kept(num_records: int, bad: tuple[BadRecord, ...]) -> Tensor | None:

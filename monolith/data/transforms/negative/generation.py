@@ -57,7 +57,8 @@ class NegativeGen:
     def __iter__(self) -> Iterator[Batch]:
         """Yield batches with negatives, under the names they had."""
         for batch in self.source:
-            changed = self._changed(batch)
+            with self.pool.lock:
+                changed = self._changed(batch)
             if len(changed):
                 yield changed
 

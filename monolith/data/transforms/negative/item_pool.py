@@ -1,5 +1,6 @@
 """ItemPool: items seen before, by channel, from which negatives are drawn."""
 
+import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -28,6 +29,8 @@ class ItemPool:
         self.start_num = start_num
         self.max_item_num_per_channel = max_item_num_per_channel
         self.channels: dict[int, ChannelQueue] = {}
+        self.lock = threading.RLock()
+        """Held while a batch goes through the pool, and while it is saved: batches may be made by another thread."""
 
     def __len__(self) -> int:
         return sum(len(queue) for queue in self.channels.values())

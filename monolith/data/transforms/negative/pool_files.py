@@ -37,40 +37,65 @@ def save_item_pool(
     files, _ = fsspec.core.url_to_fs(model_path)
     files.makedirs(files._strip_protocol(model_path), exist_ok=True)
     paths = []
-    for shard in range(nshards):
-        path = f"{model_path.rstrip('/')}/model.ckpt-{global_step}_item_pool_{worker_index}_{shard}_{num_workers}"
-        with TFRecordWriter(path) as writer:
-            for channel_id, queue in pool.channels.items():
-                if as_unsigned(channel_id) % nshards == shard:
-                    writer.write_all(message.SerializeToString() for message in _messages(channel_id, queue))
-        paths.append(path)
+    with pool.lock:
+        for shard in range(nshards):
+            path = f"{model_path.rstrip('/')}/model.ckpt-{global_step}_item_pool_{worker_index}_{shard}_{num_workers}"
+            with TFRecordWriter(path) as writer:
+                for channel_id, queue in pool.channels.items():
+                    if as_unsigned(channel_id) % nshards == shard:
+                        writer.write_all(message.SerializeToString() for message in _messages(channel_id, queue))
+            paths.append(path)
     return paths
 
 
-def restore_item_pool(pool: ItemPool, global_step: int, model_path: str, *, worker_index: int = 0) -> int:
+def restore_item_pool(
+    pool: ItemPool,
+    global_step: int,
+    model_path: str,
+    nshards: int | None = None,
+    buffer_size: int = 10 << 20,
+    *,
+    worker_index: int = 0,
+) -> int:
     """Take over the items that were saved, in place of those in the pool; return how many.
 
     If there are other numbers of workers now and then, worker i takes the pool of worker i modulo the number then.
 
+    Args:
+        pool: Where the items go.
+        global_step: Step of the files.
+        model_path: Folder of the files.
+        nshards: Files that the pool was saved in; None for as many as there are.
+        buffer_size: Bytes of a file that are read at once.
+        worker_index: This worker.
+
     Raises:
-        FileNotFoundError: No pool was saved at this step.
+        FileNotFoundError: No pool was saved at this step, or one of its shards is missing.
         CorruptFileError: A file is damaged; the pool stays as it was.
     """
     found = _saved_files(global_step, model_path)
     num_workers = _one_number_of_workers(found, global_step, model_path)
-    paths = sorted(
-        (int(name["shard"]), path) for path, name in found.items() if int(name["worker"]) == worker_index % num_workers
-    )
-    if not paths:
+    of_worker = {
+        int(name["shard"]): path for path, name in found.items() if int(name["worker"]) == worker_index % num_workers
+    }
+    if not of_worker:
         raise FileNotFoundError(
             f"{model_path} has item pools of step {global_step}, but none of worker {worker_index % num_workers}"
         )
+    _check_shards(of_worker, nshards)
     channels: dict[int, list[FeatureData]] = {}
-    for _, path in paths:
-        for message in _read(path):
+    for _, path in sorted(of_worker.items()):
+        for message in _read(path, buffer_size):
             channels.setdefault(message.channel_id, []).extend(message.feature_datas)
-    pool.channels = {channel: _queue(items, pool.max_item_num_per_channel) for channel, items in channels.items()}
-    return len(pool)
+    queues = {channel: _queue(items, pool.max_item_num_per_channel) for channel, items in channels.items()}
+    with pool.lock:
+        pool.channels = queues
+        return len(pool)
+
+
+def saved_steps(model_path: str) -> list[int]:
+    """Return the steps at which pools were saved in a folder, ascending; none if there is no such folder."""
+    return sorted({int(name["step"]) for name in _pool_files(model_path).values()})
 
 
 def item_pool_check(pool: ItemPool, global_step: int, model_path: str, *, worker_index: int = 0) -> bool:
@@ -84,12 +109,27 @@ def item_pool_check(pool: ItemPool, global_step: int, model_path: str, *, worker
     return by_channel(saved) == by_channel(pool)
 
 
+def _check_shards(paths: Mapping[int, str], nshards: int | None) -> None:
+    """Refuse a pool of which files are missing; the last ones are missed only by those who know how many there were."""
+    wanted = max(paths) + 1 if nshards is None else nshards
+    if set(paths) != set(range(wanted)):
+        raise FileNotFoundError(
+            f"an item pool in {wanted} files has shards 0 to {wanted - 1}, found {sorted(paths)} beside "
+            f"{paths[min(paths)]}; "
+            "bring the missing files back, or give the nshards that it was saved with"
+        )
+
+
 def _saved_files(global_step: int, model_path: str) -> dict[str, re.Match[str]]:
     """Return the files of a step, and their names taken apart."""
+    return {path: name for path, name in _pool_files(model_path).items() if int(name["step"]) == global_step}
+
+
+def _pool_files(model_path: str) -> dict[str, re.Match[str]]:
     files, folder = fsspec.core.url_to_fs(model_path)
     paths: Iterable[str] = files.ls(folder, detail=False) if files.isdir(folder) else []
     found = {files.unstrip_protocol(path): _NAME.fullmatch(path.rsplit("/", 1)[-1]) for path in paths}
-    return {path: name for path, name in found.items() if name is not None and int(name["step"]) == global_step}
+    return {path: name for path, name in found.items() if name is not None}
 
 
 def _one_number_of_workers(found: Mapping[str, re.Match[str]], global_step: int, model_path: str) -> int:
@@ -129,8 +169,8 @@ def _fill(feature: Feature, dtype: torch.dtype, values: list[Any]) -> None:
         feature.fid_v2_list.value.extend(as_unsigned(value) for value in values)
 
 
-def _read(path: str) -> Iterable[ChannelCache]:
-    for place, record in enumerate(RecordFile(path)):
+def _read(path: str, buffer_size: int) -> Iterable[ChannelCache]:
+    for place, record in enumerate(RecordFile(path, buffer_bytes=buffer_size)):
         try:
             yield ChannelCache.FromString(record)
         except DecodeError as error:

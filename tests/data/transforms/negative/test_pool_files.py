@@ -48,6 +48,24 @@ def test_a_pool_comes_back(tmp_path, nshards):
     assert not item_pool_check(pool, 100, str(tmp_path))
 
 
+def test_shards_that_are_missing_are_missed(tmp_path):
+    pool = made_pool([3, 4, 8])
+    save_item_pool(pool, 100, str(tmp_path), 3)
+    again = ItemPool(0, 10_000)
+    assert restore_item_pool(again, 100, str(tmp_path), 3, 1 << 10) == 15
+    assert by_channel(again) == by_channel(pool)
+    for nshards in (1, 2, 4):
+        with pytest.raises(FileNotFoundError, match=rf"in {nshards} files .* found \[0, 1, 2\]"):
+            restore_item_pool(again, 100, str(tmp_path), nshards)
+    (tmp_path / "model.ckpt-100_item_pool_0_1_1").unlink()
+    with pytest.raises(FileNotFoundError, match=r"shards 0 to 2, found \[0, 2\]"):
+        restore_item_pool(again, 100, str(tmp_path))
+    assert by_channel(again) == by_channel(pool)  # as it was
+    save_item_pool(pool, 101, str(tmp_path))
+    with pytest.raises(ValueError, match="buffer_bytes must be positive, got 0"):
+        restore_item_pool(again, 101, str(tmp_path), buffer_size=0)
+
+
 def test_files_hold_one_message_per_channel(tmp_path):
     (path,) = save_item_pool(made_pool([3, 4]), 1, str(tmp_path))
     messages = [ChannelCache.FromString(record) for record in RecordFile(path)]
