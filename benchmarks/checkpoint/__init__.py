@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.checkpoint.files import forget_pages, plain_read, plain_write, size_of
+from benchmarks.checkpoint.files import forget_pages, plain_read, plain_write, read_into_memory, size_of
 from benchmarks.checkpoint.training import BenchState
 from benchmarks.machine import busy_notice
 from benchmarks.measure import MIN_ROUNDS, Samples, interleave, speed_ratio, timed
@@ -105,11 +105,22 @@ def _files(state: BenchState, folder: Path, sizes: CheckpointSizes) -> tuple[dic
         forget_pages(path)
         return timed(lambda: plain_read(path))
 
+    def read_to_keep(_: int) -> float:
+        forget_pages(path)
+        return timed(lambda: read_into_memory(path))
+
     def reshard_cold(_: int) -> float:
         forget_pages(path)
         return _timed_alone(folder / "reshard", lambda: reshard(path, folder / "reshard", 2 * sizes.num_shards))
 
-    contenders = {"save": save, "write": write, "restore": restore, "read": read, "reshard": reshard_cold}
+    contenders = {
+        "save": save,
+        "write": write,
+        "restore": restore,
+        "read": read,
+        "read_to_keep": read_to_keep,
+        "reshard": reshard_cold,
+    }
     return interleave(contenders, rounds=sizes.rounds, warmup_rounds=1), len(content)
 
 
@@ -171,6 +182,11 @@ def _figures(samples: dict[str, Samples], training: dict[str, Any], delta: float
             value=speed_ratio(samples["restore"], samples["read"]),
             meaning="bytes per second of a restore, over reading the same files from the disk",
             at_least=0.5,
+        ),
+        Figure(
+            name="restore_vs_read_to_keep",
+            value=speed_ratio(samples["restore"], samples["read_to_keep"]),
+            meaning="the same over reading them into memory that the system has to provide, as for rows",
         ),
         Figure(
             name="delta_bytes_vs_snapshot",

@@ -28,6 +28,11 @@ def plain_read(folder: Path) -> int:
     return total
 
 
+def read_into_memory(folder: Path) -> list[bytes]:
+    """Read every file below a folder into memory of its own."""
+    return [path.read_bytes() for path in files_below(folder)]
+
+
 def forget_pages(folder: Path) -> None:
     """Drop the pages of files that are flushed, so that the next read is one of the disk."""
     for path in files_below(folder):

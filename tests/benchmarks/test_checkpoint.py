@@ -15,6 +15,7 @@ def test_a_tiny_run_gives_every_figure(tmp_path, monkeypatch):
         "train_slowdown_while_saving",
         "longest_pause_ms",
         "restore_vs_read",
+        "restore_vs_read_to_keep",
         "delta_bytes_vs_snapshot",
         "reshard_vs_restore",
     }
