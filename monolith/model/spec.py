@@ -106,4 +106,5 @@ def observations(spec: EstimatorSpec) -> Iterator[tuple[str, Tensor, Tensor, Ten
             if len(flat) != len(label):
                 raise ValueError(f"head {head!r} has {len(flat)} predictions for {len(label)} labels")
             kept = label > LOWEST_LABEL
-            yield head, flat[kept], label[kept], kept
+            # Usually all of them are, and copies would cost a training step more than anything else around the net.
+            yield (head, flat, label, kept) if bool(kept.all()) else (head, flat[kept], label[kept], kept)

@@ -65,9 +65,12 @@ class PredictionWindow:
             raise ValueError(f"there are {scores.numel()} predictions for {labels.numel()} labels")
         size = len(self._scores)
         new = min(size, scores.numel())
-        places = np.arange(self._num_added, self._num_added + new) % size
+        begin = self._num_added % size
+        until_end = min(new, size - begin)
         for column, values in ((self._scores, scores), (self._labels, labels)):
-            column[places] = values.detach().reshape(-1)[-new:].float().cpu().numpy() if new else 0
+            newest = values.detach().reshape(-1)[values.numel() - new :].float().cpu().numpy()
+            column[begin : begin + until_end] = newest[:until_end]
+            column[: new - until_end] = newest[until_end:]
         self._num_added += new
 
     def auc(self) -> float:
