@@ -123,13 +123,12 @@ class OurRun:
     """A training run in a thread of its own, which ends with the process."""
 
     def __init__(self, shape: ClickShape, source: Source, model_dir: str) -> None:
-        """Make the model and its tables; the thread fills them."""
+        """Begin."""
         self._turns = _Turns(shape)
         self._taken: dict[str, float] = {}
-        state = TrainState(make_model(shape), source, evict_every_seconds=0)
-        config = RunnerConfig(model_dir=model_dir, is_local=True)
-        self._trainer = Trainer(state, config, hooks=[self._turns])
-        threading.Thread(target=self._run, daemon=True).start()
+        self._num_rows = lambda: 0
+        # All of it happens there: a second thread that calculates would have helpers of its own, one core too many.
+        threading.Thread(target=self._run, args=(shape, source, model_dir), daemon=True).start()
 
     def operations(self) -> Mapping[str, Operation]:
         """Return what is offered: a round, and of the last one the seconds of its parts; and the rows there are."""
@@ -137,16 +136,18 @@ class OurRun:
             "train": self._round,
             "steps": lambda seed: (self._taken["steps"], 0),
             "tables": lambda seed: (self._taken["tables"], 0),
-            "rows": lambda seed: (0.0, sum(len(table) for table in self._trainer.state.tables.tables.values())),
+            "rows": lambda seed: (0.0, self._num_rows()),
         }
 
     def _round(self, seed: int) -> tuple[float, int]:
         self._taken = self._turns.turn()
         return self._taken["all"], 0
 
-    def _run(self) -> None:
+    def _run(self, shape: ClickShape, source: Source, model_dir: str) -> None:
         try:
-            self._trainer.run()
+            state = TrainState(make_model(shape), source, evict_every_seconds=0)
+            self._num_rows = lambda: sum(len(table) for table in state.tables.tables.values())
+            Trainer(state, RunnerConfig(model_dir=model_dir, is_local=True), hooks=[self._turns]).run()
             self._turns.fail(RuntimeError("the records ended before the rounds did"))
         except BaseException as error:  # noqa: BLE001 - told to whoever waits for the round
             self._turns.fail(error)

@@ -16,6 +16,7 @@ void bind_build(nb::module_& m) {
       "set_simd_level", [](const std::string& name) { set_simd_level(simd_level_from_name(name)); }, "name"_a,
       "Forces scalar, avx2 or avx512 for tables and ops made from now on.");
   m.def("num_threads", &num_threads);
+  m.def("work_alone", &work_alone, "The calling thread uses one core from now on; for threads in the background.");
   m.def("set_num_threads", &set_num_threads, "count"_a, "0 follows OpenMP's setting, which torch shares.");
 }
 

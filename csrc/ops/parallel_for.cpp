@@ -15,9 +15,11 @@ namespace monolith {
 
 namespace {
 std::atomic<int> chosen_threads{0};
-}
+thread_local bool caller_works_alone = false;
+}  // namespace
 
 int num_threads() {
+  if (caller_works_alone) return 1;
   const int chosen = chosen_threads.load(std::memory_order_relaxed);
   if (chosen > 0) return chosen;
 #ifdef MONOLITH_OPENMP
@@ -28,6 +30,8 @@ int num_threads() {
 }
 
 void set_num_threads(int count) { chosen_threads.store(std::max(0, count), std::memory_order_relaxed); }
+
+void work_alone() { caller_works_alone = true; }
 
 void parallel_for(std::size_t num_tasks, const std::function<void(std::size_t)>& task) {
   const int threads = static_cast<int>(std::min<std::size_t>(num_tasks, static_cast<std::size_t>(num_threads())));

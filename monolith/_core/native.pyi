@@ -23,6 +23,9 @@ def set_simd_level(name: str) -> None:
     """Forces scalar, avx2 or avx512 for tables and ops made from now on."""
 
 def num_threads() -> int: ...
+def work_alone() -> None:
+    """The calling thread uses one core from now on; for threads in the background."""
+
 def set_num_threads(count: int) -> None:
     """0 follows OpenMP's setting, which torch shares."""
 

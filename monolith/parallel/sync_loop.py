@@ -4,6 +4,7 @@ import logging
 import threading
 from typing import Self
 
+from monolith._core import native
 from monolith.errors import FencedError
 from monolith.parallel.sync_link import Delivery, SyncLink
 from monolith.parallel.sync_sender import SyncSender
@@ -88,6 +89,7 @@ class SyncLoop:
         self.stop()
 
     def _run(self, link: SyncLink) -> None:
+        native.work_alone()
         pause_seconds = 0.0
         while not self._stop.wait(pause_seconds):
             try:

@@ -9,6 +9,7 @@ from threading import Thread, current_thread
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
+from monolith._core import native
 from monolith.data.prefetch.bounded_queue import BoundedQueue
 
 T = TypeVar("T")
@@ -18,7 +19,7 @@ _EXIT_SECONDS = 1.0
 
 
 class BackgroundThread:
-    """A daemon thread with the call that makes it end.
+    """A daemon thread with the call that makes it end; native code that it calls uses one core.
 
     It is told to end, and given a moment for it, before the interpreter is torn down: a thread that comes back from
     native code after that moment would bring the process down.
@@ -27,7 +28,7 @@ class BackgroundThread:
     def __init__(self, target: Callable[[], None], *, stop: Callable[[], None], name: str) -> None:
         """Start the thread; `stop` must return at once."""
         self._stop = stop
-        self._thread = Thread(target=target, name=name, daemon=True)
+        self._thread = Thread(target=_run_alone, args=(target,), name=name, daemon=True)
         _running().add(self)
         self._thread.start()
 
@@ -40,6 +41,11 @@ class BackgroundThread:
         if self._thread is not current_thread():
             self._thread.join(timeout_seconds)
         return not self._thread.is_alive()
+
+
+def _run_alone(target: Callable[[], None]) -> None:
+    native.work_alone()
+    target()
 
 
 class Background(Generic[T]):

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
+from monolith._core import native
 from monolith.export.dense_graph import dense_weights
 from monolith.export.versions import complete_versions, next_version, remove_unfinished, unfinished_path, version_path
 from monolith.export.write import trace_model, write_export
@@ -75,6 +76,7 @@ class Exporter:
         self._thread.join()
 
     def _run(self) -> None:
+        native.work_alone()
         while not self._stop.wait(self._every_seconds):
             try:
                 self.write()

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from monolith._core import native
 from monolith.data.prefetch import Background, BoundedQueue, QueueClosedError
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -231,3 +232,15 @@ except KeyboardInterrupt:
 """
     done = run_program(program, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler))
     assert (done.returncode, done.stdout, done.stderr) == (0, "interrupted\n", "")
+
+
+def test_native_code_in_the_background_uses_one_core():
+    before = native.num_threads()
+    native.set_num_threads(3)
+    try:
+        with Background((native.num_threads() for _ in range(2)), capacity=1) as counts:
+            assert list(counts) == [1, 1]
+        assert native.num_threads() == 3
+    finally:
+        native.set_num_threads(0)
+    assert native.num_threads() == before
