@@ -46,6 +46,15 @@ def base_and_number(path: Path) -> tuple[Path, int]:
     return (path, 0) if match is None else (path.with_name(match[1]), int(match[2]))
 
 
+def is_state_name(name: str) -> bool:
+    """Return whether a folder of this name is a snapshot or a delta.
+
+    >>> is_state_name("model.ckpt-100"), is_state_name("model.ckpt-100.delta-2"), is_state_name("model.ckpt-100.tmp")
+    (True, True, False)
+    """
+    return bool(_SNAPSHOT.fullmatch(name) or _DELTA.fullmatch(name))
+
+
 def state_order(path: Path) -> tuple[int, int]:
     """Return what snapshots and deltas of a folder are sorted by: the snapshot's step, then the place in its chain.
 

@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 
 from monolith.checkpoint import ModelDirOwner, latest_state
+from monolith.checkpoint.keeping import SnapshotStore
+from monolith.checkpoint.layout import list_snapshots
 from monolith.checkpoint.state_files import copy_checkpoint_pointer, wait_for_checkpoint_pointer
 from monolith.hooks import Hook
 from monolith.model import Mode, MonolithModel
@@ -157,6 +159,8 @@ class Estimator:
 
     def _restore_options(self) -> RestoreOptions:
         config = self.config
+        if config.mirror_dir and not list_snapshots(config.model_dir):
+            SnapshotStore(config.mirror_dir).fetch(Path(config.model_dir))
         if config.restore_dir and (config.is_local or is_chief(config)):
             copy_checkpoint_pointer(config.restore_dir, config.model_dir, config.restore_ckpt)
         elif config.restore_dir:

@@ -18,7 +18,7 @@ from monolith.checkpoint import (
     set_aside_broken,
     set_aside_newer,
 )
-from monolith.checkpoint.keeping import Retention, choose_snapshot
+from monolith.checkpoint.keeping import Retention, SnapshotStore, choose_snapshot
 from monolith.checkpoint.keeping.rollback import is_in, set_aside_others
 from monolith.checkpoint.layout import base_and_number
 from monolith.checkpoint.state_files import refresh_checkpoint_file
@@ -54,7 +54,7 @@ class TrainState:
         self.saved_step: int | None = None
         self._writing: tuple[PendingSave, int] | None = None  # with its step
         self._series: SaveSeries | None = None
-        self._series_of: tuple[Path, Retention] | None = None
+        self._series_of: tuple[Path, Retention, SnapshotStore | None] | None = None
 
     def open(self, model_dir: str | os.PathLike[str], options: RestoreOptions | None = None) -> Path | None:
         """Go on from the newest snapshot or delta that is whole, if any, in a new generation; returns it.
@@ -92,16 +92,19 @@ class TrainState:
         retention: Retention,
         delta: bool = False,
         in_parallel: bool = False,
+        mirror: SnapshotStore | None = None,
     ) -> PendingSave:
         """Take this moment, to be written while training goes on; a save that is under way is waited for first.
 
-        With `delta`, only what changed since the last one is written, if there is one to build on.
+        With `delta`, only what changed since the last one is written, if there is one to build on. A `mirror` gets a
+        copy.
         """
         self.wait_saves()
-        if self._series is None or self._series_of != (Path(model_dir), retention):
+        series_of = Path(model_dir), retention, mirror
+        if self._series is None or self._series_of != series_of:
             self.end_saves()
-            self._series = SaveSeries(Path(model_dir), self.plan, self.tables, retention=retention)
-            self._series_of = (Path(model_dir), retention)
+            self._series = SaveSeries(Path(model_dir), self.plan, self.tables, retention=retention, mirror=mirror)
+            self._series_of = series_of
         pending = self._series.begin(
             delta=delta,
             in_parallel=in_parallel,

@@ -5,7 +5,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from monolith.checkpoint.keeping.object_store import SnapshotStore
 from monolith.checkpoint.keeping.retention import Retention, retire_snapshots
+from monolith.checkpoint.layout import list_deltas, list_snapshots
 from monolith.checkpoint.restoring.delta_chain import remove_orphans
 from monolith.checkpoint.saving.frozen_state import FrozenState
 from monolith.checkpoint.saving.pending_save import PendingSave
@@ -24,16 +26,26 @@ class SaveSeries:
     and `monolith_checkpoint` say what is there and when it was saved.
     """
 
-    def __init__(self, model_dir: Path, plan: LookupPlan, tables: MultiTable | None, *, retention: Retention) -> None:
+    def __init__(
+        self,
+        model_dir: Path,
+        plan: LookupPlan,
+        tables: MultiTable | None,
+        *,
+        retention: Retention,
+        mirror: SnapshotStore | None = None,
+    ) -> None:
         """Save into `model_dir`, where those snapshots stay, with their deltas, that `retention` says.
 
-        Without tables, only the dense part is saved, and never as a delta.
+        Without tables, only the dense part is saved, and never as a delta. A `mirror` gets a copy of each, and loses
+        those that do not stay; a save that cannot be copied has failed, and is there all the same.
         """
         self.pending: PendingSave | None = None
         self._model_dir = model_dir
         self._plan = plan
         self._tables = tables
         self._retention = retention
+        self._mirror = mirror
         self._started = time.time()
         self._trackers: dict[str, ChangeTracker] | None = None
         self._previous: Path | None = None  # what the next delta builds on
@@ -77,4 +89,8 @@ class SaveSeries:
         note_save(self._model_dir, int(time.time()))
         retire_snapshots(self._model_dir, self._retention, started=self._started)
         remove_orphans(self._model_dir)
+        if self._mirror is not None:
+            self._mirror.put(path)
+            kept = [*list_snapshots(self._model_dir), *list_deltas(self._model_dir)]
+            self._mirror.keep_only(one.name for one in kept)
         return path

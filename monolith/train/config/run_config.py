@@ -57,6 +57,7 @@ class RunConfig:
     save_checkpoints_secs: float | None = setting(None, "A snapshot every so many seconds; 60 if neither is given.")
     save_checkpoints_steps: int | None = setting(None, "A snapshot every so many steps.")
     delta_every_steps: int | None = setting(None, "What changed since the last save, every so many steps.")
+    mirror_dir: str | None = setting(None, "A URL or folder with a copy of every checkpoint.")
     max_rpc_deadline_millis: int = setting(30_000, "How long a server waits for rows of another.")
     dense_only_save_checkpoints_secs: float | None = setting(None, "A snapshot of dense weights alone, in seconds.")
     dense_only_save_checkpoints_steps: int | None = setting(None, "A snapshot of dense weights alone, in steps.")

@@ -61,6 +61,9 @@ class CpuTrainingConfig:
     dense_only_save_checkpoints_steps: int | None = setting(None, "A snapshot of dense weights alone, in steps.")
     dense_only_stop_training_when_save: bool = setting(False, "Workers wait while dense weights alone are saved.")
     ignore_save_errors: bool | None = setting(None, "Train on when a save fails; None is only in real-time training.")
+    mirror_dir: str | None = setting(
+        None, "A URL (s3://...) or folder with a copy of every snapshot and delta; an empty model_dir starts from it."
+    )
     no_first_save: bool = setting(False, "No snapshot before the first step: a crash before the next begins anew.")
     warmup_file: str = setting("./warmup_file", "Requests that a server answers before it is asked.")
     skip_zero_embedding_when_serving: bool = setting(False, "Serving tables leave out rows that are all zeros.")

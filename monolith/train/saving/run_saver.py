@@ -5,7 +5,7 @@ from pathlib import Path
 
 from monolith.checkpoint import PendingSave, SaveSeries, dense_tensors, snapshot_path
 from monolith.checkpoint.ckpt_info import write_ckpt_info
-from monolith.checkpoint.keeping import Retention
+from monolith.checkpoint.keeping import Retention, SnapshotStore
 from monolith.hooks import RunContext
 from monolith.train.config import RunnerConfig
 from monolith.train.saving.cadence import Cadence
@@ -37,6 +37,7 @@ class RunSaver:
         self._context = context
         self._failure: BaseException | None = None
         self._retention = Retention(max_to_keep=config.checkpoints_max_to_keep, keep_every_hours=KEEP_EVERY_HOURS)
+        self._mirror = SnapshotStore(config.mirror_dir) if config.mirror_dir else None
         self._cadence = Cadence(config.save_checkpoints_steps, config.snapshot_seconds, config.model_dir, config)
         rules = SaveRules(listeners=listeners, guards=guards, ignore_errors=config.ignores_save_errors)
         self._full = SaveLane(
@@ -101,7 +102,9 @@ class RunSaver:
         state, config = self._state, self._config
         if config.feature_eviction_on_save:
             state.evict_expired()
-        return state.begin_save(config.model_dir, retention=self._retention, delta=delta, in_parallel=in_parallel)
+        return state.begin_save(
+            config.model_dir, retention=self._retention, delta=delta, in_parallel=in_parallel, mirror=self._mirror
+        )
 
     def _write_report(self) -> None:
         state, config = self._state, self._config

@@ -1,0 +1,113 @@
+"""Checkpoints in an object store: their files first, then the manifest by one PUT, and only then are they there."""
+
+import shutil
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path, PurePosixPath
+
+import fsspec
+
+from monolith.checkpoint.durable_files import make_folder
+from monolith.checkpoint.layout import TEMPORARY_SUFFIX, is_state_name, move_into_place, state_order
+from monolith.checkpoint.manifest import MANIFEST_NAME, check_files, list_files, read_manifest
+from monolith.checkpoint.restoring.delta_chain import chain_to
+
+_FILES_AT_ONCE = 4
+
+
+class SnapshotStore:
+    """Copies of the snapshots and deltas of a model, anywhere that fsspec reaches: `s3://…`, `gs://…`, a folder.
+
+    An object store cannot rename, so what counts is the manifest, which is written last and removed first: whatever
+    happens in between, a checkpoint is there wholly or not at all.
+    """
+
+    def __init__(self, url: str) -> None:
+        """Use a place; it need not exist yet."""
+        self.url = url
+        self._files, root = fsspec.core.url_to_fs(url)
+        self._root = str(root).rstrip("/")
+
+    def names(self) -> list[str]:
+        """Return the names of all checkpoints that are there, oldest first."""
+        self._files.invalidate_cache()
+        found = self._files.glob(f"{self._root}/model.ckpt-*/{MANIFEST_NAME}")
+        names = {str(path).split("/")[-2] for path in found}
+        return sorted((name for name in names if is_state_name(name)), key=lambda name: state_order(Path(name)))
+
+    def put(self, path: Path) -> None:
+        """Copy a snapshot or delta, and what its chain needs that is not there yet."""
+        there = set(self.names())
+        for link in chain_to(path):
+            if link == path or link.name not in there:
+                self._put_one(link)
+
+    def keep_only(self, names: Iterable[str]) -> None:
+        """Remove all others; a delta goes before what it builds on."""
+        kept = set(names)
+        for name in reversed(self.names()):
+            if name not in kept:
+                self._remove(name)
+
+    def fetch(self, model_dir: Path, name: str | None = None) -> Path | None:
+        """Copy a checkpoint, the newest by default, and its chain into a folder; None if the store has none.
+
+        Every file is checked before the folder gets its name.
+
+        Raises:
+            FileNotFoundError: There is no checkpoint of this name; the message lists those there are.
+            CorruptFileError: A file is not what its manifest says.
+        """
+        there = self.names()
+        if not there and name is None:
+            return None
+        wanted = there[-1] if name is None else name
+        if wanted not in there:
+            raise FileNotFoundError(f"{self.url} has no checkpoint {wanted!r}; it has {', '.join(there) or 'none'}")
+        make_folder(model_dir)
+        for link in chain_to(model_dir / wanted):
+            if not (link / MANIFEST_NAME).exists():
+                self._fetch_one(link)
+        return model_dir / wanted
+
+    def _put_one(self, path: Path) -> None:
+        manifest = read_manifest(path)
+        if path.name in self.names():
+            self._remove(path.name)  # of an abandoned run: its manifest must not vouch for these files
+        for folder in sorted({str(PurePosixPath(name).parent) for name in manifest.files}):
+            self._files.makedirs(self._at(path.name, folder), exist_ok=True)  # where there are folders
+        _in_parallel(lambda name: self._files.put_file(str(path / name), self._at(path.name, name)), manifest.files)
+        self._files.pipe_file(self._at(path.name, MANIFEST_NAME), (path / MANIFEST_NAME).read_bytes())
+
+    def _fetch_one(self, path: Path) -> None:
+        temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir()
+        try:
+            (temporary / MANIFEST_NAME).write_bytes(self._files.cat_file(self._at(path.name, MANIFEST_NAME)))
+            manifest = read_manifest(temporary)
+            for name in manifest.files:
+                (temporary / name).parent.mkdir(parents=True, exist_ok=True)
+            _in_parallel(
+                lambda name: self._files.get_file(self._at(path.name, name), str(temporary / name)), manifest.files
+            )
+            check_files(temporary, manifest)
+            list_files(temporary)  # flushes every file and folder
+        except BaseException:
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise
+        move_into_place(temporary, path)
+
+    def _remove(self, name: str) -> None:
+        self._files.rm_file(self._at(name, MANIFEST_NAME))
+        if self._files.exists(f"{self._root}/{name}"):
+            self._files.rm(f"{self._root}/{name}", recursive=True)
+
+    def _at(self, *parts: str) -> str:
+        return "/".join([self._root, *parts])
+
+
+def _in_parallel(copy: Callable[[str], object], names: Iterable[str]) -> None:
+    with ThreadPoolExecutor(_FILES_AT_ONCE) as pool:
+        for _ in pool.map(copy, names):
+            pass

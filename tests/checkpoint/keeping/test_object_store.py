@@ -1,0 +1,118 @@
+"""Copies in an object store: a checkpoint is there when its manifest is, and what is fetched is what was put."""
+
+import uuid
+
+import fsspec
+import pytest
+import torch
+
+import monolith as mono
+from monolith.checkpoint.keeping import SnapshotStore
+from monolith.errors import CorruptFileError
+
+
+@pytest.fixture
+def url():
+    """Return a place in fsspec's store in memory: no renames, no folders, as in S3."""
+    place = f"memory://{uuid.uuid4().hex}/model"
+    yield place
+    files, root = fsspec.filesystem("memory"), place.split("/")[2]
+    if files.exists(root):
+        files.rm(root, recursive=True)
+
+
+class _FailsAfter:
+    """Lets so many objects through, then the connection is lost."""
+
+    def __init__(self, monkeypatch, store, count):
+        self._left = count
+        for name in ("put_file", "pipe_file"):
+            monkeypatch.setattr(store._files, name, self._limited(getattr(store._files, name)))
+
+    def _limited(self, real):
+        def call(*arguments, **options):
+            self._left -= 1
+            if self._left < 0:
+                raise OSError("connection lost")
+            return real(*arguments, **options)
+
+        return call
+
+
+class Tiny(mono.MonolithModel):
+    def __init__(self, params=None):
+        super().__init__(params)
+        self.create_embedding_feature_column("uid")
+        self.create_embedding_feature_column("mov")
+        self.tower = torch.nn.Linear(4, 1)
+        self.optimizer = torch.optim.Adagrad(self.parameters(), lr=0.1)
+
+    def input_fn(self, mode):
+        return mono.data.synthetic(mono.data.MovieEvents(3), batch_size=64, count=64 * 40)
+
+    def model_fn(self, features, mode):
+        rows = self.lookup_embedding_slice(["uid", "mov"], "vec", 2, out_type="concat")
+        logit = self.tower(rows).squeeze(1)
+        loss = torch.nn.functional.binary_cross_entropy_with_logits(logit, features["label"])
+        return mono.EstimatorSpec(label=features["label"], pred=logit.sigmoid(), loss=loss, optimizer=self.optimizer)
+
+
+def train(folder, url, steps, **settings):
+    quiet = dict(log_step_count_steps=0, save_summary_steps=0)
+    config = mono.RunConfig(model_dir=str(folder), mirror_dir=url, **quiet, **settings)
+    return mono.Estimator(Tiny, config).train(max_steps=steps)
+
+
+def test_a_run_goes_on_from_the_copy_on_another_machine(tmp_path, url):
+    whole = train(tmp_path / "undisturbed", None, 20)
+    train(tmp_path / "first", url, 12, save_checkpoints_steps=5, delta_every_steps=2)
+    assert SnapshotStore(url).names()[-1] == "model.ckpt-10.delta-1"  # of step 12
+    went_on = train(tmp_path / "second", url, 20)
+    assert went_on.loss == whole.loss
+    assert went_on.global_step == 20
+
+
+def test_the_copy_keeps_what_the_folder_keeps(tmp_path, url):
+    train(tmp_path / "model", url, 12, save_checkpoints_steps=2, checkpoints_max_to_keep=2)
+    there = sorted(path.name for path in (tmp_path / "model").glob("model.ckpt-*"))
+    assert SnapshotStore(url).names() == sorted(there, key=lambda name: int(name.split("-")[1]))
+
+
+def test_whatever_object_is_the_last_to_arrive_half_a_checkpoint_is_none(tmp_path, url, monkeypatch):
+    train(tmp_path, None, 4)
+    path = tmp_path / "model.ckpt-4"
+    num_objects = sum(one.is_file() for one in path.rglob("*"))
+    for count in range(num_objects):
+        store = SnapshotStore(url)
+        with monkeypatch.context() as patch:
+            _FailsAfter(patch, store, count)
+            with pytest.raises(OSError, match="connection lost"):
+                store.put(path)
+        assert store.names() == []
+    SnapshotStore(url).put(path)
+    assert SnapshotStore(url).names() == ["model.ckpt-4"]
+
+
+def test_what_was_damaged_on_the_way_is_not_fetched(tmp_path, url):
+    train(tmp_path / "model", url, 4)
+    files = fsspec.filesystem("memory")
+    place = next(path for path in files.find(url.split("//")[1]) if path.endswith("model.ckpt-4/dense.safetensors"))
+    content = bytearray(files.cat_file(place))
+    content[-1] ^= 1
+    files.pipe_file(place, bytes(content))
+    with pytest.raises(CorruptFileError, match="checksum"):
+        SnapshotStore(url).fetch(tmp_path / "other")
+    assert list((tmp_path / "other").iterdir()) == []
+
+
+def test_an_unknown_name_is_an_error_that_lists_the_known_ones(tmp_path, url):
+    assert SnapshotStore(url).fetch(tmp_path) is None
+    train(tmp_path / "model", url, 2)
+    with pytest.raises(FileNotFoundError, match=r"model\.ckpt-9.*it has model\.ckpt-0, model\.ckpt-2"):
+        SnapshotStore(url).fetch(tmp_path, "model.ckpt-9")
+
+
+def test_a_folder_will_do(tmp_path):
+    train(tmp_path / "model", str(tmp_path / "copies"), 3)
+    assert SnapshotStore(str(tmp_path / "copies")).names() == ["model.ckpt-0", "model.ckpt-3"]
+    assert SnapshotStore(str(tmp_path / "copies")).fetch(tmp_path / "other").name == "model.ckpt-3"
