@@ -74,15 +74,15 @@ class Trainer:
         self.context.saved_step = state.saved_step
         self.saver = RunSaver(state, config, self.context, listeners=saving_listeners, guards=guard_listeners)
         self.context.save = self.saver.save
-        self._hook_failed = False
+        self._between_steps = False  # the source or hooks run: the state is whole, and no save has failed
         self._warned = False
         self._run_dense = torch.compile(run_dense) if config.compile else run_dense
 
     def run(self, max_steps: int | None = None) -> RunResult:
         """Train; a snapshot is there at the start, in between, and at the end.
 
-        A hook that raises ends the run with its error, after a snapshot. After any other error the newest snapshot is
-        the one written before; a note on the error says which.
+        A hook that raises, or a source that cannot go on, ends the run with its error, after a snapshot of all that was
+        trained. After an error inside a step the newest snapshot is one from before; a note on the error says which.
         """
         state, loss = self.state, float("nan")
         state.model.train()
@@ -95,15 +95,20 @@ class Trainer:
             stack_traces_on_signal(),
             _determinism(self.config.deterministic),
         ):
+            self._between_steps = True
             for batch in signals.until_stopped(self._batches(max_steps)):
-                self._call_hooks(lambda hook: hook.before_run(self.context))
+                for hook in self.hooks:
+                    hook.before_run(self.context)
+                self._between_steps = False
                 loss, spec = self._step(batch)
                 if self.sync is not None:
                     self.sync(state)
                 self.saver.after_step()
+                self._between_steps = True
                 self._tell_hooks(batch, loss, spec)
                 if self.context.save_requested:
                     self.saver.save()
+            self._between_steps = False
             self.saver.end()
         return RunResult(global_step=state.global_step, loss=loss, metrics=self.metrics.read())
 
@@ -211,15 +216,8 @@ class Trainer:
             spec=spec,
             batch=batch,
         )
-        self._call_hooks(lambda hook: hook.after_run(self.context, values))
-
-    def _call_hooks(self, moment: Callable[[Hook], None]) -> None:
-        try:
-            for hook in self.hooks:
-                moment(hook)
-        except Exception:
-            self._hook_failed = True
-            raise
+        for hook in self.hooks:
+            hook.after_run(self.context, values)
 
     @contextmanager
     def _hooks(self) -> Iterator[None]:
@@ -238,12 +236,12 @@ class Trainer:
             _end_all(told, self.context)
 
     def _save_what_was_trained(self, error: BaseException) -> None:
-        """After a hook's error write a snapshot, for no step is half done then; say from where a run can go on."""
+        """Write a snapshot if the source or a hook failed: no step is half done then. Say from where to go on."""
         state = self.state
-        if self._hook_failed:
+        if self._between_steps and isinstance(error, Exception):
             try:
                 self.saver.save()
-            except Exception:  # noqa: BLE001  the hook's error is the one to tell
+            except Exception:  # noqa: BLE001  the first error is the one to tell
                 _log.exception("there is no snapshot of step %d", state.global_step)
         self.saver.settle()
         error.add_note(

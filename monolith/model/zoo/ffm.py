@@ -63,7 +63,10 @@ class TestFFMModel(NativeTask):
 
         def model_fn(features: dict[str, Any], mode: Mode, config: Any) -> TaskSpec:
             if self.p.metrics.enable_deep_insight:
-                raise NotImplementedError("metrics.enable_deep_insight: there is no Deep Insight here; leave it off")
+                raise NotImplementedError(
+                    "metrics.enable_deep_insight: the run sends predictions, not the task; leave it off, and set "
+                    "deep_insight_sample_ratio of the RunConfig"
+                )
             looked_up: list[Tensor] = []
             logit = self._logit(looked_up)
             if mode == Mode.PREDICT:
