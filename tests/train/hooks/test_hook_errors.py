@@ -4,7 +4,7 @@ import pytest
 
 import monolith as mono
 from monolith.checkpoint import latest_snapshot, list_snapshots
-from tests.train.counting_model import train
+from tests.train.counting_model import BATCH, Events, train
 from tests.train.recorder import Recorder
 
 
@@ -39,6 +39,25 @@ def test_a_hook_that_raises_ends_the_run_and_loses_nothing(tmp_path, moment):
     ]
     assert recorder.moments[-1] == "end"
     assert recorder.error is raised.value
+    again = Recorder()
+    assert train(tmp_path, hooks=[again]).global_step == 5
+    assert again.first_step == 3
+    assert again.rows["uid"] == {one: [1.0] for one in range(20)}
+
+
+def test_a_source_that_raises_ends_the_run_and_loses_nothing(tmp_path, monkeypatch):
+    whole = Events.__iter__
+
+    def damaged(events):
+        for batch in whole(events):
+            if batch.first == 3 * BATCH:
+                raise OSError("the record is damaged")
+            yield batch
+
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="the record is damaged"):
+        patch.setattr(Events, "__iter__", damaged)
+        train(tmp_path)
+    assert latest_snapshot(tmp_path).name == "model.ckpt-3"
     again = Recorder()
     assert train(tmp_path, hooks=[again]).global_step == 5
     assert again.first_step == 3
