@@ -3,6 +3,8 @@
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
 
 #include <memory>
 #include <vector>
@@ -63,7 +65,22 @@ void bind_admission(nb::module_& m) {
       .def_prop_rw("num_draws", &ProbabilisticFilter::num_draws, &ProbabilisticFilter::set_num_draws);
 
   nb::class_<SlidingHashFilter, AdmissionFilter>(m, "SlidingHashFilter")
-      .def(nb::init<std::size_t, std::size_t>(), "capacity"_a, "split_num"_a)
+      .def(
+          "__init__",
+          [](SlidingHashFilter* self, std::size_t capacity, std::size_t split_num, std::uint32_t first_bucket,
+             std::uint32_t last_bucket) {
+            new (self) SlidingHashFilter(capacity, split_num, BucketRange{first_bucket, last_bucket});
+          },
+          "capacity"_a, "split_num"_a, "first_bucket"_a = 0, "last_bucket"_a = kNumBuckets)
+      .def_static(
+          "join",
+          [](const std::vector<std::shared_ptr<SlidingHashFilter>>& parts) {
+            const nb::gil_scoped_release release;
+            std::vector<const SlidingHashFilter*> pointers;
+            for (const auto& part : parts) pointers.push_back(part.get());
+            return SlidingHashFilter::join(pointers);
+          },
+          "parts"_a)
       .def("add", &SlidingHashFilter::add, "id"_a, "count"_a = 1)
       .def("get", &SlidingHashFilter::get, "id"_a)
       .def_prop_ro("capacity", &SlidingHashFilter::capacity)

@@ -10,14 +10,15 @@
 #include <stdexcept>
 #include <string>
 
-#include "filter/mix.h"
 #include "filter/zeroed_array.h"
+#include "table/id_hash.h"
 
 namespace monolith {
 
-// A cell is (signature << 4) | count; 0 is an empty cell. An id starts at cell mix64(id) mod total_size and owns the
-// first of the next cells that is empty or bears its signature: two ids of one signature close together share a
-// count, which is the filter's error. Not thread-safe.
+// A cell is (signature << 4) | count; 0 is an empty cell. An id starts at a cell and owns the first of the next cells
+// that is empty or bears its signature: two ids of one signature close together share a count, which is the filter's
+// error. Starts ascend with the hash, so the ids of a run of buckets (table/id_hash.h) lie in a run of cells. Not
+// thread-safe.
 template <std::unsigned_integral Cell>
 class CellArray {
  public:
@@ -34,7 +35,12 @@ class CellArray {
   bool full() const { return num_elements_ + 1 >= capacity_; }
   bool exceed_limit() const { return num_elements_ >= capacity_; }
 
-  std::size_t start(std::int64_t id) const { return mix64(static_cast<std::uint64_t>(id)) % total_size(); }
+  std::size_t start(std::int64_t id) const { return start_of_hash(hash_id(id)); }
+
+  // The first cell at which ids of a bucket start; of kNumBuckets, the cell after the last one.
+  std::size_t start_of_bucket(std::uint32_t bucket) const {
+    return bucket == kNumBuckets ? total_size() : start_of_hash(std::uint64_t{bucket} << (64 - kBucketBits));
+  }
 
   static Cell signature(std::int64_t id) {
     const auto bits = static_cast<std::uint64_t>(id);
@@ -52,6 +58,7 @@ class CellArray {
   }
 
   std::uint32_t count(std::size_t cell) const { return cells_[cell] & kMaxCount; }
+  Cell signature_at(std::size_t cell) const { return static_cast<Cell>(cells_[cell] >> 4); }
   bool is_empty(std::size_t cell) const { return cells_[cell] == 0; }
 
   // Gives an empty cell to an id. The count must not be 0: the cell of signature 0 would still look empty.
@@ -63,7 +70,7 @@ class CellArray {
   // Adds to a cell in use, up to kMaxCount, and returns what it held.
   std::uint32_t raise(std::size_t cell, std::uint32_t count) {
     const std::uint32_t old = this->count(cell);
-    cells_[cell] = pack(static_cast<Cell>(cells_[cell] >> 4), saturated(old, count));
+    cells_[cell] = pack(signature_at(cell), saturated(old, count));
     return old;
   }
 
@@ -88,6 +95,10 @@ class CellArray {
   }
 
  private:
+  std::size_t start_of_hash(std::uint64_t hash) const {
+    return static_cast<std::size_t>((static_cast<unsigned __int128>(hash) * total_size()) >> 64);
+  }
+
   static Cell pack(Cell signature, std::uint32_t count) {
     return static_cast<Cell>((static_cast<std::uint32_t>(signature) << 4) | count);
   }

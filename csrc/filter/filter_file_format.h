@@ -9,6 +9,7 @@
 #include <cstring>
 #include <span>
 
+#include "filter/bucket_range.h"
 #include "io/crc32c.h"
 
 namespace monolith::filter_format {
@@ -16,7 +17,7 @@ namespace monolith::filter_format {
 static_assert(std::endian::native == std::endian::little, "the structs below are the little-endian file layout");
 
 inline constexpr std::array<char, 8> kMagic = {'M', 'N', 'L', 'F', 'I', 'L', 'T', '\n'};
-inline constexpr std::uint32_t kVersion = 2;  // 1 had a plain checksum of its header, and is still read
+inline constexpr std::uint32_t kVersion = 3;  // in 1 and 2, ids started at other cells
 inline constexpr std::size_t kBlockCells = 10000;
 inline constexpr std::uint64_t kFooterOffset = ~std::uint64_t{0};
 
@@ -35,10 +36,14 @@ struct Header {
   std::uint64_t total_size = 0;
   std::uint64_t num_elements = 0;
   double fill_rate = 0;
-  std::uint32_t state_crc = 0;  // of the whole filter: files of different saves do not mix
+  std::uint32_t first_bucket = 0;
+  std::uint32_t last_bucket = 0;  // the one after its last
+  std::uint32_t state_crc = 0;    // of the whole filter: files of different saves do not mix
   std::uint32_t header_crc = 0;
+
+  BucketRange buckets() const { return {first_bucket, last_bucket}; }
 };
-static_assert(sizeof(Header) == 96 && offsetof(Header, header_crc) == 92);
+static_assert(sizeof(Header) == 104 && offsetof(Header, header_crc) == 100);
 
 struct BlockHead {
   std::uint64_t offset = 0;
@@ -62,8 +67,7 @@ std::span<const std::byte> bytes_of(const T& value) {
 // Turned and shifted: bytes followed by their plain CRC have one and the same CRC, whatever they are, so the checksum
 // of the whole file, in a manifest, would not tell one header from another.
 inline std::uint32_t header_crc(const Header& header) {
-  const std::uint32_t crc = crc32c(bytes_of(header).first(offsetof(Header, header_crc)));
-  return header.version == 1 ? crc : std::rotr(crc, 15) + 0xA282EAD8U;
+  return mask_crc(crc32c(bytes_of(header).first(offsetof(Header, header_crc))));
 }
 inline std::uint32_t footer_crc(const Footer& footer) {
   return crc32c(bytes_of(footer).first(offsetof(Footer, footer_crc)));

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <charconv>
@@ -13,6 +14,7 @@
 #include <stdexcept>
 #include <system_error>
 
+#include "filter/cell_range.h"
 #include "filter/filter_file_format.h"
 
 namespace monolith {
@@ -40,20 +42,31 @@ std::string split_name(const std::string& basename, std::size_t split, std::size
   return basename + suffix;
 }
 
-std::uint32_t state_crc(const State& state) {
-  std::uint32_t crc = 0;
-  for (const Split& split : state.splits) {
-    crc = crc32c(filter_format::bytes_of(std::uint64_t{split.num_elements()}), crc);
-    if (split.num_elements() == 0) continue;  // an untouched split is not read: it may be large
-    filter_format::for_each_block(split.cells(), [&](const BlockHead& head, std::span<const std::uint16_t> cells) {
-      crc = crc32c(std::as_bytes(cells), crc32c(filter_format::bytes_of(head), crc));
-    });
+// The checksum of a whole filter, as its splits and blocks come by.
+class StateCrc {
+ public:
+  void add_split(std::uint64_t num_elements) { crc_ = crc32c(filter_format::bytes_of(num_elements), crc_); }
+  void add_block(const BlockHead& head, std::span<const std::uint16_t> cells) {
+    crc_ = crc32c(std::as_bytes(cells), crc32c(filter_format::bytes_of(head), crc_));
   }
-  return crc;
+  std::uint32_t value() const { return crc_; }
+
+ private:
+  std::uint32_t crc_ = 0;
+};
+
+std::uint32_t state_crc(const State& state) {
+  StateCrc crc;
+  for (const Split& split : state.splits) {
+    crc.add_split(split.num_elements());
+    if (split.num_elements() == 0) continue;  // an untouched split is not read: it may be large
+    filter_format::for_each_block(split.cells(), [&](const auto&... block) { crc.add_block(block...); });
+  }
+  return crc.value();
 }
 
 // What the header of one split's file has to be; restore compares with it.
-Header header_of(const State& state, std::size_t split, std::uint32_t crc) {
+Header header_of(const State& state, BucketRange buckets, std::size_t split, std::uint32_t crc) {
   Header header;
   header.split = static_cast<std::uint32_t>(split);
   header.split_num = static_cast<std::uint32_t>(state.splits.size());
@@ -67,6 +80,8 @@ Header header_of(const State& state, std::size_t split, std::uint32_t crc) {
   header.total_size = state.splits[split].total_size();
   header.num_elements = state.splits[split].num_elements();
   header.fill_rate = state.splits[split].fill_rate();
+  header.first_bucket = buckets.first;
+  header.last_bucket = buckets.last;
   header.state_crc = crc;
   header.header_crc = filter_format::header_crc(header);
   return header;
@@ -139,9 +154,9 @@ Header read_header(std::FILE* file, const std::string& name, const Header& expec
   Header header;
   read_value(file, header, name);
   if (header.magic != filter_format::kMagic) refuse(name, "it is not an admission filter file");
-  if (header.version == 0 || header.version > filter_format::kVersion) {
-    refuse(name, "its format version " + std::to_string(header.version) +
-                     " is unknown; this build reads versions 1 to " + std::to_string(filter_format::kVersion));
+  if (header.version != filter_format::kVersion) {
+    refuse(name, "its format version " + std::to_string(header.version) + " is unknown; this build reads version " +
+                     std::to_string(filter_format::kVersion));
   }
   if (header.header_crc != filter_format::header_crc(header)) refuse(name, "the checksum of its header is wrong");
   check_match(name, "split_num", expected.split_num, header.split_num);
@@ -151,6 +166,10 @@ Header read_header(std::FILE* file, const std::string& name, const Header& expec
   check_match(name, "capacity", expected.capacity, header.capacity);
   check_match(name, "total_size", expected.total_size, header.total_size);
   check_match(name, "fill_rate", expected.fill_rate, header.fill_rate);
+  if (!header.buckets().is_all()) {
+    check_match(name, "first_bucket", expected.first_bucket, header.first_bucket);
+    check_match(name, "last_bucket", expected.last_bucket, header.last_bucket);
+  }
   if (header.split != expected.split) {
     refuse(name, "it is the file of split " + std::to_string(header.split) + " under the name of split " +
                      std::to_string(expected.split) + ", so that split is there twice");
@@ -162,7 +181,10 @@ Header read_header(std::FILE* file, const std::string& name, const Header& expec
   return header;
 }
 
-void read_blocks(std::FILE* file, const std::string& name, std::span<std::uint16_t> cells) {
+// Reads all blocks of a split of `num_cells` cells and hands each to visit(head, cells).
+template <typename Visit>
+void read_blocks(std::FILE* file, const std::string& name, std::size_t num_cells, Visit&& visit) {
+  std::array<std::uint16_t, filter_format::kBlockCells> cells;
   std::uint64_t num_blocks = 0;
   std::uint64_t next = 0;
   Footer footer;
@@ -173,18 +195,19 @@ void read_blocks(std::FILE* file, const std::string& name, std::span<std::uint16
       footer.num_blocks = head.num_cells;
       break;
     }
-    if (head.offset < next || head.offset >= cells.size() || head.offset % filter_format::kBlockCells != 0 ||
-        head.num_cells != std::min<std::uint64_t>(filter_format::kBlockCells, cells.size() - head.offset)) {
+    if (head.offset < next || head.offset >= num_cells || head.offset % filter_format::kBlockCells != 0 ||
+        head.num_cells != std::min<std::uint64_t>(filter_format::kBlockCells, num_cells - head.offset)) {
       refuse(name, "a block of " + std::to_string(head.num_cells) + " cells at cell " + std::to_string(head.offset) +
                        " is out of place");
     }
-    const auto block = cells.subspan(head.offset, head.num_cells);
+    const auto block = std::span(cells).first(head.num_cells);
     read(file, std::as_writable_bytes(block), name);
     std::uint32_t crc = 0;
     read_value(file, crc, name);
     if (crc != filter_format::block_crc(head, block)) {
       refuse(name, "the checksum of the block at cell " + std::to_string(head.offset) + " is wrong");
     }
+    visit(head, std::span<const std::uint16_t>(block));
     next = head.offset + head.num_cells;
     ++num_blocks;
   }
@@ -246,7 +269,7 @@ void check_files_present(const std::string& basename, std::size_t num_splits) {
 
 }  // namespace
 
-void save_filter_files(const std::string& basename, const State& state) {
+void save_filter_files(const std::string& basename, BucketRange buckets, const State& state) {
   static std::atomic<std::uint64_t> num_saves{0};
   const std::string temporary = "-tmp-" + std::to_string(::getpid()) + "-" + std::to_string(num_saves.fetch_add(1));
   const std::size_t num_splits = state.splits.size();
@@ -255,7 +278,7 @@ void save_filter_files(const std::string& basename, const State& state) {
   try {
     for (; num_started < num_splits;) {
       const std::size_t split = num_started++;
-      write_split(split_name(basename, split, num_splits) + temporary, header_of(state, split, crc),
+      write_split(split_name(basename, split, num_splits) + temporary, header_of(state, buckets, split, crc),
                   state.splits[split]);
     }
     for (std::size_t split = 0; split < num_splits; ++split) {
@@ -271,29 +294,39 @@ void save_filter_files(const std::string& basename, const State& state) {
   }
 }
 
-void load_filter_files(const std::string& basename, State& state) {
+void load_filter_files(const std::string& basename, BucketRange buckets, State& state) {
   const std::size_t num_splits = state.splits.size();
   check_files_present(basename, num_splits);
+  StateCrc crc;
   std::optional<Header> first;
+  bool takes_part = false;  // of files of all buckets
   for (std::size_t split = 0; split < num_splits; ++split) {
     const std::string name = split_name(basename, split, num_splits);
     const File file(std::fopen(name.c_str(), "rb"));
     if (!file) throw_errno("cannot open " + name);
-    const Header header = read_header(file.get(), name, header_of(state, split, 0));
+    const Header header = read_header(file.get(), name, header_of(state, buckets, split, 0));
     if (!first) first = header;
     if (header.state_crc != first->state_crc || header.head_increment != first->head_increment ||
-        header.failure_count != first->failure_count) {
+        header.failure_count != first->failure_count || header.buckets() != first->buckets()) {
       refuse(name, "it comes from another save than " + split_name(basename, 0, num_splits));
     }
-    read_blocks(file.get(), name, state.splits[split].cells());
-    state.splits[split].set_num_elements(header.num_elements);
+    takes_part = header.buckets() != buckets;
+    Split& cells = state.splits[split];
+    const CellRange kept(cells, takes_part ? buckets : BucketRange{});
+    crc.add_split(header.num_elements);
+    read_blocks(file.get(), name, cells.cells().size(), [&](const BlockHead& head, const auto& block) {
+      crc.add_block(head, block);
+      kept.copy(block, head.offset, cells);
+    });
+    cells.set_num_elements(takes_part ? kept.cut(cells) : header.num_elements);
   }
-  if (state_crc(state) != first->state_crc) {
+  if (crc.value() != first->state_crc) {
     refuse(basename, "the files do not add up to the state that was saved");
   }
   state.head = first->head;
   state.head_increment = first->head_increment;
-  state.failure_count = first->failure_count;
+  // Only one of the parts has it, so that they add up again.
+  state.failure_count = takes_part && buckets.first > 0 ? 0 : first->failure_count;
 }
 
 }  // namespace monolith

@@ -9,11 +9,11 @@ namespace monolith {
 
 // Writes all files under temporary names, flushes them to the disk, then renames them. Equal states give equal bytes.
 // Throws std::system_error, after removing what it had written.
-void save_filter_files(const std::string& basename, const SlidingHashFilter::State& state);
+void save_filter_files(const std::string& basename, BucketRange buckets, const SlidingHashFilter::State& state);
 
-// Fills `state`, which must be empty and has the sizes that the files must agree with. Nothing is allocated by what a
-// file says. Throws std::system_error (ENOENT where files are missing) or std::invalid_argument; `state` is then of
-// no use.
-void load_filter_files(const std::string& basename, SlidingHashFilter::State& state);
+// Fills `state`, which must be empty and has the sizes that the files must agree with: with all of them if they are of
+// these buckets, with what concerns these buckets if they are of all. Nothing is allocated by what a file says. Throws
+// std::system_error (ENOENT where files are missing) or std::invalid_argument; `state` is then of no use.
+void load_filter_files(const std::string& basename, BucketRange buckets, SlidingHashFilter::State& state);
 
 }  // namespace monolith

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "filter/cell_range.h"
 #include "filter/filter_files.h"
 
 namespace monolith {
@@ -25,8 +26,9 @@ SlidingHashFilter::State SlidingHashFilter::empty_state(std::size_t capacity, st
   return state;
 }
 
-SlidingHashFilter::SlidingHashFilter(std::size_t capacity, std::size_t split_num)
-    : capacity_(std::max(capacity, kMinCapacity)) {
+SlidingHashFilter::SlidingHashFilter(std::size_t capacity, std::size_t split_num, BucketRange buckets)
+    : capacity_(std::max(capacity, kMinCapacity)), buckets_(buckets) {
+  buckets.check();
   if (split_num > kMaxSplits) {
     throw std::invalid_argument("sliding hash filter: split_num is at most " + std::to_string(kMaxSplits) + ", got " +
                                 std::to_string(split_num));
@@ -38,7 +40,7 @@ SlidingHashFilter::SlidingHashFilter(const SlidingHashFilter& other)
     : SlidingHashFilter(other, std::lock_guard(other.mutex_)) {}
 
 SlidingHashFilter::SlidingHashFilter(const SlidingHashFilter& other, const std::lock_guard<std::mutex>&)
-    : capacity_(other.capacity_), state_(other.state_) {}
+    : capacity_(other.capacity_), buckets_(other.buckets_), state_(other.state_) {}
 
 std::optional<SlidingHashFilter::Place> SlidingHashFilter::find_forward(std::size_t start,
                                                                         std::uint16_t signature) const {
@@ -88,7 +90,10 @@ std::uint32_t SlidingHashFilter::add(std::int64_t id, std::uint32_t count) {
 }
 
 void SlidingHashFilter::advance_head_when_full() {
-  if (!state_.splits[state_.head].full()) return;
+  const Split& split = state_.splits[state_.head];
+  // A part of a small filter would have no room at all, and forget at once.
+  const std::size_t share = std::max<std::size_t>(split.capacity() * buckets_.size() / kNumBuckets, 2);
+  if (!(buckets_.is_all() ? split.full() : split.num_elements() + 1 >= share)) return;
   state_.head = (state_.head + 1) % state_.splits.size();
   ++state_.head_increment;
   const std::size_t next = (state_.head + 1) % state_.splits.size();
@@ -116,16 +121,69 @@ bool SlidingHashFilter::should_be_filtered(std::int64_t id, std::uint32_t count,
 
 void SlidingHashFilter::save(const std::string& basename) {
   const std::lock_guard lock(mutex_);
-  save_filter_files(basename, state_);
+  save_filter_files(basename, buckets_, state_);
 }
 
 void SlidingHashFilter::restore(const std::string& basename) {
   const std::lock_guard lock(mutex_);
   State restored = empty_state(capacity_, state_.splits.size());
-  load_filter_files(basename, restored);
+  load_filter_files(basename, buckets_, restored);
   while (frozen_ && frozen_->copy_some(state_)) {
   }
   state_ = std::move(restored);
+}
+
+std::unique_ptr<SlidingHashFilter> SlidingHashFilter::join(std::span<const SlidingHashFilter* const> parts) {
+  std::uint32_t next_bucket = 0;
+  for (const SlidingHashFilter* part : parts) {
+    if (part->buckets_.first != next_bucket || part->capacity_ != parts[0]->capacity_ ||
+        part->split_num() != parts[0]->split_num()) {
+      throw std::invalid_argument("sliding hash filter: a part of buckets " + std::to_string(part->buckets_.first) +
+                                  " to " + std::to_string(part->buckets_.last) + " stands where one from bucket " +
+                                  std::to_string(next_bucket) + " of the same capacity and split_num is needed");
+    }
+    next_bucket = part->buckets_.last;
+  }
+  if (next_bucket != kNumBuckets) {
+    throw std::invalid_argument("sliding hash filter: the part from bucket " + std::to_string(next_bucket) +
+                                " is missing");
+  }
+  auto whole = std::make_unique<SlidingHashFilter>(parts[0]->capacity_, parts[0]->split_num());
+  for (const SlidingHashFilter* part : parts) {
+    whole->state_.head_increment = std::max(whole->state_.head_increment, part->head_increment());
+  }
+  whole->state_.head = whole->state_.head_increment % whole->state_.splits.size();
+  // The last first: what ids of a part own beyond its last cell has to give way to what the next part has there.
+  for (auto part = parts.rbegin(); part != parts.rend(); ++part) whole->add_part(**part);
+  return whole;
+}
+
+// An id finds its cell again if it has moved on: all cells on the way are in use.
+void SlidingHashFilter::add_part(const SlidingHashFilter& part) {
+  const std::lock_guard lock(part.mutex_);
+  const CellRange range(part.state_.splits[0], part.buckets_);
+  const std::size_t num_splits = state_.splits.size();
+  for (std::size_t step = 0; step < num_splits; ++step) {
+    const Split& from = part.state_.splits[(part.state_.head + step) % num_splits];
+    Split& to = state_.splits[(state_.head + step) % num_splits];
+    const std::size_t end = from.num_elements() == 0 ? 0 : from.cells().size();
+    for (std::size_t cell = 0; cell < end; ++cell) {
+      if (from.is_empty(cell)) continue;
+      if (!range.contains(cell)) {
+        throw std::invalid_argument("sliding hash filter: the part of buckets " + std::to_string(part.buckets_.first) +
+                                    " to " + std::to_string(part.buckets_.last) +
+                                    " has counted ids of others; send each id to its shard");
+      }
+      const auto place = to.find(cell, from.signature_at(cell), kMaxStep);
+      if (!place) continue;  // a crowded filter lets ids pass rather than block them
+      if (to.is_empty(*place)) {
+        to.occupy(*place, from.signature_at(cell), from.count(cell));
+      } else if (from.count(cell) > to.count(*place)) {
+        to.raise(*place, from.count(cell) - to.count(*place));
+      }
+    }
+  }
+  state_.failure_count += part.state_.failure_count;
 }
 
 void SlidingHashFilter::freeze() {
@@ -147,7 +205,7 @@ void SlidingHashFilter::save_frozen(const std::string& basename) {
     const std::lock_guard lock(mutex_);
     frozen = std::move(frozen_);
   }
-  save_filter_files(basename, frozen->then());
+  save_filter_files(basename, buckets_, frozen->then());
 }
 
 void SlidingHashFilter::drop_frozen() {
@@ -185,7 +243,7 @@ std::size_t SlidingHashFilter::estimated_total_element() const {
 bool operator==(const SlidingHashFilter& a, const SlidingHashFilter& b) {
   if (&a == &b) return true;
   const std::scoped_lock lock(a.mutex_, b.mutex_);
-  return a.capacity_ == b.capacity_ && a.state_ == b.state_;
+  return a.capacity_ == b.capacity_ && a.buckets_ == b.buckets_ && a.state_ == b.state_;
 }
 
 }  // namespace monolith

@@ -5,10 +5,12 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "filter/admission_filter.h"
+#include "filter/bucket_range.h"
 #include "filter/cell_array.h"
 #include "filter/frozen_splits.h"
 
@@ -42,8 +44,15 @@ class SlidingHashFilter final : public AdmissionFilter {
 
   // A capacity below 300 and a split_num below 5 are raised to those. (In the original the raised split_num is not
   // remembered, and the files of the added splits are missing from a save.)
-  SlidingHashFilter(std::size_t capacity, std::size_t split_num);
+  //
+  // Given only some of the buckets, it is that part of a filter of this capacity over all of them: it is asked for ids
+  // of these buckets alone, the head moves on once a split holds their share, and restore takes what concerns them.
+  SlidingHashFilter(std::size_t capacity, std::size_t split_num, BucketRange buckets = {});
   SlidingHashFilter(const SlidingHashFilter& other);
+
+  // The filter of which these are the parts, in the order of their buckets, of which none is missing. Parts whose heads
+  // have moved differently often are put together head to head. Restored into parts and joined again, it is the same.
+  static std::unique_ptr<SlidingHashFilter> join(std::span<const SlidingHashFilter* const> parts);
 
   // Counts `count` sightings and returns the count before; counts end at 15. An id that finds no cell counts as seen
   // 15 times: a crowded filter lets ids pass rather than block them.
@@ -64,6 +73,7 @@ class SlidingHashFilter final : public AdmissionFilter {
   void drop_frozen() override;
 
   std::size_t capacity() const { return capacity_; }
+  BucketRange buckets() const { return buckets_; }
   std::size_t split_num() const;
   std::uint64_t head() const;
   std::uint64_t head_increment() const;
@@ -84,8 +94,10 @@ class SlidingHashFilter final : public AdmissionFilter {
   std::optional<Place> find_forward(std::size_t start, std::uint16_t signature) const;
   std::optional<Place> find_backward(std::size_t start, std::uint16_t signature) const;
   void advance_head_when_full();
+  void add_part(const SlidingHashFilter& part);
 
   std::size_t capacity_;
+  BucketRange buckets_;
   mutable std::mutex mutex_;
   State state_;
   std::unique_ptr<FrozenSplits<State>> frozen_;

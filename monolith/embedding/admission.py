@@ -1,6 +1,6 @@
 """Admission: an id gets a row only after it was seen often enough."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from os import PathLike, fspath
@@ -16,6 +16,10 @@ HASH_FILTER_CAPACITY = 300000000
 
 HASH_FILTER_SPLIT_NUM = 7
 """Parts of a sliding filter's ring, and files of its save, unless told otherwise."""
+
+
+ALL_BUCKETS = (0, native.NUM_BUCKETS)
+"""The first bucket of ids, and the one after the last."""
 
 
 class FilterType(StrEnum):
@@ -114,11 +118,13 @@ def create_hash_filter(
     split_num: int = HASH_FILTER_SPLIT_NUM,
     thresholds: SlotOccurrenceThresholdConfig = NO_THRESHOLDS,
     name_suffix: str = "",
+    buckets: tuple[int, int] = ALL_BUCKETS,
 ) -> Filter:
     """Return a sliding filter: it counts sightings of the last `capacity` or so different ids.
 
     Its counters end at 15, so larger thresholds, which no id would ever pass, are refused.
-    Capacities below 300 and split numbers below 5 are raised to those.
+    Capacities below 300 and split numbers below 5 are raised to those. With `buckets` (the first, and the one after the
+    last), it is the part of such a filter that one of several shards has: for ids of these buckets only.
 
     >>> seen_once = create_hash_filter(1000, 7, SlotOccurrenceThresholdConfig(default_occurrence_threshold=1))
     >>> seen_once.should_be_filtered(torch.tensor([5, 6, 5]))
@@ -127,8 +133,22 @@ def create_hash_filter(
     if capacity < 1 or split_num < 1:
         raise ValueError(f"hash filter: capacity and split_num must be positive, got {capacity} and {split_num}")
     return Filter(
-        native.SlidingHashFilter(capacity, split_num), name="MonolithHashFilter" + name_suffix, thresholds=thresholds
+        native.SlidingHashFilter(capacity, split_num, *buckets),
+        name="MonolithHashFilter" + name_suffix,
+        thresholds=thresholds,
     )
+
+
+def join_filters(parts: Sequence[Filter]) -> Filter:
+    """Return the sliding filter of all buckets that these are the parts of, in the order of their buckets.
+
+    Raises:
+        ValueError: A part is missing, of another kind or capacity, or has counted ids of other buckets.
+    """
+    counts = [one.native_filter for one in parts if isinstance(one.native_filter, native.SlidingHashFilter)]
+    if not counts or len(counts) < len(parts):
+        raise ValueError(f"only parts of a sliding filter can be joined, got {[one.name for one in parts]}")
+    return Filter(native.SlidingHashFilter.join(counts), name=parts[0].name, thresholds=parts[0].thresholds)
 
 
 def create_probabilistic_filter(

@@ -9,7 +9,7 @@ from monolith.model.plan.dry_run import DryRun, dry_run, make_plan
 from monolith.model.plan.feature_column import FeatureColumn
 from monolith.model.plan.lookup_plan import LookupPlan, plan_differences
 from monolith.model.plan.planned_table import PlannedFeature, PlannedSlice, PlannedTable
-from monolith.model.plan.tables import admission_filters, make_tables
+from monolith.model.plan.tables import admission_filters, make_filters, make_tables
 from monolith.model.spec import EstimatorSpec
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "dense",
     "dry_run",
     "make_plan",
+    "make_filters",
     "make_tables",
     "plan_differences",
     "run_dense",

@@ -64,11 +64,13 @@ class Header(NamedTuple):
     total_size: int
     num_elements: int
     fill_rate: float
+    first_bucket: int
+    last_bucket: int
     state_crc: int
     header_crc: int
 
 
-HEADER = struct.Struct("<8s6I6Qd2I")
+HEADER = struct.Struct("<8s6I6Qd4I")
 
 
 def header(path: Path) -> Header:
@@ -250,7 +252,7 @@ def test_only_blocks_in_use_are_written(tmp_path: Path) -> None:
     admission.should_be_filtered(torch.arange(3))
     admission.save(tmp_path / "f")
     sizes = [path.stat().st_size for path in files(tmp_path)]
-    assert sizes == [96 + 3 * (16 + 20000 + 4) + 20] + [96 + 20] * 6
+    assert sizes == [104 + 3 * (16 + 20000 + 4) + 20] + [104 + 20] * 6
 
 
 def test_missing_files(saved: Path, tmp_path: Path) -> None:
@@ -289,7 +291,9 @@ def test_a_filter_of_another_shape_is_refused(saved: Path) -> None:
         ({"failure_count": 1}, "another save"),
         ({"split": 1}, "split 1 under the name of split 2"),
         ({"state_crc": 1}, "another save"),
-        ({"version": 3}, "version 3 is unknown"),
+        ({"version": 2}, "version 2 is unknown"),
+        ({"version": 4}, "version 4 is unknown"),
+        ({"last_bucket": 512}, "last_bucket: 1024 doesn't match with: 512"),
         ({"magic": b"TFRecord"}, "not an admission filter file"),
     ],
 )
@@ -331,10 +335,10 @@ def test_blocks_out_of_place_are_refused(saved: Path) -> None:
     path = files(saved)[0]
     raw = path.read_bytes()
     for offset, num_cells in [(5, 1063), (1 << 63, 1063), (10000, 1063), (0, 1 << 62), (0, 1062)]:
-        path.write_bytes(raw[:96] + struct.pack("<2Q", offset, num_cells) + raw[112:])
+        path.write_bytes(raw[:104] + struct.pack("<2Q", offset, num_cells) + raw[120:])
         assert_refused(saved, ValueError, "out of place")
-    block, footer = raw[96:-20], raw[-20:]
-    path.write_bytes(raw[:96] + block + block + footer)
+    block, footer = raw[104:-20], raw[-20:]
+    path.write_bytes(raw[:104] + block + block + footer)
     assert_refused(saved, ValueError, "out of place")
 
 

@@ -28,10 +28,11 @@ from monolith.checkpoint.manifest import MANIFEST_NAME, Manifest, list_files, wr
 from monolith.checkpoint.restoring.delta_chain import chain_to, check_chain
 from monolith.checkpoint.saving.generations import commit_by
 from monolith.checkpoint.saving.write_errors import writing_of
-from monolith.checkpoint.shards.table_shard import Shard, dense_part_name
+from monolith.checkpoint.shards.table_shard import Shard, dense_part_name, filter_parts, shard_buckets
 from monolith.checkpoint.snapshot import check_plan
 from monolith.checkpoint.state_files.monolith_file import add_exempt_paths, exempt_checkpoints, note_save
-from monolith.model import LookupPlan
+from monolith.embedding.admission import join_filters
+from monolith.model import LookupPlan, make_filters
 
 R = TypeVar("R")
 
@@ -118,6 +119,7 @@ class PartialRecoverySaver:
                 (temporary / name).mkdir(parents=True)
             times = self._newest_times()
             self._ask_all(lambda shard: shard.save_part(str(temporary), times, generation, epoch))
+            self._join_filters(temporary)
             self._merge_dense(temporary)
             (temporary / STREAM_NAME).write_text(json.dumps(dict(stream or {}), sort_keys=True))
             manifest = Manifest(
@@ -172,6 +174,16 @@ class PartialRecoverySaver:
         shards = self._shards if chosen is None else [self._shards[index] for index in chosen]
         with ThreadPoolExecutor(max(1, len(shards))) as pool:
             return list(pool.map(ask, shards))
+
+    def _join_filters(self, folder: Path) -> None:
+        count = len(self._shards)
+        parts = [make_filters(self._plan, shard_buckets(index, count)) for index in range(count)]
+        for name in make_filters(self._plan):
+            for index, part in enumerate(parts):
+                part[name].restore(filter_parts(folder, index) / name)
+            join_filters([part[name] for part in parts]).save(folder / FILTERS_NAME / name)
+        for index in range(count):
+            shutil.rmtree(filter_parts(folder, index))
 
     def _merge_dense(self, folder: Path) -> None:
         merged: dict[str, Tensor] = {}

@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from monolith._core import native
-from monolith.checkpoint.layout import DENSE_NAME, TABLES_NAME
+from monolith.checkpoint.layout import DENSE_NAME, FILTERS_NAME, TABLES_NAME
 from monolith.checkpoint.restoring.delta_chain import chain_to, read_erased
 from monolith.embedding import Table
 from monolith.embedding.shard_files import check_shard_files, find_shard_files
@@ -60,6 +60,11 @@ def dense_part_name(index: int, num_shards: int) -> str:
     return f"dense-{index:05d}-of-{num_shards:05d}.safetensors"
 
 
+def filter_parts(folder: Path, index: int) -> Path:
+    """Return the folder for the filters of a shard, while a snapshot is being written."""
+    return folder / FILTERS_NAME / f".part-{index}"
+
+
 class TableShard:
     """The rows of a range of buckets, and dense tensors of its own; a `Shard` inside this process."""
 
@@ -67,9 +72,7 @@ class TableShard:
         """Make empty tables; `dense` are the tensors that live here, changed in place by a restore."""
         if not 0 <= index < num_shards <= native.NUM_SUB_TABLES:
             raise ValueError(f"shard {index} of {num_shards}: there can be 1 to {native.NUM_SUB_TABLES} shards")
-        self.tables = make_tables(plan)
-        if admission_filters(self.tables):
-            raise NotImplementedError("counts of ids that have no row yet cannot be split over shards so far")
+        self.tables = make_tables(plan, buckets=shard_buckets(index, num_shards))
         self.dense = dict(dense)
         self._index = index
         self._num_shards = num_shards
@@ -94,7 +97,7 @@ class TableShard:
         return {name: table.native.max_time for name, table in self.tables.tables.items()}
 
     def save_part(self, folder: str, max_times: Mapping[str, int], generation: int, epoch: int) -> None:
-        """Write one file per table, and the dense tensors."""
+        """Write one file per table, its part of the filters, and the dense tensors."""
         for name, table in self.tables.tables.items():
             # All files of a table are of one save, so they tell one newest time.
             table.native.raise_max_time(max_times[name])
@@ -107,10 +110,14 @@ class TableShard:
                 drop_expired=False,
             )
             self._keep_own(Path(folder) / TABLES_NAME / name, paths)
+        parts = filter_parts(Path(folder), self._index)
+        parts.mkdir()
+        for name, admission in admission_filters(self.tables).items():
+            admission.save(parts / name)
         save_file(self.dense, Path(folder) / dense_part_name(self._index, self._num_shards))
 
     def restore_part(self, path: str) -> None:
-        """Read the rows of its buckets from all links of the chain, and its dense tensors."""
+        """Read the rows of its buckets from all links of the chain, their counts, and its dense tensors."""
         links = chain_to(Path(path))
         with safe_open(links[-1] / DENSE_NAME, framework="pt") as saved:
             names = set(saved.keys())
@@ -120,6 +127,8 @@ class TableShard:
                 tensor.copy_(saved.get_tensor(name))
         for name, table in self.tables.tables.items():
             self._restore_table(links, name, table)
+        for name, admission in admission_filters(self.tables).items():
+            admission.restore(links[-1] / FILTERS_NAME / name)
 
     def _restore_table(self, links: list[Path], name: str, table: Table) -> None:
         files = [find_shard_files(os.fspath(link / TABLES_NAME / name)) for link in links]

@@ -2,31 +2,40 @@
 
 from dataclasses import replace
 
-from monolith.embedding import MultiTable, Table
-from monolith.embedding.admission import Filter, SlotOccurrenceThresholdConfig, create_hash_filter
+from monolith.embedding import MultiTable
+from monolith.embedding.admission import ALL_BUCKETS, Filter, SlotOccurrenceThresholdConfig, create_hash_filter
 from monolith.model.plan.lookup_plan import LookupPlan
 
 
-def make_tables(plan: LookupPlan, *, serving: bool = False) -> MultiTable:
+def make_tables(plan: LookupPlan, *, serving: bool = False, buckets: tuple[int, int] = ALL_BUCKETS) -> MultiTable:
     """Return the empty tables of a plan, with an admission filter where a table has a threshold.
 
-    Serving tables take rows as they come: they have no filter, no optimizer state, and cannot be trained.
+    Serving tables take rows as they come: they have no filter, no optimizer state, and cannot be trained. With
+    `buckets`, the filters are for ids of these buckets only.
     """
     tables = MultiTable({name: replace(config, serving=serving) for name, config in plan.tables().items()})
     if not serving:
-        for planned in plan.planned_tables:
-            if planned.occurrence_threshold:
-                _set_filter(tables[planned.name], planned.occurrence_threshold, planned.filter_capacity)
+        for name, admission in make_filters(plan, buckets).items():
+            tables[name].admission = admission
+            tables[name].native.set_filter(admission.native_filter, admission.native_thresholds)
     return tables
+
+
+def make_filters(plan: LookupPlan, buckets: tuple[int, int] = ALL_BUCKETS) -> dict[str, Filter]:
+    """Return empty admission filters for the tables of a plan that have a threshold, by table."""
+    # One filter per table: it counts raw ids, and user 5 is not movie 5.
+    return {
+        planned.name: create_hash_filter(
+            planned.filter_capacity,
+            thresholds=SlotOccurrenceThresholdConfig(default_occurrence_threshold=planned.occurrence_threshold),
+            name_suffix=f"_{planned.name}",
+            buckets=buckets,
+        )
+        for planned in plan.planned_tables
+        if planned.occurrence_threshold
+    }
 
 
 def admission_filters(tables: MultiTable) -> dict[str, Filter]:
     """Return the filters by table; tables without one are left out."""
     return {name: table.admission for name, table in tables.tables.items() if table.admission is not None}
-
-
-def _set_filter(table: Table, threshold: int, capacity: int) -> None:
-    # One filter per table: it counts raw ids, and user 5 is not movie 5.
-    thresholds = SlotOccurrenceThresholdConfig(default_occurrence_threshold=threshold)
-    table.admission = create_hash_filter(capacity, thresholds=thresholds, name_suffix=f"_{table.config.name}")
-    table.native.set_filter(table.admission.native_filter, table.admission.native_thresholds)

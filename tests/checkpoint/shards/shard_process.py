@@ -14,19 +14,22 @@ from monolith.model import make_plan
 
 
 class Model(mono.MonolithModel):
-    """One table of one float."""
+    """Two tables of one float; ids of the second get a row when they are seen a third time."""
 
     def __init__(self):
         super().__init__()
         one = SgdOptimizer(learning_rate=1.0)
         self.create_embedding_feature_column("uid", optimizer=one, initializer=ZerosInitializer())
+        self.create_embedding_feature_column(
+            "rare", optimizer=one, initializer=ZerosInitializer(), occurrence_threshold=2, filter_capacity=1000
+        )
 
     def model_fn(self, features, mode):
-        (pred,) = self.lookup_embedding_slice(["uid"], slice_dim=1)
-        return mono.EstimatorSpec(label=None, pred=pred, loss=pred.sum())
+        user, rare = self.lookup_embedding_slice(["uid", "rare"], slice_dim=1)
+        return mono.EstimatorSpec(label=None, pred=user + rare, loss=(user + rare).sum())
 
 
-PLAN = make_plan(Model(), Schema.of(uid="int64"))
+PLAN = make_plan(Model(), Schema.of(uid="int64", rare="int64"))
 
 
 class Holder:
@@ -35,18 +38,18 @@ class Holder:
     def __init__(self, index, num_shards):
         self.shard = TableShard(index, num_shards, PLAN, {f"v{index}": torch.zeros(())})
 
-    def add(self, ids, time):
+    def add(self, ids, time, table="uid"):
         """Add 1 to the rows of the ids that are its own, and to its dense number."""
         ids = torch.tensor(ids, dtype=torch.int64)
         mine = ids[self.shard.owns(ids)]
-        self.shard.tables["uid"].assign_add(mine, torch.ones(len(mine), 1), time=time)
+        self.shard.tables[table].assign_add(mine, torch.ones(len(mine), 1), time=time)
         for tensor in self.shard.dense.values():
             tensor += 1
 
-    def values(self, ids):
+    def values(self, ids, table="uid"):
         ids = torch.tensor(ids, dtype=torch.int64)
         mine = ids[self.shard.owns(ids)]
-        rows = self.shard.tables["uid"].lookup(mine)[:, 0].tolist()
+        rows = self.shard.tables[table].lookup(mine)[:, 0].tolist()
         return {
             "dense": {name: tensor.item() for name, tensor in self.shard.dense.items()},
             "rows": dict(zip(map(str, mine.tolist()), rows, strict=True)),

@@ -12,6 +12,7 @@ from monolith.model import make_tables
 from tests.checkpoint.shards.shard_process import PLAN, Holder, ShardProcess
 
 IDS = list(range(50))
+RARE_IDS = [one << 17 for one in IDS]  # no two of them share a count of the filter
 
 
 @contextmanager
@@ -69,6 +70,40 @@ def test_restore_without_ps_monitor(tmp_path):
         assert values_of(shards) == ([2.0, 2.0], [{2.0}, {2.0}])
         assert saver.restore(path) == [0, 1]
         assert values_of(shards) == ([1.0, 1.0], [{1.0}, {1.0}])
+
+
+def test_ids_that_have_no_row_yet_are_counted_on_after_a_restore(tmp_path):
+    def add_rare(shards):
+        for shard in shards:
+            shard.add(RARE_IDS, 100, "rare")
+        return [set(shard.values(RARE_IDS, "rare")["rows"].values()) for shard in shards]
+
+    with processes(0, 1) as shards:
+        assert add_rare(shards) == [{0.0}, {0.0}]
+        path = PartialRecoverySaver(shards, PLAN, tmp_path).save(1)
+        assert add_rare(shards) == [{0.0}, {0.0}]
+        assert add_rare(shards) == [{1.0}, {1.0}]
+        # The first process is killed, and what it had counted since the save is lost with it.
+        shards[0].end()
+        with processes(0) as (first,):
+            mixed = [first, shards[1]]
+            first.restore_part(str(path))
+            assert add_rare(mixed) == [{0.0}, {2.0}]
+            assert add_rare(mixed) == [{1.0}, {3.0}]
+    # One process counts on what two counted, and three.
+    tables = make_tables(PLAN)
+    load_snapshot(path, plan=PLAN, tables=tables)
+    assert [tables["rare"].admission.native_filter.get(one) for one in RARE_IDS] == [1] * len(IDS)
+    three = local(3)
+    three[2].shard.dense.clear()  # two had a number each
+    saver = PartialRecoverySaver(three, PLAN, tmp_path / "three")
+    saver.restore(path)
+    again = saver.save(1)
+    names = sorted(file.name for file in (path / "filters").iterdir())
+    assert len(names) == 7
+    for name in names:
+        assert (again / "filters" / name).read_bytes() == (path / "filters" / name).read_bytes()
+    assert [add_rare(three) for _ in range(2)] == [[{0.0}] * 3, [{1.0}] * 3]
 
 
 class Local(Holder):
