@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
+import torch
 from hypothesis import settings
 
 from monolith._core import native
@@ -24,3 +25,12 @@ def simd_level(request: pytest.FixtureRequest) -> Iterator[str]:
     native.set_simd_level(level)
     yield level
     native.set_simd_level(before)
+
+
+@pytest.fixture(scope="module")
+def one_thread() -> Iterator[None]:
+    """Torch sums in another order with another number of threads; and for small batches a second one mostly waits."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)

@@ -31,7 +31,7 @@ from monolith.checkpoint import (
 )
 from monolith.checkpoint.keeping.retention import Retention, retire_snapshots
 from monolith.checkpoint.layout import list_deltas
-from monolith.checkpoint.restoring.delta_chain import chain_to, check_chain
+from monolith.checkpoint.restoring.delta_chain import check_chain
 from tests.checkpoint.small_state import PLAN, State, rows_of
 
 KEEP = 2
@@ -62,10 +62,6 @@ def restored(path: Path) -> State:
     return state
 
 
-def links_before(path: Path) -> set[Path]:
-    return set(chain_to(path)[:-1])
-
-
 class Saver:
     """Saves a state: a snapshot, some deltas, a snapshot; older ones go."""
 
@@ -85,7 +81,7 @@ class Saver:
                 self._links.append(frozen.write_delta(self._links[-1], in_parallel=False))
             else:
                 self._links = [frozen.write_snapshot(self._model_dir, num_shards=2, in_parallel=False)]
-            retire_snapshots(self._model_dir, Retention(max_to_keep=KEEP), needed_by=links_before)
+            retire_snapshots(self._model_dir, Retention(max_to_keep=KEEP))
             return self._links[-1]
 
         return PendingSave(write)

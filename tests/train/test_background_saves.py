@@ -5,32 +5,18 @@ import threading
 import traceback
 
 import pytest
-import torch
 
 import monolith as mono
 from monolith.checkpoint import latest_state
 from monolith.checkpoint.manifest import read_manifest
 from monolith.checkpoint.saving import frozen_state
-from tests.model.movie_model import MovieRanking, write_movie_log
+from tests.model.movie_model import MovieRanking
 from tests.train.recorder import Recorder
 
 NUM_STEPS, BATCH = 20, 256
+NUM_EVENTS = NUM_STEPS * BATCH
 
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """Torch sums in another order with another number of threads."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-@pytest.fixture(scope="module")
-def log(tmp_path_factory):
-    path = tmp_path_factory.mktemp("events") / "log"
-    write_movie_log(path, NUM_STEPS * BATCH)
-    return path
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def run(model_dir, log, *, stop_after=None, **config):

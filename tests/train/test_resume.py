@@ -8,17 +8,18 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
 
 import monolith as mono
 from monolith.checkpoint import latest_snapshot, list_snapshots
 from monolith.data import EventLogSource
-from tests.model.movie_model import MovieRanking, write_movie_log
+from tests.model.movie_model import MovieRanking
 from tests.train.recorder import Recorder
 
 ROOT = Path(__file__).resolve().parents[2]
 NUM_EVENTS, BATCH = 256 * 24 + 100, 256
 PARAMS = {"batch_size": BATCH, "dropout": 0.3}
+
+pytestmark = pytest.mark.usefixtures("one_thread")  # as in the processes below
 
 
 def run(model_dir, log, *, stop_after=None, **config):
@@ -28,24 +29,8 @@ def run(model_dir, log, *, stop_after=None, **config):
     return hook
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """Torch sums in another order with another number of threads; here and in the processes below it is one."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.fixture(scope="module")
-def log(tmp_path_factory):
-    path = tmp_path_factory.mktemp("events") / "log"
-    write_movie_log(path, NUM_EVENTS)
-    return path
-
-
-@pytest.fixture(scope="module")
-def straight(log, tmp_path_factory):
+def straight(one_thread, log, tmp_path_factory):
     """The run that nobody disturbed."""
     return run(tmp_path_factory.mktemp("straight"), log)
 

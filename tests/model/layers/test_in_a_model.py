@@ -68,15 +68,6 @@ def train(model_dir, log, stop_after=None):
     return hook
 
 
-@pytest.fixture
-def one_thread():
-    """Torch sums in another order with another number of threads."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.mark.usefixtures("one_thread")
 def test_a_stopped_run_goes_on_bit_for_bit(tmp_path):
     write_movie_log(tmp_path / "log", 64 * 12)
