@@ -1,5 +1,6 @@
 """What every test may use."""
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -34,3 +35,11 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture(params=[0o002, 0o027], ids=["umask 002", "umask 027"])
+def usual_rights(request: pytest.FixtureRequest) -> Iterator[int]:
+    """What new files may be used for, by two of the habits that there are."""
+    before = os.umask(request.param)
+    yield 0o666 & ~request.param
+    os.umask(before)

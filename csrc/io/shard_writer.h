@@ -21,7 +21,7 @@ inline constexpr std::uint32_t kBucketsPerSubTable = kNumBuckets / kNumSubTables
 class ShardWriter {
  public:
   explicit ShardWriter(std::string path) : path_(std::move(path)), temporary_(path_ + ".tmp") {
-    file_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    file_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (file_ < 0) fail(temporary_, "cannot create");
   }
   ~ShardWriter() {

@@ -90,7 +90,7 @@ def dense_weights(model: MonolithModel) -> dict[str, Column]:
             raise ValueError(
                 f"weight {name!r} is {value.dtype}; exports hold float32 weights: convert it with .float()"
             )
-        weights[name] = np.array(value.detach().cpu().numpy(), copy=True)
+        weights[name] = np.array(value.detach().cpu().numpy(), copy=True, order="C")
     return weights
 
 

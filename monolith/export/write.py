@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.numpy import save_file
 
+from monolith.checkpoint.saving.tensor_file import save_arrays
 from monolith.data import Schema
 from monolith.embedding import Compressor, MultiTable
 from monolith.export.dense_graph import DenseGraph, dense_weights, graph_bytes, trace_dense
@@ -122,7 +122,7 @@ def _write_dense(folder: Path, graph: DenseGraph, weights: Mapping[str, Column])
     if missing:
         raise ValueError(f"the graph reads the dense weight {missing[0]!r}, which the weights do not have")
     path = folder / WEIGHTS_FILE
-    save_file(dict(weights), path)
+    save_arrays(weights, path)
     with path.open("rb") as file:
         (header_bytes,) = struct.unpack("<Q", file.read(8))
         header = json.loads(file.read(header_bytes))

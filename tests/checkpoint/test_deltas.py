@@ -286,3 +286,15 @@ def test_a_save_that_fails_makes_the_next_one_a_snapshot(tmp_path, monkeypatch):
 
 def _fail(*_):
     raise OSError("no space left")
+
+
+def test_all_files_have_the_rights_of_new_files(tmp_path, usual_rights):
+    state = State()
+    trackers = state.track()
+    state.train(2)
+    base = state.freeze(trackers=trackers).write_snapshot(tmp_path)
+    state.train(2)
+    delta = state.freeze(trackers=trackers).write_delta(base)
+    rights = {file: oct(file.stat().st_mode & 0o777) for file in tmp_path.rglob("*") if file.is_file()}
+    assert rights == dict.fromkeys(rights, oct(usual_rights))
+    assert {base / "dense.safetensors", delta / "erased.safetensors"} <= rights.keys()

@@ -35,6 +35,22 @@ def test_what_is_in_the_folder(tmp_path, parts):
     assert set(json.loads((path / "model.json").read_text())["files"]) == files - {"model.json"}
 
 
+def test_all_files_have_the_rights_of_new_files(tmp_path, parts, usual_rights):
+    path = write(tmp_path, 1, parts)
+    rights = {file.name: oct(file.stat().st_mode & 0o777) for file in path.rglob("*") if file.is_file()}
+    assert rights == dict.fromkeys(rights, oct(usual_rights))
+    assert len(rights) == 5
+
+
+def test_a_weight_that_lies_transposed_in_memory_is_written_as_it_reads(tmp_path, parts):
+    weights = dense_weights(parts["model"])
+    lying = {name: np.asfortranarray(value) if value.ndim == 2 else value for name, value in weights.items()}
+    assert not all(value.flags.c_contiguous for value in lying.values())
+    served = load_export(write(tmp_path, 1, parts, weights=lying))
+    for name, value in weights.items():
+        np.testing.assert_array_equal(served.dense_weights[name], value)
+
+
 def test_the_graph_alone_finds_its_weights_in_the_file_beside_it(tmp_path, parts):
     path = write(tmp_path, 1, parts)
     # The weights are in dense.safetensors only.

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor
 
 from monolith.checkpoint.durable_files import make_folder
@@ -27,6 +27,7 @@ from monolith.checkpoint.layout import (
 from monolith.checkpoint.manifest import MANIFEST_NAME, Manifest, list_files, write_manifest
 from monolith.checkpoint.restoring.delta_chain import chain_to, check_chain
 from monolith.checkpoint.saving.generations import commit_by
+from monolith.checkpoint.saving.tensor_file import save_tensors
 from monolith.checkpoint.saving.write_errors import writing_of
 from monolith.checkpoint.shards.table_shard import Shard, dense_part_name, filter_parts, shard_buckets
 from monolith.checkpoint.snapshot import check_plan
@@ -194,4 +195,4 @@ class PartialRecoverySaver:
                 raise ValueError(f"the dense tensors {', '.join(twice)} are in two shards; each lives in one")
             merged |= part
             path.unlink()
-        save_file(merged, folder / DENSE_NAME)
+        save_tensors(merged, folder / DENSE_NAME)

@@ -7,12 +7,12 @@ from typing import Protocol
 
 import torch
 from safetensors import safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from monolith._core import native
 from monolith.checkpoint.layout import DENSE_NAME, FILTERS_NAME, TABLES_NAME
 from monolith.checkpoint.restoring.delta_chain import chain_to, read_erased
+from monolith.checkpoint.saving.tensor_file import save_tensors
 from monolith.embedding import Table
 from monolith.embedding.shard_files import check_shard_files, find_shard_files
 from monolith.errors import CorruptFileError
@@ -114,7 +114,7 @@ class TableShard:
         parts.mkdir()
         for name, admission in admission_filters(self.tables).items():
             admission.save(parts / name)
-        save_file(self.dense, Path(folder) / dense_part_name(self._index, self._num_shards))
+        save_tensors(self.dense, Path(folder) / dense_part_name(self._index, self._num_shards))
 
     def restore_part(self, path: str) -> None:
         """Read the rows of its buckets from all links of the chain, their counts, and its dense tensors."""

@@ -172,3 +172,12 @@ def test_a_damaged_snapshot_changes_nobody(tmp_path):
     with pytest.raises(CorruptFileError):
         saver.restore(path)
     assert values_of(shards) == ([2.0, 2.0], [{2.0}, {2.0}])
+
+
+def test_all_files_have_the_rights_of_new_files(tmp_path, usual_rights):
+    shards = local(2)
+    train(shards, 5)
+    path = PartialRecoverySaver(shards, PLAN, tmp_path).save(1)
+    rights = {file.name: oct(file.stat().st_mode & 0o777) for file in path.rglob("*") if file.is_file()}
+    assert rights == dict.fromkeys(rights, oct(usual_rights))
+    assert "dense.safetensors" in rights
