@@ -52,18 +52,21 @@ class FrozenState:
         extra: Mapping[str, Any] | None = None,
         trackers: Mapping[str, ChangeTracker] | None = None,
         fenced: bool = True,
+        fenced_by: Path | None = None,
     ) -> None:
         """Freeze the tables; with `trackers`, by table, their changes are taken at the same moment.
 
         Without tables it is a state of the dense part alone, and `extra` should say so: {"dense_only": True}.
 
-        If `fenced`, writing is a FencedError once a run of a later generation has begun in the folder.
+        If `fenced`, writing is a FencedError once a run of a later generation has begun in the folder that is written
+        to, or in `fenced_by`, for files that lie elsewhere.
         """
         self.step = step
         self._plan = plan
         self._dense = dict(dense)
         self._marks = {"generation": generation, "epoch": epoch}
         self._fence = generation if fenced else None
+        self._fenced_by = fenced_by
         # As text, because the dictionaries go on changing.
         self._stream = json.dumps(dict(stream), sort_keys=True)
         self._extra = json.dumps(dict(extra or {}))
@@ -136,7 +139,7 @@ class FrozenState:
         temporary = target.with_name(target.name + TEMPORARY_SUFFIX)
         with self._ends, writing_of(target, temporary):
             make_folder(target.parent)
-            with commit_by(self._fence, target):  # now already, before anything is written for nothing
+            with commit_by(self._fence, target, self._fenced_by):  # now already, before anything is written for nothing
                 shutil.rmtree(temporary, ignore_errors=True)
             (temporary / TABLES_NAME).mkdir(parents=True)
             (temporary / FILTERS_NAME).mkdir()
@@ -156,6 +159,6 @@ class FrozenState:
                 **self._marks,
             )
             write_manifest(temporary, manifest)
-            with commit_by(self._fence, target):
+            with commit_by(self._fence, target, self._fenced_by):
                 move_into_place(temporary, target)
         return target

@@ -43,12 +43,13 @@ def current_generation(model_dir: Path) -> int | None:
 
 
 @contextmanager
-def commit_by(generation: int | None, target: Path) -> Iterator[None]:
+def commit_by(generation: int | None, target: Path, model_dir: Path | None = None) -> Iterator[None]:
     """Give `target` its name inside this block: nobody takes its folder over meanwhile.
 
-    Raises a FencedError that names the owner if somebody has done so before; None asks no questions.
+    Raises a FencedError that names the owner if somebody has done so before; None asks no questions. `model_dir` is the
+    folder that runs take over, where that is another than the one `target` lies in.
     """
-    folder = target.parent
+    folder = target.parent if model_dir is None else model_dir
     with _lock(folder):
         current = None if generation is None else current_generation(folder)
         if current is not None and generation is not None and current > generation:

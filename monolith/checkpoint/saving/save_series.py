@@ -34,11 +34,13 @@ class SaveSeries:
         *,
         retention: Retention,
         mirror: SnapshotStore | None = None,
+        fenced_by: Path | None = None,
     ) -> None:
         """Save into `model_dir`, where those snapshots stay, with their deltas, that `retention` says.
 
         Without tables, only the dense part is saved, and never as a delta. A `mirror` gets a copy of each, and loses
-        those that do not stay; a save that cannot be copied has failed, and is there all the same.
+        those that do not stay; a save that cannot be copied has failed, and is there all the same. Whether another run
+        has taken over is asked of `fenced_by`, if that is another folder than `model_dir`.
         """
         self.pending: PendingSave | None = None
         self._model_dir = model_dir
@@ -46,6 +48,7 @@ class SaveSeries:
         self._tables = tables
         self._retention = retention
         self._mirror = mirror
+        self._fenced_by = fenced_by
         self._started = time.time()
         self._trackers: dict[str, ChangeTracker] | None = None
         self._previous: Path | None = None  # what the next delta builds on
@@ -60,7 +63,9 @@ class SaveSeries:
         if delta and self._trackers is None and self._tables is not None:
             self._trackers = {name: table.track_changes() for name, table in self._tables.tables.items()}
             self._previous = None
-        frozen = FrozenState(plan=self._plan, tables=self._tables, trackers=self._trackers, **state)
+        frozen = FrozenState(
+            plan=self._plan, tables=self._tables, trackers=self._trackers, fenced_by=self._fenced_by, **state
+        )
         # Until it is written there is nothing to build on: its changes are taken, and lost if it fails.
         previous, self._previous = self._previous, None
         write: Callable[[], Path]

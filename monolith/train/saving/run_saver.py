@@ -123,7 +123,7 @@ class _DenseOnly:
         self._waits = config.dense_only_stop_training_when_save
         self._cadence = Cadence(steps, seconds, folder)
         self._cadence.note(state.global_step)
-        self._series = SaveSeries(folder, state.plan, None, retention=retention)
+        self._series = SaveSeries(folder, state.plan, None, retention=retention, fenced_by=folder.parent)
         rules = SaveRules(ignore_errors=config.ignores_save_errors)
         self._lane = SaveLane(
             "dense_only", step=lambda: state.global_step, begin=self._begin, settle=self._series.wait, rules=rules

@@ -7,7 +7,7 @@ import torch
 from freezegun import freeze_time
 
 import monolith as mono
-from monolith.checkpoint import latest_state, load_dense_only, load_snapshot
+from monolith.checkpoint import claim_generation, latest_state, load_dense_only, load_snapshot
 from monolith.checkpoint.saving import frozen_state
 from monolith.data import Schema
 from monolith.embedding import SgdOptimizer
@@ -133,6 +133,22 @@ def test_a_run_that_was_taken_over_is_neither_tried_again_nor_ignored(tmp_path, 
     with pytest.raises(FencedError):
         train(tmp_path, ignore_save_errors=True)
     assert len(seen) == 2
+
+
+def test_dense_weights_alone_are_fenced_too(tmp_path):
+    class TakesOver(mono.Hook):
+        """Another trainer begins in the folder, such as one that holds this machine for dead."""
+
+        def after_run(self, context, values):
+            if context.global_step == 3:
+                claim_generation(tmp_path, 0)
+                (tmp_path / "owner.lock").write_text('{"pid": 17, "host": "elsewhere"}')
+
+    settings = {"dense_only_save_checkpoints_steps": 2, "dense_only_stop_training_when_save": True}
+    with pytest.raises(FencedError, match=r'dense_only/model\.ckpt-4 is not written.*"pid": 17, "host": "elsewhere"'):
+        train(tmp_path, hooks=[TakesOver()], ignore_save_errors=True, **settings)
+    assert names_in(tmp_path / "dense_only") == ["model.ckpt-2"]
+    assert names_in(tmp_path) == ["dense_only", "model.ckpt-0"]
 
 
 def test_metrics_tell_of_saves(tmp_path, monkeypatch):
