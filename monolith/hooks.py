@@ -61,6 +61,9 @@ class RunContext:
     """Writes a snapshot at once, for a hook that holds the run up; only from `before_run` and `after_run`, where no
     step is under way. None where nothing is trained."""
 
+    save_dense: Callable[[], None] | None = None
+    """As `save`, of dense weights alone, into the folder `dense_only`; nothing where all of this step is saved."""
+
     error: BaseException | None = None
     """Why the run ends, when `end` is called because of an exception."""
 

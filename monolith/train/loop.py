@@ -74,6 +74,7 @@ class Trainer:
         self.context.saved_step = state.saved_step
         self.saver = RunSaver(state, config, self.context, listeners=saving_listeners, guards=guard_listeners)
         self.context.save = self.saver.save
+        self.context.save_dense = self.saver.save_dense
         self._between_steps = False  # the source or hooks run: the state is whole, and no save has failed
         self._warned = False
         self._run_dense = torch.compile(run_dense) if config.compile else run_dense

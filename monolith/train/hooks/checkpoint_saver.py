@@ -17,7 +17,9 @@ class NoFirstSaveCheckpointSaverHook(Hook):
     """Lets a run write snapshots into its `model_dir` beside those that its settings ask for.
 
     Every `save_secs` or `save_steps`, in a tide window as the timer says. Each is written before training goes on, and
-    not twice for one step. Guards are told of the end also when a save failed.
+    not twice for one step. Guards are told of the end also when a save failed. With `is_dense_only` they are of dense
+    weights alone, into the folder `dense_only` there, and left out at steps that are saved as a whole; at its end a run
+    is saved as a whole in any case.
     """
 
     def __init__(
@@ -34,9 +36,10 @@ class NoFirstSaveCheckpointSaverHook(Hook):
         tide_end_minute: int | None = None,
         tide_every_secs: float | None = None,
         ignore_save_errors: bool = False,
+        is_dense_only: bool = False,
         no_first_save: bool = True,
     ) -> None:
-        """Take the run's `model_dir`, whose last save the timer counts from, and one of both periods."""
+        """Take the folder that the saves lie in, whose last one the timer counts from, and one of both periods."""
         self.timer = SecondOrStepTimerWithTideSetting(
             save_secs,
             save_steps,
@@ -50,6 +53,7 @@ class NoFirstSaveCheckpointSaverHook(Hook):
         self._listeners = tuple(listeners)
         self._guards = tuple(guard_saver_listeners)
         self._ignore_save_errors = ignore_save_errors
+        self._is_dense_only = is_dense_only
         self._no_first_save = no_first_save
         self._lock = threading.RLock()
 
@@ -83,10 +87,11 @@ class NoFirstSaveCheckpointSaverHook(Hook):
                     guard.after_save(step)
 
     def _save(self, context: RunContext, step: int) -> None:
-        if context.save is None:
+        save = context.save_dense if self._is_dense_only else context.save
+        if save is None:
             raise ValueError("nothing is trained in this run, so there is nothing to save; leave the hook out")
         for listener in self._listeners:
             listener.before_save(step)
-        context.save()
+        save()
         for listener in self._listeners:
             listener.after_save(step)

@@ -56,6 +56,12 @@ class RunSaver:
             self._write_report()
         self._context.saved_step = self._state.saved_step
 
+    def save_dense(self) -> None:
+        """Write dense weights alone, unless this step has them or all of it is being saved; they are there then."""
+        step = self._state.global_step
+        if self._state.saved_step != step and not self._full.saves(step):
+            self._dense.save()
+
     def after_step(self) -> None:
         """Begin what is due; if a save before could not be written, this raises why.
 
@@ -123,6 +129,7 @@ class _DenseOnly:
         self._waits = config.dense_only_stop_training_when_save
         self._cadence = Cadence(steps, seconds, folder)
         self._cadence.note(state.global_step)
+        self._begun_step: int | None = None  # of the last one
         self._series = SaveSeries(folder, state.plan, None, retention=retention, fenced_by=folder.parent)
         rules = SaveRules(ignore_errors=config.ignores_save_errors)
         self._lane = SaveLane(
@@ -142,17 +149,27 @@ class _DenseOnly:
         if self._waits:
             self._lane.finish()
 
+    def save(self) -> None:
+        """Write them, unless this step has them; they are there when this returns."""
+        self._lane.finish()
+        if self._begun_step != self._state.global_step:
+            self._cadence.note(self._state.global_step)
+            self._lane.start(in_parallel=True)
+            self._lane.finish()
+
     def finish(self) -> None:
         """Wait for a save under way."""
         self._lane.finish()
 
     def close(self) -> BaseException | None:
-        """Wait for a save under way and return what went wrong."""
-        self._lane.abandon()
-        return self._series.close()
+        """Wait for a save under way and return what went wrong with it; of those before that is told already."""
+        failure = self._lane.abandon()
+        self._series.close()
+        return failure
 
     def _begin(self, delta: bool, in_parallel: bool) -> PendingSave:
         state = self._state
+        self._begun_step = state.global_step
         return self._series.begin(
             delta=False,
             in_parallel=in_parallel,

@@ -60,6 +60,10 @@ class SaveLane:
         """Whether files are being written."""
         return self._under_way is not None and not self._under_way[0].done
 
+    def saves(self, step: int) -> bool:
+        """Return whether a save of this step is under way."""
+        return self._under_way is not None and self._under_way[1] == step
+
     def start(self, *, delta: bool = False, in_parallel: bool = False) -> None:
         """Take this moment and begin to write it; one that is under way is seen through first."""
         self.finish()
@@ -76,12 +80,14 @@ class SaveLane:
         while self._under_way is not None:
             self._end()
 
-    def abandon(self) -> None:
-        """Wait for a save under way, without another attempt; guards are told, errors are left to the owner."""
-        if self._under_way is not None:
-            (pending, step, _), self._under_way = self._under_way, None
-            pending.join()
-            self._release(step)
+    def abandon(self) -> BaseException | None:
+        """Wait for a save under way, without another attempt, and return what went wrong; guards are told."""
+        if self._under_way is None:
+            return None
+        (pending, step, _), self._under_way = self._under_way, None
+        error = pending.join()
+        self._release(step)
+        return error
 
     def _start(self, delta: bool, in_parallel: bool) -> None:
         step, asked = self._step(), 0

@@ -128,6 +128,13 @@ def test_errors_may_be_ignored_and_the_next_save_is_another_chance(tmp_path, mon
     assert names_in(tmp_path) == ["model.ckpt-0", "model.ckpt-5"]
 
 
+def test_an_error_of_dense_weights_alone_is_ignored_to_the_end(tmp_path, monkeypatch):
+    fail_manifests(monkeypatch, {2, 3})
+    settings = {"dense_only_save_checkpoints_steps": 3, "dense_only_stop_training_when_save": True}
+    assert train(tmp_path, ignore_save_errors=True, **settings).global_step == 5
+    assert names_in(tmp_path) == ["dense_only", "model.ckpt-0", "model.ckpt-5"]
+
+
 def test_a_run_that_was_taken_over_is_neither_tried_again_nor_ignored(tmp_path, monkeypatch):
     seen = fail_manifests(monkeypatch, {2}, FencedError("taken over"))
     with pytest.raises(FencedError):
@@ -199,6 +206,44 @@ def test_the_hook_calls_guards_when_a_save_fails_and_may_ignore_it(tmp_path, mon
     assert guard.moments == [("before", 3), ("after", 3)]
     assert listener.moments == [("before", 3)]
     assert names_in(tmp_path) == ["model.ckpt-0", "model.ckpt-5"]
+
+
+def test_the_hook_may_save_dense_weights_alone(tmp_path):
+    guard = Told()
+    hook = NoFirstSaveCheckpointSaverHook(
+        tmp_path / "dense_only", save_steps=2, guard_saver_listeners=[guard], is_dense_only=True
+    )
+    train(tmp_path, hooks=[hook], events=32, save_checkpoints_steps=4)
+    # At the steps 4 and 8 everything is saved anyway.
+    assert names_in(tmp_path / "dense_only") == ["model.ckpt-2", "model.ckpt-6"]
+    assert names_in(tmp_path) == ["dense_only", "model.ckpt-0", "model.ckpt-4", "model.ckpt-8"]
+    assert guard.moments[:2] == [("before", 2), ("after", 2)]
+
+
+def test_dense_weights_alone_are_not_saved_twice_for_one_step(tmp_path, monkeypatch):
+    seen = fail_manifests(monkeypatch, set())
+    hook = NoFirstSaveCheckpointSaverHook(tmp_path / "dense_only", save_steps=3, is_dense_only=True)
+    settings = {"dense_only_save_checkpoints_steps": 3, "dense_only_stop_training_when_save": True}
+    train(tmp_path, hooks=[hook], no_first_save=True, **settings)
+    assert [manifest.step for _, manifest in seen] == [3, 5]
+
+
+def test_a_save_of_dense_weights_alone_that_fails_calls_guards_and_may_be_ignored(tmp_path, monkeypatch):
+    fail_manifests(monkeypatch, {1, 2})
+    guard = Told()
+    hook = NoFirstSaveCheckpointSaverHook(
+        tmp_path, save_steps=3, guard_saver_listeners=[guard], ignore_save_errors=True, is_dense_only=True
+    )
+    train(tmp_path, hooks=[hook], no_first_save=True)
+    assert guard.moments == [("before", 3), ("after", 3)]
+    assert names_in(tmp_path) == ["dense_only", "model.ckpt-5"]
+    assert names_in(tmp_path / "dense_only") == []
+
+
+def test_the_last_step_is_saved_as_a_whole_although_its_dense_weights_are(tmp_path):
+    train(tmp_path, dense_only_save_checkpoints_steps=5)
+    assert names_in(tmp_path / "dense_only") == ["model.ckpt-5"]
+    assert names_in(tmp_path) == ["dense_only", "model.ckpt-0", "model.ckpt-5"]
 
 
 def test_a_save_can_be_triggered(tmp_path):
