@@ -86,7 +86,7 @@ class Description:
     """Weight -> its name in the graph."""
 
     tables: dict[str, dict[str, Any]]
-    """By name: dim, segments with compressors, number of rows, files."""
+    """By name: dim, segments with compressors, whether rows of zeros are left out, number of rows, files."""
 
     files: dict[str, FileCheck] = field(default_factory=dict)
     """By path below the folder."""

@@ -11,25 +11,33 @@ Progress = Callable[[str, int, int], None]
 """Is told, now and then: table, rows done, rows there were when it began."""
 
 
-def serving_config(config: TableConfig, compressor: Compressor | None = None) -> TableConfig:
+def serving_config(
+    config: TableConfig, compressor: Compressor | None = None, *, skip_zero_embedding: bool = False
+) -> TableConfig:
     """Return the configuration that serves the rows of a training table.
 
     Rows are stored as each segment's compressor says, or all as `compressor` does. Nothing expires by itself: the
-    trainer says which rows go.
+    trainer says which rows go. With `skip_zero_embedding`, rows of zeros are not kept.
     """
     segments = tuple(
         Segment(dim=segment.dim, optimizer=SgdOptimizer(), compressor=compressor or segment.compressor)
         for segment in config.segments
     )
-    return TableConfig(name=config.name, segments=segments, serving=True)
+    return TableConfig(name=config.name, segments=segments, serving=True, skip_zero_embedding=skip_zero_embedding)
 
 
-def to_serving(table: Table, compressor: Compressor | None = None, progress: Progress | None = None) -> Table:
+def to_serving(
+    table: Table,
+    compressor: Compressor | None = None,
+    progress: Progress | None = None,
+    *,
+    skip_zero_embedding: bool = False,
+) -> Table:
     """Return a serving table with the rows of `table`, which may be trained meanwhile.
 
     Each row is whole, from some moment between call and return.
     """
-    served = Table(serving_config(table.config, compressor))
+    served = Table(serving_config(table.config, compressor, skip_zero_embedding=skip_zero_embedding))
     total, done = len(table), 0
     for ids, weights in table.items():
         served.assign(ids, weights)
@@ -45,13 +53,16 @@ def config_to_json(config: TableConfig) -> dict[str, Any]:
         {"dim": segment.dim, "compressor": segment.compressor.kind, **segment.compressor.parameters()}
         for segment in config.segments
     ]
-    return {"dim": config.dim, "segments": segments}
+    return {"dim": config.dim, "segments": segments, "skip_zero_embedding": config.skip_zero_embedding}
 
 
 def config_from_json(name: str, fields: Mapping[str, Any]) -> TableConfig:
     """Return what `config_to_json` described."""
     segments = tuple(_segment(segment) for segment in fields["segments"])
-    config = TableConfig(name=name, segments=segments, serving=True)
+    skips = fields.get("skip_zero_embedding", False)  # exports of old have no word of it
+    if not isinstance(skips, bool):
+        raise ValueError(f"table {name!r}: skip_zero_embedding must be true or false, got {skips!r}")
+    config = TableConfig(name=name, segments=segments, serving=True, skip_zero_embedding=skips)
     if config.dim != fields["dim"]:
         raise ValueError(
             f"table {name!r}: its segments have {config.dim} floats together, its dim says {fields['dim']}"

@@ -56,6 +56,7 @@ def write_export(
     graph: DenseGraph | None = None,
     weights: Mapping[str, Column] | None = None,
     compressors: Mapping[str, Compressor] | None = None,
+    skip_zero_embedding: bool = False,
     progress: Progress | None = None,
 ) -> Path:
     """Write ``<base>/<version>/`` and return it; on any error, or Ctrl-C, nothing is left behind.
@@ -76,6 +77,7 @@ def write_export(
         graph: from `trace_model`; traced now if not given.
         weights: a copy of the dense weights; the model's present ones if not given.
         compressors: by table, how all of its rows are stored; by default as the plan says.
+        skip_zero_embedding: rows of zeros are left out, and a server drops those that become so: they read the same.
         progress: is told how far each table is.
     """
     root = Path(base)
@@ -102,7 +104,9 @@ def write_export(
             rows=_row_inputs(graph, plan),
             columns=graph.columns,
             weights=graph.weights,
-            tables=_write_tables(unfinished, plan, tables, generation, compressors or {}, progress),
+            tables=_write_tables(
+                unfinished, plan, tables, generation, compressors or {}, progress, skip_zero_embedding
+            ),
             files=_sync_files(unfinished),
         )
         _write_synced(unfinished / MODEL_FILE, description.to_bytes())
@@ -139,11 +143,12 @@ def _write_tables(
     generation: int,
     compressors: Mapping[str, Compressor],
     progress: Progress | None,
+    skip_zero_embedding: bool,
 ) -> dict[str, dict[str, Any]]:
     """Write one table after the other: only one is in memory twice."""
     written = {}
     for name in plan.tables():
-        served = to_serving(tables[name], compressors.get(name), progress)
+        served = to_serving(tables[name], compressors.get(name), progress, skip_zero_embedding=skip_zero_embedding)
         basename = f"{TABLES_FOLDER}/{name}"
         served.save(folder / basename, plan_hash=plan.hash, generation=generation)
         written[name] = {**config_to_json(served.config), "num_rows": len(served), "files": basename}

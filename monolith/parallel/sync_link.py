@@ -11,7 +11,7 @@ from monolith.embedding.multi_table import MultiTable
 from monolith.embedding.table import Changes
 from monolith.errors import FencedError, PlanMismatchError, RemoteError
 from monolith.parallel.sync_messages import Answer, Position, Status, SyncContent, SyncType, bases_to_meta
-from monolith.parallel.sync_parts import parts_of, pieces_of_changes, pieces_of_tables
+from monolith.parallel.sync_parts import Piece, parts_of, pieces_of_changes, pieces_of_tables
 from monolith.wire import Address, Client, Message, TlsConfig
 
 DenseWeights = Callable[[], tuple[int, Mapping[str, Tensor]]]
@@ -34,6 +34,9 @@ class SyncSettings:
     """Rows and ids of one message; the dense weights come on top, whole."""
 
     tls: TlsConfig | None = None
+
+    skip_zero_embedding: bool = False
+    """Rows of zeros are sent as tombstones: targets keep none, and a lookup reads zeros all the same."""
 
     def __post_init__(self) -> None:
         """Reject values that could only fail later, far from here."""
@@ -163,8 +166,7 @@ class SyncLink:
     def _send_changes(self, changes: Mapping[str, Changes], watermark: dict[str, int]) -> Delivery | None:
         job = self._job
         delivery = Delivery(self.address, self._bases[0])
-        parts = parts_of(pieces_of_changes(changes), job.tables, job.settings.max_message_bytes)
-        for content, is_last in _with_last(parts):
+        for content, is_last in _with_last(self._parts(pieces_of_changes(changes))):
             version, content = self._with_dense(content, always=False) if is_last else (None, content)
             sequence = job.sequences.next()
             meta = {"bases": bases_to_meta(self._bases), "watermark": watermark if is_last else {}}
@@ -186,7 +188,7 @@ class SyncLink:
         sequence = job.sequences.next()
         delivery = Delivery(self.address, Position(job.generation, sequence), full=True)
         self._ask_full(SyncType.FULL_BEGIN, sequence, SyncContent(), {})
-        for content in parts_of(pieces_of_tables(job.tables), job.tables, job.settings.max_message_bytes):
+        for content in self._parts(pieces_of_tables(job.tables)):
             self._ask_full(SyncType.FULL_ROWS, sequence, content, {})
             delivery = delivery.with_content(content, sequence)
         version, last = self._with_dense(SyncContent(), always=True)
@@ -195,6 +197,12 @@ class SyncLink:
         self._dense_version = version
         self._needs_full = False
         return delivery.with_content(last, sequence)
+
+    def _parts(self, pieces: Iterator[Piece]) -> Iterator[SyncContent]:
+        job, settings = self._job, self._job.settings
+        return parts_of(
+            pieces, job.tables, settings.max_message_bytes, skip_zero_embedding=settings.skip_zero_embedding
+        )
 
     def _with_dense(self, content: SyncContent, *, always: bool) -> tuple[int, SyncContent]:
         version, weights = self._job.dense_weights()

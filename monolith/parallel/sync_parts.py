@@ -9,6 +9,7 @@ from torch import Tensor
 from monolith.embedding.multi_table import MultiTable
 from monolith.embedding.table import Changes
 from monolith.parallel.sync_messages import SyncContent
+from monolith.wire import Array
 
 ID_BYTES = 8
 
@@ -37,8 +38,13 @@ def pieces_of_tables(tables: MultiTable) -> Iterator[Piece]:
             yield Piece(name, ids)
 
 
-def parts_of(pieces: Iterator[Piece], tables: MultiTable, max_bytes: int) -> Iterator[SyncContent]:
-    """Yield contents of at most about `max_bytes` each; rows are read only when their part is asked for."""
+def parts_of(
+    pieces: Iterator[Piece], tables: MultiTable, max_bytes: int, *, skip_zero_embedding: bool = False
+) -> Iterator[SyncContent]:
+    """Yield contents of at most about `max_bytes` each; rows are read only when their part is asked for.
+
+    With `skip_zero_embedding`, ids whose row is all zeros are told as tombstones.
+    """
     part: list[Piece] = []
     room = max_bytes
     for piece in pieces:
@@ -47,7 +53,7 @@ def parts_of(pieces: Iterator[Piece], tables: MultiTable, max_bytes: int) -> Ite
         while len(ids):
             count = room // bytes_per_id
             if count == 0 and part:
-                yield _content(part, tables)
+                yield _content(part, tables, skip_zero_embedding)
                 part, room = [], max_bytes
                 continue
             count = max(1, count)  # a row wider than the limit still has to travel
@@ -55,19 +61,25 @@ def parts_of(pieces: Iterator[Piece], tables: MultiTable, max_bytes: int) -> Ite
             room -= min(count, len(ids)) * bytes_per_id
             ids = ids[count:]
     if part:
-        yield _content(part, tables)
+        yield _content(part, tables, skip_zero_embedding)
 
 
-def _content(part: list[Piece], tables: MultiTable) -> SyncContent:
+def _content(part: list[Piece], tables: MultiTable, skip_zero_embedding: bool) -> SyncContent:
     ids_by_place: dict[tuple[str, bool], list[Tensor]] = {}
     for piece in part:
         ids_by_place.setdefault((piece.table, piece.erased), []).append(piece.ids)
-    erased, rows = {}, {}
+    erased: dict[str, list[Tensor]] = {}
+    rows: dict[str, tuple[Array, Array]] = {}
     for (name, is_erased), ids_list in ids_by_place.items():
         ids = torch.cat(ids_list)
         if is_erased:
-            erased[name] = ids.numpy()
-        else:
-            # A row erased since reads as zero, as it does in serving; its tombstone comes with the next delta.
-            rows[name] = ids.numpy(), tables[name].lookup(ids).numpy()
-    return SyncContent(rows, erased)
+            erased.setdefault(name, []).append(ids)
+            continue
+        # A row erased since reads as zero, as it does in serving; its tombstone comes with the next delta.
+        values = tables[name].lookup(ids)
+        if skip_zero_embedding:
+            kept = values.any(dim=1)
+            erased.setdefault(name, []).append(ids[~kept])
+            ids, values = ids[kept], values[kept]
+        rows[name] = ids.numpy(), values.numpy()
+    return SyncContent(rows, {name: torch.cat(parts).numpy() for name, parts in erased.items()})

@@ -10,7 +10,7 @@ import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from monolith.checkpoint import latest_snapshot, load_snapshot
+from monolith.checkpoint import latest_state, load_snapshot
 from monolith.data import MOVIE_SCHEMA, EventLogWriter, MovieEvents
 from monolith.errors import FencedError, ModelDirInUseError
 from monolith.export import load_export, newest_export, trace_model
@@ -64,12 +64,16 @@ def train(log: Path, folder: Path, max_steps: int, **options) -> RunResult:
 
 
 def content(folder: Path) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor], dict[str, int]]:
-    """Dense tensors, rows of all ids by table, and the stream position of the newest snapshot."""
+    """Dense tensors, rows of all ids by table, and the stream position of the newest snapshot or delta."""
     plan = make_plan(MovieRanking(), MOVIE_SCHEMA)
     tables = make_tables(plan)
-    snapshot = load_snapshot(latest_snapshot(folder / "model"), plan=plan, tables=tables)
+    snapshot = load_snapshot(latest_state(folder / "model"), plan=plan, tables=tables)
     ids = torch.arange(400)
     return snapshot.dense, {name: table.lookup(ids) for name, table in tables.tables.items()}, snapshot.stream
+
+
+class Killed(BaseException):
+    """Ends a run at once."""
 
 
 class Crash(Hook):
@@ -80,14 +84,14 @@ class Crash(Hook):
 
     def after_run(self, context, values):
         if values.step == self.after_step:
-            raise MemoryError("crash")
+            raise Killed
 
 
 def test_a_run_that_crashed_ends_bit_for_bit_like_one_that_did_not(log, tmp_path):
     straight, broken = tmp_path / "straight", tmp_path / "broken"
     expected = train(log, straight, 30)
     train(log, broken, 9)
-    with pytest.raises(MemoryError):
+    with pytest.raises(Killed):
         train(log, broken, 30, hooks=[Crash(after_step=17)])
     result = train(log, broken, 30)
     assert result.loss == expected.loss
@@ -114,6 +118,42 @@ def test_a_server_ends_up_with_what_the_trainer_has(log, tmp_path):
     (ours,), (theirs,) = trained.predict(columns).values(), served.predict(columns).values()
     assert np.ptp(ours) > 0.01
     np.testing.assert_allclose(theirs, ours, rtol=0, atol=1e-6)
+
+
+class SetToZero(Hook):
+    """Lets rows become zeros after a step, as a sparse optimizer would."""
+
+    def __init__(self, after_step: int, ids: list[int]) -> None:
+        self.after_step, self.ids = after_step, torch.tensor(ids)
+
+    def after_run(self, context, values):
+        if context.global_step == self.after_step:
+            tables = context.tables.tables
+            zeros = {name: torch.zeros(len(self.ids), table.dim) for name, table in tables.items()}
+            context.tables.assign({name: (self.ids, rows) for name, rows in zeros.items()})
+
+
+@pytest.mark.parametrize("skips", [True, False])
+def test_servers_are_spared_rows_of_zeros_where_settings_say_so(log, tmp_path, skips):
+    config = RunConfig(skip_zero_embedding_when_serving=skips)
+    folder, first, second = tmp_path / "job", [1, 2], [3, 4, 5, 6]
+    train(log, folder, 5, config=config, hooks=[SetToZero(5, first)])
+    train(log, folder, 5, config=config)  # exports what the run before has trained
+    served = load_export(newest_export(folder / "export"))
+    for table in served.tables.tables.values():
+        assert table.contains(torch.tensor(first)).tolist() == [not skips] * 2
+    receiver = SyncReceiver(served, plan_hash=served.plan_hash, generation=served.generation, sequence=served.sequence)
+    with receiver.listen("127.0.0.1:0") as listener:
+        options = {"config": config, "sync_targets": [str(listener.address)]}
+        train(log, folder, 20, hooks=[SetToZero(20, second)], **options)
+    assert receiver.freshness.watermark["event_seq"] == 20 * BATCH - 1
+    _, trained, _ = content(folder)
+    for name, table in served.tables.tables.items():
+        ids = torch.arange(400)
+        torch.testing.assert_close(table.lookup(ids), trained[name], rtol=0, atol=0)
+        assert trained[name][torch.tensor([1, 2])].any(dim=1).all()  # trained again, so they are back
+        assert not table.lookup(torch.tensor(second)).any()
+        assert table.contains(torch.tensor([1, *second])).tolist() == [True] + [not skips] * 4
 
 
 def test_a_trainer_that_was_replaced_stops(log, tmp_path):

@@ -63,6 +63,7 @@ class RunConfig:
     dense_only_save_checkpoints_steps: int | None = setting(None, "A snapshot of dense weights alone, in steps.")
     checkpoints_max_to_keep: int = setting(10, "Snapshots kept; older ones are removed.")
     warmup_file: str = setting("./warmup_file", "Requests that a server answers before it is asked.")
+    skip_zero_embedding_when_serving: bool = setting(False, "Serving tables leave out rows that are all zeros.")
     enable_local_profiling: bool = setting(False, "Profile runs of one process.")
     use_native_multi_hash_table: bool | None = setting(None, "Deprecated; one call always serves all tables.")
     clear_nn: bool = setting(False, "Restore rows but begin with new dense weights.")

@@ -21,7 +21,15 @@ class Exporter:
     """Writes a version when told to and, as a context, every so many seconds from a thread of its own."""
 
     def __init__(
-        self, state: TrainState, base: str | Path, *, name: str, gate: StepGate, every_seconds: float, keep: int
+        self,
+        state: TrainState,
+        base: str | Path,
+        *,
+        name: str,
+        gate: StepGate,
+        every_seconds: float,
+        keep: int,
+        skip_zero_embedding: bool = False,
     ) -> None:
         """Trace the model, which takes seconds and must happen before the state is opened: tracing may draw numbers."""
         self._state = state
@@ -30,6 +38,7 @@ class Exporter:
         self._gate = gate
         self._every_seconds = every_seconds
         self._keep = keep
+        self._skip_zero_embedding = skip_zero_embedding
         self._graph = trace_model(state.model, state.plan, state.source.schema)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="export", daemon=True)
@@ -58,6 +67,7 @@ class Exporter:
             name=self._name,
             graph=self._graph,
             weights=weights,
+            skip_zero_embedding=self._skip_zero_embedding,
         )
         for version in complete_versions(self._base)[: -self._keep]:
             # Renamed first: a version that is half gone must not look like one.

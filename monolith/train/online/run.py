@@ -122,11 +122,22 @@ def run_online(
         )
         gate = StepGate()
         exporter = Exporter(
-            state, export_base, name=name, gate=gate, every_seconds=settings.export_seconds, keep=settings.keep_exports
+            state,
+            export_base,
+            name=name,
+            gate=gate,
+            every_seconds=settings.export_seconds,
+            keep=settings.keep_exports,
+            skip_zero_embedding=runner.skip_zero_embedding_when_serving,
         )
         state.open(model_dir)
         # Before the first version is written: its changes are followed from here on, so whoever loads it misses none.
-        sync = _ServerSync(state, gate, sync_targets, settings)
+        sync_settings = SyncSettings(
+            request_timeout_seconds=10.0,
+            tls=settings.tls,
+            skip_zero_embedding=runner.skip_zero_embedding_when_serving,
+        )
+        sync = _ServerSync(state, gate, sync_targets, sync_settings, settings.sync_seconds)
         cleanup.callback(sync.close)
         exporter.number_by(lambda: sync.sender.sequence)
         exporter.write()
@@ -142,7 +153,14 @@ def run_online(
 class _ServerSync:
     """Keeps the servers of a training state up to date."""
 
-    def __init__(self, state: TrainState, gate: StepGate, targets: Sequence[str], settings: OnlineSettings) -> None:
+    def __init__(
+        self,
+        state: TrainState,
+        gate: StepGate,
+        targets: Sequence[str],
+        settings: SyncSettings,
+        every_seconds: float,
+    ) -> None:
         self._state = state
         self._gate = gate
         self._watermark: dict[str, int] = {}
@@ -154,9 +172,9 @@ class _ServerSync:
             targets=targets,
             dense_weights=self._weights,
             watermark=lambda: self._watermark,
-            settings=SyncSettings(request_timeout_seconds=10.0, tls=settings.tls),
+            settings=settings,
         )
-        self.loop = SyncLoop(self.sender, settings.sync_seconds, max_pause_seconds=2.0)
+        self.loop = SyncLoop(self.sender, every_seconds, max_pause_seconds=2.0)
         self._has_targets = bool(targets)
 
     def after_step(self, state: TrainState) -> None:
