@@ -11,6 +11,7 @@ import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from monolith.checkpoint import latest_state, load_snapshot
+from monolith.checkpoint.manifest import read_manifest
 from monolith.data import MOVIE_SCHEMA, EventLogWriter, MovieEvents
 from monolith.errors import FencedError, ModelDirInUseError
 from monolith.export import load_export, newest_export, trace_model
@@ -241,6 +242,22 @@ def test_the_hooks_of_settings_watch_an_online_run_too(log, tmp_path):
     tags = EventAccumulator(str(tmp_path / "model"))
     tags.Reload()
     assert [event.step for event in tags.Scalars("loss")] == [2, 3]
+
+
+def test_an_online_run_writes_deltas_between_its_snapshots(log, tmp_path):
+    straight, broken = tmp_path / "straight", tmp_path / "broken"
+    train(log, straight, 12)
+    with pytest.raises(Killed):
+        train(log, broken, 12, config=RunConfig(delta_every_steps=3), hooks=[Crash(after_step=7)])
+    names = sorted(path.name for path in (broken / "model").glob("model.ckpt-*"))
+    assert names == ["model.ckpt-0", "model.ckpt-3", "model.ckpt-3.delta-1"]  # changes are tracked from the first on
+    latest = latest_state(broken / "model")
+    assert (latest.name, read_manifest(latest).step) == ("model.ckpt-3.delta-1", 6)
+    train(log, broken, 12, config=RunConfig(delta_every_steps=3))
+    for left, right in zip(content(straight), content(broken), strict=True):
+        assert left.keys() == right.keys()
+        for name, value in left.items():
+            assert torch.equal(torch.as_tensor(value), torch.as_tensor(right[name])), name
 
 
 def test_an_online_run_saves_as_its_own_settings_say(log, tmp_path):
