@@ -117,30 +117,46 @@ class TableShard:
         save_tensors(self.dense, Path(folder) / dense_part_name(self._index, self._num_shards))
 
     def restore_part(self, path: str) -> None:
-        """Read the rows of its buckets from all links of the chain, their counts, and its dense tensors."""
+        """Read the rows of its buckets from all links of the chain, their counts, and its dense tensors.
+
+        All of it is checked before anything changes: a process that lives on must not be left with parts.
+        """
         links = chain_to(Path(path))
-        with safe_open(links[-1] / DENSE_NAME, framework="pt") as saved:
-            names = set(saved.keys())
-            for name, tensor in self.dense.items():
-                if name not in names:
-                    raise ValueError(f"{links[-1]} has no dense tensor {name!r}; it was saved by another model")
-                tensor.copy_(saved.get_tensor(name))
-        for name, table in self.tables.tables.items():
-            self._restore_table(links, name, table)
+        dense = self._read_dense(links[-1])
+        files = {name: self._check_files(links, name, table) for name, table in self.tables.tables.items()}
+        erased: list[dict[str, Tensor]] = [{}, *(read_erased(link) for link in links[1:])]
         for name, admission in admission_filters(self.tables).items():
             admission.restore(links[-1] / FILTERS_NAME / name)
+        for name, tensor in self.dense.items():
+            tensor.copy_(dense[name])
+        first, last = shard_buckets(self._index, self._num_shards)
+        for name, table in self.tables.tables.items():
+            table.clear()
+            for paths, gone in zip(files[name], erased, strict=True):
+                if name in gone:
+                    table.erase(gone[name])
+                native.load_table(table.native, paths, first, last)
 
-    def _restore_table(self, links: list[Path], name: str, table: Table) -> None:
+    def _read_dense(self, link: Path) -> dict[str, Tensor]:
+        with safe_open(link / DENSE_NAME, framework="pt") as saved:
+            names = set(saved.keys())
+            for name in self.dense:
+                if name not in names:
+                    raise ValueError(f"{link} has no dense tensor {name!r}; it was saved by another model")
+            found = {name: saved.get_tensor(name) for name in self.dense}
+        for name, tensor in self.dense.items():
+            if found[name].shape != tensor.shape:
+                raise ValueError(
+                    f"{link} has the dense tensor {name!r} in shape {tuple(found[name].shape)}, here it is "
+                    f"{tuple(tensor.shape)}; it was saved by another model"
+                )
+        return found
+
+    def _check_files(self, links: list[Path], name: str, table: Table) -> list[list[str]]:
         files = [find_shard_files(os.fspath(link / TABLES_NAME / name)) for link in links]
         for paths in files:
             check_shard_files(table.native, table.schema(), paths, cleared=True)
-        table.clear()
-        first, last = shard_buckets(self._index, self._num_shards)
-        for number, (link, paths) in enumerate(zip(links, files, strict=True)):
-            erased = read_erased(link).get(name) if number else None
-            if erased is not None:
-                table.erase(erased)
-            native.load_table(table.native, paths, first, last)
+        return files
 
     def _keep_own(self, basename: Path, paths: list[str]) -> None:
         for shard, path in enumerate(paths):
