@@ -72,15 +72,6 @@ void bind_admission(nb::module_& m) {
             new (self) SlidingHashFilter(capacity, split_num, BucketRange{first_bucket, last_bucket});
           },
           "capacity"_a, "split_num"_a, "first_bucket"_a = 0, "last_bucket"_a = kNumBuckets)
-      .def_static(
-          "join",
-          [](const std::vector<std::shared_ptr<SlidingHashFilter>>& parts) {
-            const nb::gil_scoped_release release;
-            std::vector<const SlidingHashFilter*> pointers;
-            for (const auto& part : parts) pointers.push_back(part.get());
-            return SlidingHashFilter::join(pointers);
-          },
-          "parts"_a)
       .def("add", &SlidingHashFilter::add, "id"_a, "count"_a = 1)
       .def("get", &SlidingHashFilter::get, "id"_a)
       .def_prop_ro("capacity", &SlidingHashFilter::capacity)
@@ -111,6 +102,15 @@ void bind_touched_keys(nb::module_& m) {
 void bind_filters(nb::module_& m) {
   bind_admission(m);
   bind_touched_keys(m);
+  m.def(
+      "join_filters",
+      [](const std::vector<std::shared_ptr<SlidingHashFilter>>& parts) {
+        const nb::gil_scoped_release release;
+        std::vector<const SlidingHashFilter*> pointers;
+        for (const auto& part : parts) pointers.push_back(part.get());
+        return SlidingHashFilter::join(pointers);
+      },
+      "parts"_a, "The filter of all buckets, from its parts in the order of their buckets.");
   m.def(
       "crc32c",
       [](nb::bytes data, std::uint32_t initial) {

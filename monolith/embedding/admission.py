@@ -148,7 +148,7 @@ def join_filters(parts: Sequence[Filter]) -> Filter:
     counts = [one.native_filter for one in parts if isinstance(one.native_filter, native.SlidingHashFilter)]
     if not counts or len(counts) < len(parts):
         raise ValueError(f"only parts of a sliding filter can be joined, got {[one.name for one in parts]}")
-    return Filter(native.SlidingHashFilter.join(counts), name=parts[0].name, thresholds=parts[0].thresholds)
+    return Filter(native.join_filters(counts), name=parts[0].name, thresholds=parts[0].thresholds)
 
 
 def create_probabilistic_filter(

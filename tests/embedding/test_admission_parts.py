@@ -52,7 +52,7 @@ def test_parts_joined_know_what_the_whole_would_know(num_parts: int) -> None:
     count(parts, seen)
     for one in seen:
         whole.add(one)
-    joined = native.SlidingHashFilter.join(parts)
+    joined = native.join_filters(parts)
     assert [joined.get(one) for one in IDS] == [whole.get(one) for one in IDS]
     assert joined.estimated_total_element == whole.estimated_total_element == len(IDS)
 
@@ -64,7 +64,7 @@ def test_taken_apart_and_joined_in_any_number_it_is_the_same_to_the_byte(tmp_pat
     assert whole.head > 0
     first = bytes_of(whole, tmp_path / "0")
     for number, num_parts in enumerate([3, 5, 256, 1]):
-        joined = native.SlidingHashFilter.join(restored(tmp_path / str(number), num_parts))
+        joined = native.join_filters(restored(tmp_path / str(number), num_parts))
         assert bytes_of(joined, tmp_path / str(number + 1)) == first
 
 
@@ -75,7 +75,7 @@ def test_a_part_goes_on_with_the_counts_of_its_ids(tmp_path: Path) -> None:
     bytes_of(whole, tmp_path / "whole")
     parts = restored(tmp_path / "whole", 3)
     assert [part_of(parts, one).add(one) for one in IDS[-800:]] == [2] * 800
-    assert [native.SlidingHashFilter.join(parts).get(one) for one in IDS[-800:]] == [3] * 800
+    assert [native.join_filters(parts).get(one) for one in IDS[-800:]] == [3] * 800
     # Each keeps what it needs and no more: some ids at a border are on both sides.
     total = sum(part.estimated_total_element for part in restored(tmp_path / "whole", 3))
     assert 800 <= total <= 800 + 2 * 16 * 2
@@ -88,7 +88,7 @@ def test_parts_whose_heads_moved_differently_often_are_joined_head_to_head(tmp_p
     count(parts, lower[:1500] + upper[:300])
     assert parts[0].head_increment > parts[1].head_increment + 1
     recent = lower[1300:1500] + upper[:300]
-    joined = native.SlidingHashFilter.join(parts)
+    joined = native.join_filters(parts)
     assert joined.head_increment == parts[0].head_increment
     assert [joined.get(one) for one in recent] == [1] * len(recent)
     # What a part forgets next is what it would have forgotten next.
@@ -119,7 +119,7 @@ def test_failures_add_up_again(tmp_path: Path) -> None:
     for one in crowd * 3:
         part_of(parts, one).add(one)
     assert min(part.failure_count for part in parts) > 0
-    joined = native.SlidingHashFilter.join(parts)
+    joined = native.join_filters(parts)
     assert joined.failure_count == sum(part.failure_count for part in parts)
     bytes_of(joined, tmp_path / "joined")
     assert sum(part.failure_count for part in restored(tmp_path / "joined", 5, 300)) == joined.failure_count
@@ -128,16 +128,16 @@ def test_failures_add_up_again(tmp_path: Path) -> None:
 def test_what_cannot_be_joined_is_refused() -> None:
     parts = make_parts(3)
     with pytest.raises(ValueError, match="stands where one from bucket 0"):
-        native.SlidingHashFilter.join(parts[1:])
+        native.join_filters(parts[1:])
     with pytest.raises(ValueError, match="stands where one from bucket 341"):
-        native.SlidingHashFilter.join([parts[0], parts[2]])
+        native.join_filters([parts[0], parts[2]])
     with pytest.raises(ValueError, match="the part from bucket 682 is missing"):
-        native.SlidingHashFilter.join(parts[:2])
+        native.join_filters(parts[:2])
     with pytest.raises(ValueError, match="the part from bucket 0 is missing"):
-        native.SlidingHashFilter.join([])
+        native.join_filters([])
     parts[0].add(next(one for one in IDS if native.bucket_of_id(one) > 900))
     with pytest.raises(ValueError, match="buckets 0 to 341 has counted ids of others; send each id to its shard"):
-        native.SlidingHashFilter.join(parts)
+        native.join_filters(parts)
     with pytest.raises(ValueError, match="buckets 7 to 7 are no range"):
         create_hash_filter(CAPACITY, buckets=(7, 7))
 
