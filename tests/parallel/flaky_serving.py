@@ -1,5 +1,7 @@
 """A serving process in miniature that can be told to fail, and a sender for it."""
 
+import tempfile
+
 import torch
 
 from monolith.embedding import MultiTable
@@ -28,7 +30,9 @@ class FlakyServing:
         self.receiver = SyncReceiver(self.target, plan_hash=plan_hash, generation=generation, sequence=sequence)
         self.fail: list[str] = []
         self.types: list[int] = []
-        self.server = listen("127.0.0.1:0", self.handle)
+        # No port: somebody else could take it while this is closed.
+        self._folder = tempfile.TemporaryDirectory()
+        self.server = listen(f"unix:{self._folder.name}/s", self.handle)
         self.address = self.server.address
 
     def handle(self, message: Message) -> Message:
