@@ -1,16 +1,19 @@
 """Checkpoints in an object store: their files first, then the manifest by one PUT, and only then are they there."""
 
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
 
 import fsspec
 
-from monolith.checkpoint.durable_files import make_folder
-from monolith.checkpoint.layout import TEMPORARY_SUFFIX, is_state_name, move_into_place, state_order
+from monolith.checkpoint.durable_files import make_folder, write_durably
+from monolith.checkpoint.keeping.retention import PRESERVED_NAME
+from monolith.checkpoint.layout import TEMPORARY_SUFFIX, base_and_number, is_state_name, move_into_place, state_order
 from monolith.checkpoint.manifest import MANIFEST_NAME, check_files, list_files, read_manifest
 from monolith.checkpoint.restoring.delta_chain import chain_to
+from monolith.errors import CorruptFileError, FencedError
 
 _FILES_AT_ONCE = 4
 
@@ -36,17 +39,38 @@ class SnapshotStore:
         return sorted((name for name in names if is_state_name(name)), key=lambda name: state_order(Path(name)))
 
     def put(self, path: Path) -> None:
-        """Copy a snapshot or delta, and what its chain needs that is not there yet."""
-        there = set(self.names())
+        """Copy a snapshot or delta, and what its chain needs that is not there yet.
+
+        Raises:
+            FencedError: A run of a later generation, on another machine, writes here now.
+        """
+        there = self.names()
+        self._check_generation(path, there)
         for link in chain_to(path):
             if link == path or link.name not in there:
                 self._put_one(link)
 
-    def keep_only(self, names: Iterable[str]) -> None:
-        """Remove all others; a delta goes before what it builds on."""
-        kept = set(names)
-        for name in reversed(self.names()):
-            if name not in kept:
+    def mark_kept(self, names: Iterable[str]) -> None:
+        """Let these stay for good: on another machine, nothing else would tell that they should."""
+        marked, there = self._marked(), set(self.names())
+        for name in names:
+            if name in there and name not in marked:
+                self._files.pipe_file(self._at(name, PRESERVED_NAME), b"")
+
+    def retire(self, here: Collection[str], newest: str, max_to_keep: int | None) -> None:
+        """Remove what is neither `here`, on the machine that trains, nor kept; a delta goes before its base.
+
+        Newer ones than `newest` are of an abandoned run and go; so do deltas that are no longer here while their
+        snapshot is. Of older ones, which another machine wrote, those stay that are kept for good, and as many as make
+        up `max_to_keep` with those that are here; None or 0 keeps all.
+        """
+        names, marked = self.names(), self._marked()
+        counted = [name for name in names if base_and_number(Path(name))[1] == 0 and name not in marked]
+        staying = set(counted[-max_to_keep:] if max_to_keep else counted) | marked | set(here)
+        for name in reversed(names):
+            base = base_and_number(Path(name))[0].name
+            is_abandoned = state_order(Path(name)) > state_order(Path(newest)) or base in here
+            if name not in here and (is_abandoned or base not in staying):
                 self._remove(name)
 
     def fetch(self, model_dir: Path, name: str | None = None) -> Path | None:
@@ -68,7 +92,31 @@ class SnapshotStore:
         for link in chain_to(model_dir / wanted):
             if not (link / MANIFEST_NAME).exists():
                 self._fetch_one(link)
+        if wanted in self._marked():
+            write_durably(model_dir / wanted / PRESERVED_NAME, b"")
         return model_dir / wanted
+
+    def _marked(self) -> set[str]:
+        self._files.invalidate_cache()
+        return {str(path).split("/")[-2] for path in self._files.glob(f"{self._root}/model.ckpt-*/{PRESERVED_NAME}")}
+
+    def _check_generation(self, path: Path, there: Sequence[str]) -> None:
+        """Raise a FencedError if the newest that is there was written by a later run."""
+        if not there:
+            return
+        own = read_manifest(path).generation
+        with TemporaryDirectory() as folder:
+            Path(folder, MANIFEST_NAME).write_bytes(self._files.cat_file(self._at(there[-1], MANIFEST_NAME)))
+            try:
+                found = read_manifest(Path(folder)).generation
+            except CorruptFileError:
+                return  # nobody can restore it: it is no sign of a run that goes on
+        if found > own:
+            raise FencedError(
+                f"{path.name} is not copied to {self.url}: {there[-1]} there is of generation {found}, this run is of "
+                f"generation {own}, so another machine has gone on from here; stop this run, or give it another "
+                "mirror_dir"
+            )
 
     def _put_one(self, path: Path) -> None:
         manifest = read_manifest(path)

@@ -104,6 +104,12 @@ def retire_snapshots(
     return removable
 
 
+def kept_for_good(model_dir: str | os.PathLike[str], retention: Retention) -> set[str]:
+    """Return the names of snapshots that are never removed: exempt ones, and one per so many hours."""
+    exempt = _exempt_names(model_dir, retention)
+    return {path.name for path in list_snapshots(model_dir) if path.name in exempt or (path / PRESERVED_NAME).exists()}
+
+
 def _not_needed(model_dir: str | os.PathLike[str], doomed: list[Path], needed_by: NeededBy) -> list[Path]:
     """Return the doomed snapshots that nothing which stays needs, each behind the deltas that go with it."""
     staying = [path for path in list_snapshots(model_dir) if path not in doomed]

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from monolith.checkpoint.keeping.object_store import SnapshotStore
-from monolith.checkpoint.keeping.retention import Retention, retire_snapshots
+from monolith.checkpoint.keeping.retention import Retention, kept_for_good, retire_snapshots
 from monolith.checkpoint.layout import list_deltas, list_snapshots
 from monolith.checkpoint.restoring.delta_chain import remove_orphans
 from monolith.checkpoint.saving.frozen_state import FrozenState
@@ -39,8 +39,8 @@ class SaveSeries:
         """Save into `model_dir`, where those snapshots stay, with their deltas, that `retention` says.
 
         Without tables, only the dense part is saved, and never as a delta. A `mirror` gets a copy of each, and loses
-        those that do not stay; a save that cannot be copied has failed, and is there all the same. Whether another run
-        has taken over is asked of `fenced_by`, if that is another folder than `model_dir`.
+        those that do not stay (`SnapshotStore.retire`); a save that cannot be copied has failed, and is there all the
+        same. Whether another run has taken over is asked of `fenced_by`, if that is another folder than `model_dir`.
         """
         self.pending: PendingSave | None = None
         self._model_dir = model_dir
@@ -96,6 +96,7 @@ class SaveSeries:
         remove_orphans(self._model_dir)
         if self._mirror is not None:
             self._mirror.put(path)
-            kept = [*list_snapshots(self._model_dir), *list_deltas(self._model_dir)]
-            self._mirror.keep_only(one.name for one in kept)
+            here = [*list_snapshots(self._model_dir), *list_deltas(self._model_dir)]
+            self._mirror.mark_kept(kept_for_good(self._model_dir, self._retention))
+            self._mirror.retire({one.name for one in here}, path.name, self._retention.max_to_keep)
         return path

@@ -7,8 +7,9 @@ import pytest
 import torch
 
 import monolith as mono
-from monolith.checkpoint.keeping import SnapshotStore
-from monolith.errors import CorruptFileError
+from monolith.checkpoint.keeping import SnapshotStore, roll_back
+from monolith.checkpoint.state_files import add_exempt_paths
+from monolith.errors import CorruptFileError, FencedError
 
 
 @pytest.fixture
@@ -116,3 +117,36 @@ def test_a_folder_will_do(tmp_path):
     train(tmp_path / "model", str(tmp_path / "copies"), 3)
     assert SnapshotStore(str(tmp_path / "copies")).names() == ["model.ckpt-0", "model.ckpt-3"]
     assert SnapshotStore(str(tmp_path / "copies")).fetch(tmp_path / "other").name == "model.ckpt-3"
+
+
+def test_a_new_machine_loses_nothing_that_the_old_one_kept(tmp_path, url):
+    settings = dict(save_checkpoints_steps=2, checkpoints_max_to_keep=3)
+    (tmp_path / "first").mkdir()
+    train(tmp_path / "first", url, 2, **settings)
+    add_exempt_paths(tmp_path / "first", ["model.ckpt-2"])
+    train(tmp_path / "first", url, 10, **settings)
+    assert SnapshotStore(url).names() == [f"model.ckpt-{step}" for step in (2, 6, 8, 10)]
+    # The new one has only the newest, and takes its place in the count from step to step.
+    for step, names in [(12, (2, 8, 10, 12)), (14, (2, 10, 12, 14)), (18, (2, 14, 16, 18))]:
+        train(tmp_path / "second", url, step, **settings)
+        assert SnapshotStore(url).names() == [f"model.ckpt-{one}" for one in names]
+    assert SnapshotStore(url).fetch(tmp_path / "third", "model.ckpt-2") is not None
+    assert (tmp_path / "third" / "model.ckpt-2" / "preserved").exists()
+
+
+def test_what_was_gone_back_from_leaves_the_copy(tmp_path, url):
+    train(tmp_path / "model", url, 12, save_checkpoints_steps=5, delta_every_steps=2)
+    roll_back(tmp_path / "model" / "model.ckpt-5")
+    train(tmp_path / "model", url, 6)
+    names = ["model.ckpt-0", "model.ckpt-2", "model.ckpt-2.delta-1", "model.ckpt-5", "model.ckpt-6"]
+    assert SnapshotStore(url).names() == names
+    assert train(tmp_path / "other", url, 7).global_step == 7
+
+
+def test_a_machine_that_was_replaced_does_not_write_over_its_successor(tmp_path, url):
+    train(tmp_path / "old", url, 4)
+    train(tmp_path / "new", url, 6)
+    newest = SnapshotStore(url).names()
+    with pytest.raises(FencedError, match=r"model\.ckpt-6 there is of generation 1, this run is of generation 0"):
+        SnapshotStore(url).put(tmp_path / "old" / "model.ckpt-4")
+    assert SnapshotStore(url).names() == newest
