@@ -10,8 +10,9 @@ from google.protobuf.json_format import MessageToDict
 
 from monolith._core import native
 from monolith.checkpoint.layout import FILTERS_NAME, TABLES_NAME
-from monolith.checkpoint.manifest import MANIFEST_NAME, check_files, read_manifest
-from monolith.checkpoint.model_dir import latest_snapshot
+from monolith.checkpoint.manifest import MANIFEST_NAME
+from monolith.checkpoint.restoring.delta_chain import apply_delta, chain_to, check_chain
+from monolith.checkpoint.restoring.latest import latest_state
 from monolith.embedding import Table
 from monolith.model import LookupPlan, PlannedTable, make_tables
 from monolith.protos.embedding_hash_table_pb2 import EntryDump
@@ -57,20 +58,22 @@ class RowReport:
 
 
 def read_row(path: str | os.PathLike[str], table: str, id_: int) -> RowReport:
-    """Return what the newest snapshot in a model's folder, or the snapshot `path` itself, knows of an id.
+    """Return what the newest state in a model's folder, or the snapshot or delta `path` itself, knows of an id.
 
     `table` is the name of a table, or of a feature. Only that table is read, into memory.
     """
     if not -(2**63) <= id_ < 2**63:
         raise ValueError(f"an id is a 64-bit integer, got {id_}")
-    snapshot = Path(path) if (Path(path) / MANIFEST_NAME).is_file() else latest_snapshot(path)
+    snapshot = Path(path) if (Path(path) / MANIFEST_NAME).is_file() else latest_state(path)
     if snapshot is None:
         raise FileNotFoundError(f"there is no snapshot in {os.fspath(path)}")
-    manifest = read_manifest(snapshot)
-    check_files(snapshot, manifest)
+    links = chain_to(snapshot)
+    manifest = check_chain(links)[-1]
     planned = _planned_table(LookupPlan.from_json(manifest.plan), table)
     rows = make_tables(LookupPlan((), (planned,)))[planned.name]
-    rows.restore(snapshot / TABLES_NAME / planned.name)
+    rows.restore(links[0] / TABLES_NAME / planned.name)
+    for delta in links[1:]:
+        apply_delta(delta, {planned.name: rows})
     if rows.admission is not None:
         rows.admission.restore(snapshot / FILTERS_NAME / planned.name)
     now = int(manifest.extra.get("clock", {}).get("now", 0))

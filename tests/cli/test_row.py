@@ -13,6 +13,8 @@ from monolith.cli.app import app
 from monolith.data import EventLogWriter
 from monolith.data.synthetic import MOVIE_SCHEMA
 from monolith.embedding import AdagradOptimizer
+from monolith.protos.embedding_hash_table_pb2 import EntryDump
+from tests.checkpoint.small_state import State, rows_of
 from tests.model.movie_model import MovieRanking
 from tests.train.recorder import Recorder
 
@@ -117,3 +119,24 @@ def test_the_command_prints_it(trained):
     assert "reads as zero" in missing.output
     as_json = json.loads(CliRunner().invoke(app, ["row", str(model_dir), "uid", "5", "--json"]).output)
     assert torch.tensor(as_json["slices"][0]["values"]).tolist() == rows["uid"][5]
+
+
+def test_deltas_count_for_the_newest_and_for_each_alone(tmp_path):
+    state = State()
+    state.train(4)
+    trackers = state.track()
+    links, rows = [state.freeze(trackers=trackers).write_snapshot(tmp_path)], [rows_of(state.tables)[0]["uid"]]
+    for _ in range(2):
+        state.train(1, num_ids=10)
+        links.append(state.freeze(trackers=trackers).write_delta(links[-1]))
+        rows.append(rows_of(state.tables)[0]["uid"])
+    gone = min(rows[0].keys() - rows[2].keys())
+    changed = min(one for one in rows[1].keys() & rows[2].keys() if rows[1][one] != rows[2][one])
+    old = min(one for one in rows[0].keys() & rows[2].keys() if rows[0][one] == rows[2][one])  # in no delta
+    for path, wanted in [*zip(links, rows, strict=True), (tmp_path, rows[2])]:
+        for one in (gone, changed, old):
+            report = read_row(path, "uid", one)
+            assert report.found == (one in wanted)
+            if report.found:
+                assert report.slices[0].values == list(EntryDump.FromString(wanted[one]).num)
+    assert read_row(tmp_path, "uid", old).snapshot == links[2]

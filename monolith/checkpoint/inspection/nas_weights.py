@@ -7,7 +7,7 @@ from safetensors import SafetensorError, safe_open
 
 from monolith.checkpoint.layout import DENSE_NAME
 from monolith.checkpoint.manifest import MANIFEST_NAME
-from monolith.checkpoint.model_dir import latest_snapshot
+from monolith.checkpoint.restoring.latest import latest_state
 from monolith.errors import CorruptFileError
 
 ARCH_TENSOR_PREFIX = "arch_tensor"
@@ -19,7 +19,7 @@ _MODEL = "model/"
 def get_nas_weight_json(ckpt_dir_or_file: str | os.PathLike[str], prefix: str | None = None) -> list[str]:
     """Return the values, as text, of the first weight whose name contains `prefix`.
 
-    The path is a model's folder, whose newest snapshot is read, a snapshot, or a safetensors file.
+    The path is a model's folder, whose newest snapshot or delta is read, one of these, or a safetensors file.
 
     Raises:
         FileNotFoundError: There is no snapshot.
@@ -44,7 +44,7 @@ def _dense_file(path: Path) -> Path:
         return path
     if (path / MANIFEST_NAME).is_file():
         return path / DENSE_NAME
-    snapshot = latest_snapshot(path)
-    if snapshot is None:
+    newest = latest_state(path)
+    if newest is None:
         raise FileNotFoundError(f"there is no snapshot in {path}")
-    return snapshot / DENSE_NAME
+    return newest / DENSE_NAME

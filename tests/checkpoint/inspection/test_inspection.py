@@ -10,6 +10,7 @@ from monolith.checkpoint.inspection import TableFiles, diff_snapshots, get_nas_w
 from monolith.checkpoint.inspection.parquet import export_parquet
 from monolith.errors import CorruptFileError
 from tests.checkpoint.made_snapshots import PLAN, make_rows, save
+from tests.checkpoint.small_state import State
 
 UID = {id_: [id_ + 0.25, id_ + 0.5, -float(id_)] for id_ in (-3, 0, 7, 1 << 62)}
 MOV = {9: [1.0, 2.0]}
@@ -120,3 +121,12 @@ def test_architecture_weights_as_text(tmp_path):
     save_file({"x": torch.ones(1)}, tmp_path / "f.safetensors")
     with pytest.raises(ValueError, match="no weight"):
         get_nas_weight_json(tmp_path / "f.safetensors")
+
+
+def test_architecture_weights_of_the_newest_delta(tmp_path):
+    state = State()
+    base = state.freeze(trackers=state.track(), dense={"model/arch_tensor": torch.ones(2)}).write_snapshot(tmp_path)
+    state.train(1)
+    state.freeze(trackers=state.track(), dense={"model/arch_tensor": torch.zeros(2)}).write_delta(base)
+    assert get_nas_weight_json(tmp_path) == ["0.0", "0.0"]
+    assert get_nas_weight_json(base) == ["1.0", "1.0"]
