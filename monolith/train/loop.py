@@ -17,7 +17,6 @@ from monolith.model.spec import EstimatorSpec
 from monolith.observe.stack_traces import stack_traces_on_signal
 from monolith.train.config import RunnerConfig
 from monolith.train.culprit import blame
-from monolith.train.progressive_metrics import ProgressiveMetrics
 from monolith.train.saving.run_saver import RunSaver
 from monolith.train.saving.save_listener import SaveListener
 from monolith.train.state import TrainState
@@ -64,7 +63,7 @@ class Trainer:
         self.config = config
         self.hooks = [*hooks, *state.model.training_hooks]
         self.sync = sync
-        self.metrics = ProgressiveMetrics(config.metric_window)
+        self.metrics = state.measure(config.metric_window)
         self.context = RunContext(
             model=state.model,
             tables=state.tables,

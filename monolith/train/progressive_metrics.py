@@ -1,7 +1,14 @@
 """Metrics of predictions made before their events were trained on."""
 
+from collections.abc import Mapping
+
+from torch import Tensor
+
+from monolith.errors import CorruptFileError
 from monolith.model.metrics import PredictionWindow
 from monolith.model.spec import EstimatorSpec, observations
+
+_PREFIX = "metrics/"
 
 
 class ProgressiveMetrics:
@@ -27,3 +34,30 @@ class ProgressiveMetrics:
             prefix = "" if single else f"{head}_"
             metrics |= {f"{prefix}auc": window.auc(), f"{prefix}logloss": window.logloss()}
         return metrics
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return copies of the windows by names of their own, for a snapshot."""
+        return {
+            f"{_PREFIX}{head}/{name}": tensor
+            for head, window in self._heads.items()
+            for name, tensor in window.tensors().items()
+        }
+
+    @staticmethod
+    def among(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return those of a snapshot's tensors that `tensors` made."""
+        return {name: tensor for name, tensor in tensors.items() if name.startswith(_PREFIX)}
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        """Go on with the windows that are among a snapshot's tensors; a CorruptFileError if they are none."""
+        heads: dict[str, dict[str, Tensor]] = {}
+        for name, tensor in self.among(tensors).items():
+            head, _, part = name.removeprefix(_PREFIX).rpartition("/")
+            heads.setdefault(head, {})[part] = tensor
+        for head, parts in heads.items():
+            window = PredictionWindow(self._window)
+            try:
+                window.restore(parts)
+            except CorruptFileError as error:
+                raise CorruptFileError(f"head {head[:40]!r}: {error}") from error
+            self._heads[head] = window

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from monolith.checkpoint import (
     PendingSave,
@@ -28,6 +29,7 @@ from monolith.errors import CorruptFileError
 from monolith.model import FusedLookup, Lookup, Mode, MonolithModel, dry_run, make_tables
 from monolith.model.spec import EstimatorSpec
 from monolith.train.clock import EventClock
+from monolith.train.progressive_metrics import ProgressiveMetrics
 from monolith.train.saving.restore_options import RestoreOptions, clears_weights, mark_cleared
 
 
@@ -52,6 +54,8 @@ class TrainState:
         self.generation = 0
         self.epoch = 0
         self.saved_step: int | None = None
+        self.metrics: ProgressiveMetrics | None = None
+        self._saved_metrics: dict[str, Tensor] = {}
         self._writing: tuple[PendingSave, int] | None = None  # with its step
         self._series: SaveSeries | None = None
         self._series_of: tuple[Path, Retention, SnapshotStore | None] | None = None
@@ -78,6 +82,12 @@ class TrainState:
         if path is not None and cleared:
             self._keep_cleared(folder, path, is_own and not options.continue_training)
         return path
+
+    def measure(self, window: int) -> ProgressiveMetrics:
+        """Return the metrics of this state, of so many predictions; after a restore, they go on from what was saved."""
+        self.metrics = ProgressiveMetrics(window)
+        self.metrics.restore(self._saved_metrics)
+        return self.metrics
 
     def save(self, model_dir: str | os.PathLike[str], *, retention: Retention) -> Path:
         """Write a snapshot of this moment and remove those that are too many."""
@@ -109,7 +119,7 @@ class TrainState:
             delta=delta,
             in_parallel=in_parallel,
             step=self.global_step,
-            dense={**dense_tensors(self.model, self.optimizer), **random_tensors()},
+            dense=self._tensors(),
             stream=self.stream,
             generation=self.generation,
             epoch=self.epoch + 1,
@@ -156,6 +166,10 @@ class TrainState:
             self._series = None
         return None
 
+    def _tensors(self) -> dict[str, Tensor]:
+        measured = self._saved_metrics if self.metrics is None else self.metrics.tensors()
+        return {**dense_tensors(self.model, self.optimizer), **random_tensors(), **measured}
+
     def _restore(self, path: Path, options: RestoreOptions, *, cleared: bool, is_own: bool) -> None:
         snapshot = load_snapshot(path, plan=self.plan, tables=self.tables)
         if not cleared:
@@ -176,6 +190,7 @@ class TrainState:
             self.source.restore(snapshot.stream)
             self.stream = dict(snapshot.stream)
             self.offsets = offsets
+            self._saved_metrics = ProgressiveMetrics.among(snapshot.dense)
         if not cleared or options.continue_training:
             self.global_step = snapshot.step
         self.saved_step = snapshot.step if is_own and not cleared else None

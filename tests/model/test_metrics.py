@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from monolith.errors import CorruptFileError
 from monolith.model.metrics import PredictionWindow, auc, logloss
 
 
@@ -51,3 +52,42 @@ def test_a_window_holds_exactly_the_newest(batch_size):
 def test_predictions_need_one_label_each():
     with pytest.raises(ValueError, match="2 predictions for 3 labels"):
         PredictionWindow(4).add(torch.zeros(2), torch.zeros(3))
+
+
+@pytest.mark.parametrize("added", [0, 3, 5, 8, 12])
+@pytest.mark.parametrize("size", [5, 3, 9])
+def test_a_window_goes_on_from_what_was_saved(added, size):
+    draw = torch.Generator().manual_seed(added)
+    scores, labels = torch.rand(40, generator=draw), (torch.rand(40, generator=draw) > 0.5).float()
+    window, other = PredictionWindow(5), PredictionWindow(size)
+    window.add(scores[:added], labels[:added])
+    other.restore(window.tensors())
+    assert len(other) == min(added, 5, size)
+    for first in range(added, 40, 4):
+        for one in (window, other):
+            one.add(scores[first : first + 4], labels[first : first + 4])
+        if size == 5:  # bit for bit: also the order of summation is the same
+            assert [other.auc(), other.logloss()] == pytest.approx([window.auc(), window.logloss()], rel=0, nan_ok=True)
+    newest = slice(max(0, 40 - size), 40)
+    assert other.logloss() == pytest.approx(logloss(scores[newest], labels[newest]))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"scores": torch.zeros(2, 2)},
+        {"scores": torch.zeros(3, dtype=torch.int64)},
+        {"labels": torch.zeros(2, dtype=torch.bool)},
+        {"labels": torch.zeros(3)},
+        {"added": torch.tensor(2)},
+        {"added": torch.tensor(3.0)},
+        {"added": torch.tensor([3, 4])},
+    ],
+)
+def test_what_is_no_window_is_refused(change):
+    window = PredictionWindow(5)
+    window.add(torch.rand(3), torch.ones(3))
+    with pytest.raises(CorruptFileError):
+        PredictionWindow(5).restore({**window.tensors(), **change})
+    with pytest.raises(CorruptFileError):
+        PredictionWindow(5).restore({name: one for name, one in window.tensors().items() if name != min(change)})

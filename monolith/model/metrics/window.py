@@ -1,8 +1,13 @@
 """How good recent predictions were."""
 
+from collections.abc import Mapping
+
 import numpy as np
 import numpy.typing as npt
+import torch
 from torch import Tensor
+
+from monolith.errors import CorruptFileError
 
 Floats = npt.NDArray[np.float64]
 
@@ -80,3 +85,34 @@ class PredictionWindow:
     def logloss(self) -> float:
         """Return the mean log loss of the window."""
         return logloss(self._scores[: len(self)], self._labels[: len(self)])
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return copies of what it holds, to be saved; labels as what counts of them, above 0.5 or not."""
+        used = len(self)
+        return {
+            "scores": torch.from_numpy(self._scores[:used].copy()),
+            "labels": torch.from_numpy(self._labels[:used] > 0.5),
+            "added": torch.tensor(self._num_added),
+        }
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        """Become what `tensors` returned; a window of another size takes the newest it has room for.
+
+        Raises:
+            CorruptFileError: They are not of a window.
+        """
+        scores, labels, added = (tensors.get(name) for name in ("scores", "labels", "added"))
+        if scores is None or labels is None or added is None or added.dtype != torch.int64 or added.dim() != 0:
+            raise CorruptFileError("the saved metrics are not those of a window of predictions")
+        used, num_added = scores.numel(), int(added)
+        kinds = scores.dtype, labels.dtype, scores.dim(), tuple(labels.shape)
+        if kinds != (torch.float32, torch.bool, 1, (used,)) or num_added < used:
+            raise CorruptFileError(f"the saved metrics hold {used} predictions of {kinds}, and {num_added} were added")
+        # Where a full window begins counts: sums of the same numbers in another order differ in the last bit.
+        begin = num_added % used if num_added > used else 0
+        if used <= len(self._scores) and (begin == 0 or used == len(self._scores)):
+            self._scores[:used], self._labels[:used] = scores.numpy(), labels.numpy()
+            self._num_added = num_added if used == len(self._scores) else used
+            return
+        self._num_added = 0
+        self.add(scores.roll(-begin), labels.float().roll(-begin))
