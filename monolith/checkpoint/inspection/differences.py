@@ -12,6 +12,7 @@ from monolith.checkpoint.inspection.saved_plan import saved_plan
 from monolith.checkpoint.inspection.snapshot_summary import dense_shapes
 from monolith.checkpoint.inspection.table_rows import Rows, TableFiles, checked_manifest, table_files
 from monolith.checkpoint.layout import DENSE_NAME
+from monolith.checkpoint.restoring.rewrite import Progress
 from monolith.embedding import TableConfig
 from monolith.errors import CorruptFileError
 
@@ -53,7 +54,7 @@ class SnapshotDifference:
     """Dense tensor -> largest absolute difference; infinity if shape or type differ."""
 
 
-def diff_snapshots(first: Path, second: Path) -> SnapshotDifference:
+def diff_snapshots(first: Path, second: Path, *, on_progress: Progress = lambda what, done: None) -> SnapshotDifference:
     """Compare two snapshots, or what deltas lead to; table files are checked completely, and read a part at a time."""
     tables = [_tables(folder) for folder in (first, second)]
     names = sorted(tables[0] | tables[1])
@@ -62,10 +63,12 @@ def diff_snapshots(first: Path, second: Path) -> SnapshotDifference:
     for name in sorted(set(shapes[0]) & set(shapes[1])):
         if difference := _tensor_difference(_dense_tensor(first, name), _dense_tensor(second, name)):
             changed[name] = difference
+    found = []
+    for number, name in enumerate(names):
+        on_progress(f"comparing {name}", number / len(names))
+        found.append(_diff_table(name, _open(first, tables[0], name), _open(second, tables[1], name)))
     return SnapshotDifference(
-        tables=tuple(
-            _diff_table(name, _open(first, tables[0], name), _open(second, tables[1], name)) for name in names
-        ),
+        tables=tuple(found),
         dense_added=tuple(sorted(set(shapes[1]) - set(shapes[0]))),
         dense_removed=tuple(sorted(set(shapes[0]) - set(shapes[1]))),
         dense_changed=changed,

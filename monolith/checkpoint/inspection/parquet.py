@@ -4,8 +4,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from monolith.checkpoint.durable_files import make_folder
 from monolith.checkpoint.inspection.saved_plan import saved_plan
 from monolith.checkpoint.inspection.table_rows import TableFiles, checked_manifest, table_files
+from monolith.checkpoint.restoring.rewrite import Progress
 from monolith.data.columnar.arrow import arrow
 from monolith.model.plan.planned_table import PlannedTable
 
@@ -16,25 +18,31 @@ def export_parquet(
     tables: Sequence[str] = (),
     *,
     on_rows: Callable[[str, int], None] | None = None,
+    on_progress: Progress = lambda what, done: None,
 ) -> list[Path]:
     """Write `<out_dir>/<table>.parquet` for the tables named, or for all, and return the files.
 
     Of a delta, all rows are written that it leads to. Columns are `id`, `last_seen` (seconds) and one list of floats
-    per slice; optimizer state is left out. `on_rows` is told of each table's rows as they are written. A file appears
-    under its name when it is complete.
+    per slice; optimizer state is left out. `on_rows` is told of each table's rows as they are written. All tables
+    are checked before the first is written, and a file appears under its name when it is complete.
     """
     manifest = checked_manifest(snapshot)
     plan = saved_plan(snapshot, manifest)
     planned = {table.name: table for table in plan.planned_tables}
     if unknown := sorted(set(tables) - set(planned)):
         raise ValueError(f"{snapshot} has no table {', '.join(unknown)}; it has {', '.join(sorted(planned))}")
-    out_dir.mkdir(parents=True, exist_ok=True)
     configs = plan.tables()
+    names = list(dict.fromkeys(tables)) or sorted(planned)
+    files = {}
+    for number, name in enumerate(names):
+        on_progress(f"checking {name}", 0.5 * number / len(names))
+        files[name] = table_files(snapshot, name, configs[name])
+    make_folder(out_dir)
     written = []
-    for name in tables or sorted(planned):
-        files = table_files(snapshot, name, configs[name])
+    for number, name in enumerate(names):
+        on_progress(f"writing {name}", 0.5 + 0.5 * number / len(names))
         path = out_dir / f"{name}.parquet"
-        _write_table(path, planned[name], files, on_rows)
+        _write_table(path, planned[name], files[name], on_rows)
         written.append(path)
     return written
 
@@ -49,15 +57,18 @@ def _write_table(
     fields = [("id", pa.int64()), ("last_seen", pa.uint32())]
     schema = pa.schema(fields + [(name, pa.list_(pa.float32(), dim)) for name, (_, dim) in places.items()])
     temporary = path.with_name(f"{path.name}.tmp")
-    with parquet.ParquetWriter(temporary, schema) as writer:
-        for rows in files.parts():
-            if len(rows.ids) == 0:
-                continue
-            columns: list[Any] = [pa.array(rows.ids), pa.array(rows.last_seen)]
-            for first, dim in places.values():
-                flat = rows.weights[:, first : first + dim].reshape(-1)
-                columns.append(pa.FixedSizeListArray.from_arrays(pa.array(flat), dim))
-            writer.write_batch(pa.record_batch(columns, schema=schema))
-            if on_rows is not None:
-                on_rows(table.name, len(rows.ids))
-    temporary.replace(path)
+    try:
+        with parquet.ParquetWriter(temporary, schema) as writer:
+            for rows in files.parts():
+                if len(rows.ids) == 0:
+                    continue
+                columns: list[Any] = [pa.array(rows.ids), pa.array(rows.last_seen)]
+                for first, dim in places.values():
+                    flat = rows.weights[:, first : first + dim].reshape(-1)
+                    columns.append(pa.FixedSizeListArray.from_arrays(pa.array(flat), dim))
+                writer.write_batch(pa.record_batch(columns, schema=schema))
+                if on_rows is not None:
+                    on_rows(table.name, len(rows.ids))
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)

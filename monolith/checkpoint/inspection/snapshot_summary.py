@@ -9,7 +9,7 @@ from safetensors import SafetensorError, safe_open
 from monolith.checkpoint.inspection.saved_plan import saved_plan
 from monolith.checkpoint.inspection.table_rows import read_info
 from monolith.checkpoint.layout import DENSE_NAME, TABLES_NAME, base_and_number
-from monolith.checkpoint.manifest import MANIFEST_NAME, check_sizes, read_manifest
+from monolith.checkpoint.manifest import MANIFEST_NAME, FileEntry, check_sizes, read_manifest
 from monolith.checkpoint.restoring.delta_chain import Link, read_erased
 from monolith.embedding.shard_files import find_shard_files
 from monolith.errors import CorruptFileError
@@ -73,6 +73,9 @@ class SnapshotSummary:
     extra: dict[str, Any]
     """What else its writer kept."""
 
+    files: dict[str, FileEntry]
+    """Size and checksum of each file, by its path, as the manifest has them."""
+
     previous: str | None = None
     """Of a delta, what it builds on; its rows are those that changed since."""
 
@@ -106,6 +109,7 @@ def summarize(folder: Path) -> SnapshotSummary:
         tables=tuple(_table_summary(folder, table) for table in sorted(tables, key=lambda one: one.name)),
         dense=dense_shapes(folder),
         extra=manifest.extra,
+        files=dict(sorted(manifest.files.items())),
         **_delta_fields(folder),
     )
 

@@ -1,11 +1,12 @@
 """Go back to an older snapshot, or remove one, without losing what cannot be had again."""
 
 import os
+import re
 from pathlib import Path
 
 from monolith.checkpoint.durable_files import sync_folder
 from monolith.checkpoint.keeping.retention import NeededBy, manifest_bases, needs
-from monolith.checkpoint.layout import list_deltas, list_snapshots, remove_snapshot, state_order
+from monolith.checkpoint.layout import is_state_name, list_deltas, list_snapshots, remove_snapshot, state_order
 from monolith.checkpoint.manifest import MANIFEST_NAME
 from monolith.checkpoint.model_dir import ModelDirOwner
 from monolith.checkpoint.restoring.delta_chain import chain_to, check_chain
@@ -17,8 +18,20 @@ from monolith.checkpoint.state_files.restore_choice import TRAIN, get_checkpoint
 
 ROLLED_BACK_SUFFIX = ".rolled-back"
 
+_SET_ASIDE = re.compile(r"(.*?)(?:\.damaged|\.rolled-back(?:-[0-9]+)?)")
+
 LOOK = "eval"
 """A mode in which reading leaves no trace."""
+
+
+def is_set_aside(name: str) -> bool:
+    """Return whether a folder of this name was a snapshot or delta that a rollback or a restore renamed.
+
+    >>> is_set_aside("model.ckpt-7.rolled-back"), is_set_aside("model.ckpt-7.damaged"), is_set_aside("model.ckpt-7")
+    (True, True, False)
+    """
+    match = _SET_ASIDE.fullmatch(name)
+    return match is not None and is_state_name(match[1])
 
 
 def roll_back(snapshot: Path) -> list[Path]:

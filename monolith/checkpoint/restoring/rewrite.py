@@ -15,12 +15,13 @@ from monolith.checkpoint.layout import (
     move_into_place,
     remove_snapshot,
 )
-from monolith.checkpoint.manifest import MANIFEST_NAME, check_files, list_files, read_manifest, write_manifest
+from monolith.checkpoint.manifest import check_files, list_files, read_manifest, write_manifest
 from monolith.checkpoint.model_dir import ModelDirOwner
 from monolith.checkpoint.restoring.latest import latest_state
 from monolith.checkpoint.restoring.saved_tables import make_saved_tables, saved_configs
 from monolith.checkpoint.saving.write_errors import writing_of
 from monolith.checkpoint.snapshot import load_snapshot, save_snapshot
+from monolith.checkpoint.state_files.checkpoint_file import refresh_checkpoint_file
 from monolith.embedding.shard_files import reshard_files
 from monolith.model import LookupPlan
 
@@ -66,8 +67,11 @@ def reshard(
     temporary = target.with_name(target.name + TEMPORARY_SUFFIX)
     with ModelDirOwner(out), writing_of(target, temporary):
         shutil.rmtree(temporary, ignore_errors=True)
-        shutil.copytree(folder, temporary, ignore=shutil.ignore_patterns(MANIFEST_NAME, TABLES_NAME))
-        (temporary / TABLES_NAME).mkdir()
+        (temporary / TABLES_NAME).mkdir(parents=True)
+        for name in manifest.files:  # no others: nobody vouches for them
+            if not name.startswith(f"{TABLES_NAME}/"):
+                (temporary / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(folder / name, temporary / name)
         checksums: dict[str, int] = {}
         tables = saved_configs(folder, manifest)
         for number, name in enumerate(tables):
@@ -75,6 +79,7 @@ def reshard(
             checksums |= reshard_files(folder / TABLES_NAME / name, temporary / TABLES_NAME / name, num_shards)
         write_manifest(temporary, replace(manifest, files=list_files(temporary, checksums)))
         move_into_place(temporary, target)
+        refresh_checkpoint_file(out)
     on_progress("done", 1.0)
     return target
 
@@ -115,5 +120,6 @@ def compact(model_dir: str | os.PathLike[str], *, on_progress: Progress = lambda
         # The last one first: what is left at any moment is a chain.
         for delta in reversed(deltas_on(base_and_number(newest)[0])):
             remove_snapshot(delta)
+        refresh_checkpoint_file(model_dir)
         on_progress("done", 1.0)
         return path

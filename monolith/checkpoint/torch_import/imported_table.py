@@ -10,10 +10,18 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from monolith.checkpoint.durable_files import sync_folder
 from monolith.checkpoint.inspection.saved_plan import saved_plan
-from monolith.checkpoint.layout import TABLES_NAME, TEMPORARY_SUFFIX, base_and_number, snapshot_path
+from monolith.checkpoint.layout import (
+    TABLES_NAME,
+    TEMPORARY_SUFFIX,
+    base_and_number,
+    move_into_place,
+    snapshot_path,
+)
 from monolith.checkpoint.manifest import MANIFEST_NAME, Manifest, check_files, list_files, read_manifest, write_manifest
+from monolith.checkpoint.model_dir import ModelDirOwner
+from monolith.checkpoint.restoring.rewrite import Progress
+from monolith.checkpoint.saving.write_errors import writing_of
 from monolith.checkpoint.state_files.checkpoint_file import refresh_checkpoint_file
 from monolith.checkpoint.torch_import.id_map import IdMap
 from monolith.embedding import Optimizer, Table, TableConfig, entry
@@ -46,13 +54,14 @@ def import_table(
     *,
     time: int | None = None,
     num_shards: int | None = None,
+    on_progress: Progress = lambda what, done: None,
 ) -> list[str]:
     """Write `<basename>-00000-of-0000n`, which `Table.restore` takes, and return the paths.
 
     Every id gets the weights of its row, a fresh optimizer state, and `time` (seconds, default: now) as last seen.
     """
     table = Table(config)
-    _assign(table, weight, ids, time)
+    _assign(table, weight, ids, time, on_progress)
     Path(basename).parent.mkdir(parents=True, exist_ok=True)
     return table.save(basename, num_shards=num_shards, drop_expired=False)
 
@@ -66,10 +75,15 @@ def import_into_snapshot(
     *,
     time: int | None = None,
     merge: bool = False,
+    on_progress: Progress = lambda what, done: None,
 ) -> Path:
     """Write a copy of snapshot `like` into `model_dir` in which a table has these rows; returns the new snapshot.
 
     The table's former rows are left out, or kept where no id stands against them with `merge`.
+
+    Raises:
+        ModelDirInUseError: A process trains in `model_dir`.
+        FileExistsError: It has a snapshot of this step.
     """
     if base_and_number(like)[1] > 0:
         raise ValueError(f"{like} is a delta, which has only changed rows; monolith ckpt compact its folder first")
@@ -84,20 +98,21 @@ def import_into_snapshot(
     table = Table(configs[table_name])
     if merge:
         table.restore(like / TABLES_NAME / table_name)
-    _assign(table, weight, ids, time)
+    _assign(table, weight, ids, time, on_progress)
     temporary = target.with_name(target.name + TEMPORARY_SUFFIX)
-    _copy_without(like, manifest, table_name, temporary)
-    table.save(
-        temporary / TABLES_NAME / table_name,
-        plan_hash=manifest.plan_hash,
-        generation=manifest.generation,
-        epoch=manifest.epoch,
-        drop_expired=False,
-    )
-    write_manifest(temporary, replace(manifest, files=list_files(temporary)))
-    os.rename(temporary, target)
-    sync_folder(target.parent)
-    refresh_checkpoint_file(model_dir)
+    on_progress("writing", 0.5)
+    with ModelDirOwner(model_dir), writing_of(target, temporary):
+        _copy_without(like, manifest, table_name, temporary)
+        table.save(
+            temporary / TABLES_NAME / table_name,
+            plan_hash=manifest.plan_hash,
+            generation=manifest.generation,
+            epoch=manifest.epoch,
+            drop_expired=False,
+        )
+        write_manifest(temporary, replace(manifest, files=list_files(temporary)))
+        move_into_place(temporary, target)
+        refresh_checkpoint_file(model_dir)
     return target
 
 
@@ -111,12 +126,13 @@ def _copy_without(like: Path, manifest: Manifest, table_name: str, temporary: Pa
         shutil.copyfile(like / name, temporary / name)
 
 
-def _assign(table: Table, weight: Tensor, ids: IdMap, time: int | None) -> None:
+def _assign(table: Table, weight: Tensor, ids: IdMap, time: int | None, on_progress: Progress) -> None:
     if weight.shape[1] != table.dim:
         raise ValueError(f"the weight has rows of {weight.shape[1]} floats, table {table.config.name!r} of {table.dim}")
     seen = int(clock.time()) if time is None else time
     for first in range(0, len(ids.ids), _ROWS_AT_ONCE):
         part = slice(first, first + _ROWS_AT_ONCE)
+        on_progress("rows", 0.5 * first / len(ids.ids))
         values = weight[torch.from_numpy(ids.rows[part])].float().contiguous()
         if not values.isfinite().all():
             bad = int(ids.ids[part][int((~values.isfinite()).any(dim=1).nonzero()[0])])

@@ -34,8 +34,11 @@ def read_state_dict(path: Path) -> dict[str, Tensor]:
     except FileNotFoundError:
         raise
     except (pickle.UnpicklingError, RuntimeError, ValueError, EOFError, OSError, KeyError) as error:
-        first_line = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise CorruptFileError(f"{path} is no state_dict of tensors: {first_line}") from error
+        # torch's own message recommends to run what is in the file.
+        raise CorruptFileError(
+            f"{path} is no file of tensors alone, and nothing else is read ({type(error).__name__}); write one with "
+            "torch.save(model.state_dict(), …), or a .safetensors file"
+        ) from error
     while isinstance(values, Mapping) and (inside := [name for name in _WRAPPERS if _is_mapping(values.get(name))]):
         values = values[inside[0]]
     if not isinstance(values, Mapping):
@@ -45,6 +48,8 @@ def read_state_dict(path: Path) -> dict[str, Tensor]:
 
 def find_weight(state: Mapping[str, Tensor], table: str, key: str | None = None) -> Tensor:
     """Return the [rows, dim] weight of a table: the one at `key`, or the one named as TorchRec or PyTorch names it.
+
+    The only tensor of an `nn.Embedding` by itself, `weight`, is taken for any table.
 
     >>> state = {"ebc.embedding_bags.movie.weight": torch.ones(3, 2), "over.weight": torch.ones(1, 4)}
     >>> find_weight(state, "movie").shape
@@ -61,6 +66,8 @@ def find_weight(state: Mapping[str, Tensor], table: str, key: str | None = None)
             raise ValueError(f"several tensors are named like table {table!r}: {', '.join(found)}; say which (--key)")
         if found:
             return _two_dimensional(found[0], state[found[0]])
+    if list(state) == ["weight"]:  # nn.Embedding by itself
+        return _two_dimensional("weight", state["weight"])
     raise ValueError(f"no tensor is named like table {table!r}; say which (--key) of {_listed(state)}")
 
 

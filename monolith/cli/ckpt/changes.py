@@ -7,7 +7,9 @@ import typer
 
 from monolith.checkpoint.keeping import remove_one, roll_back
 from monolith.checkpoint.keeping.retention import manifest_bases
-from monolith.checkpoint.layout import base_and_number
+from monolith.checkpoint.keeping.rollback import is_set_aside
+from monolith.checkpoint.layout import base_and_number, is_state_name, remove_snapshot
+from monolith.checkpoint.model_dir import ModelDirOwner
 from monolith.checkpoint.restoring.delta_chain import chain_to, check_chain
 from monolith.cli.ckpt.places import newest_named
 from monolith.cli.console import console
@@ -37,8 +39,15 @@ def remove(
 ) -> None:
     """Remove a snapshot or delta for good. One that another one builds on stays: remove the last delta first.
 
+    So are those removed that were set aside, NAME.rolled-back and NAME.damaged.
+
     Example: monolith ckpt rm model/model.ckpt-1000
     """
+    if is_set_aside(snapshot.name) and snapshot.is_dir():
+        with ModelDirOwner(snapshot.parent):
+            remove_snapshot(snapshot)
+        _say(f"{snapshot} is removed.")
+        return
     newest = newest_named(_existing(snapshot).parent)
     if base_and_number(snapshot)[1] > 0 and newest is not None and newest.name == snapshot.name and not force:
         raise ValueError(f"{snapshot} is the newest state of {snapshot.parent}; pass --force to remove it anyway")
@@ -51,7 +60,7 @@ def _needed_by(path: Path) -> set[Path]:
 
 
 def _existing(snapshot: Path) -> Path:
-    if not snapshot.is_dir() or not snapshot.name.startswith("model.ckpt-"):
+    if not snapshot.is_dir() or not is_state_name(snapshot.name):
         raise FileNotFoundError(f"{snapshot} is no snapshot; name a folder model.ckpt-STEP")
     return snapshot
 

@@ -14,7 +14,8 @@ from monolith.checkpoint.torch_import import (
     read_id_map,
     read_state_dict,
 )
-from monolith.cli.ckpt.places import SnapshotArgument, named_snapshot
+from monolith.cli.ckpt.places import SnapshotArgument, folder_to_write, named_snapshot
+from monolith.cli.ckpt.progress import progress_bar
 from monolith.cli.console import console
 from monolith.embedding import Segment, TableConfig
 
@@ -33,7 +34,11 @@ def export_rows(
     def count(name: str, num_rows: int) -> None:
         written[name] = written.get(name, 0) + num_rows
 
-    for path in export_parquet(named_snapshot(snapshot), out, tables or (), on_rows=count):
+    with progress_bar() as told:
+        paths = export_parquet(
+            named_snapshot(snapshot), folder_to_write(out), tables or (), on_rows=count, on_progress=told
+        )
+    for path in paths:
         _say(f"{path}: {written.get(path.stem, 0)} rows")
 
 
@@ -45,7 +50,8 @@ def import_weights(
     ],
     table: Annotated[str, typer.Option("--table", help="Name of the table.")],
     key: Annotated[
-        str | None, typer.Option(help="Name of the tensor; by default the one that is named as TorchRec names it.")
+        str | None,
+        typer.Option(help="Name of the tensor; by default what TorchRec or nn.Embedding calls it."),
     ] = None,
     like: Annotated[
         Path | None, typer.Option(help="Snapshot to copy into OUT, its table replaced by the imported rows.")
@@ -63,13 +69,17 @@ def import_weights(
     weight = find_weight(read_state_dict(weights), table, key)
     id_map = read_id_map(ids, len(weight))
     if like is not None:
-        snapshot = import_into_snapshot(weight, id_map, table, named_snapshot(like), out, merge=merge)
+        with progress_bar() as told:
+            snapshot = import_into_snapshot(
+                weight, id_map, table, named_snapshot(like), folder_to_write(out), merge=merge, on_progress=told
+            )
         _say(f"{snapshot}: {len(id_map.ids)} rows imported into table {table}")
         return
     if merge:
         raise ValueError("--merge needs --like: there are no rows to keep")
     segment = Segment(weight.shape[1], optimizer_of_kind(optimizer, learning_rate))
-    paths = import_table(weight, id_map, TableConfig(name=table, segments=(segment,)), out)
+    with progress_bar() as told:
+        paths = import_table(weight, id_map, TableConfig(name=table, segments=(segment,)), out, on_progress=told)
     _say(f"{', '.join(paths)}: {len(id_map.ids)} rows of {weight.shape[1]} floats")
 
 

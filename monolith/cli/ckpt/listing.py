@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.box import SIMPLE
 from rich.table import Table
 
 from monolith.checkpoint import list_snapshots
 from monolith.checkpoint.inspection import SnapshotSummary, summarize
 from monolith.checkpoint.keeping.retention import PRESERVED_NAME
+from monolith.checkpoint.keeping.rollback import is_set_aside
 from monolith.checkpoint.layout import deltas_on
 from monolith.checkpoint.state_files import exempt_checkpoints
 from monolith.cli.ckpt.places import JsonOption, SnapshotArgument, named_snapshot, size_text
@@ -30,10 +32,24 @@ def ls(
     Example: monolith ckpt ls model
     """
     entries = _entries(model_dir)
+    aside = sorted(path.name for path in model_dir.iterdir() if is_set_aside(path.name) and path.is_dir())
     if as_json:
-        typer.echo(json.dumps({"snapshots": entries}))
+        typer.echo(json.dumps({"snapshots": entries, "set_aside": aside}))
         return
-    table = Table("snapshot", "step", "written (UTC)", "size", "rows", "generation", "")
+    if entries:
+        console.print(_listed(entries))
+    else:
+        _say(f"{model_dir} has no snapshots.")
+    if aside:
+        _say(f"Set aside, to be renamed back or removed: {', '.join(aside)}")
+
+
+def _listed(entries: list[dict[str, Any]]) -> Table:
+    table = Table(box=SIMPLE, pad_edge=False)
+    table.add_column("snapshot", no_wrap=True, overflow="fold")  # a name that is cut short names nothing
+    for title in ("step", "written (UTC)", "size", "rows", "gen"):
+        table.add_column(title, justify="left" if title.startswith("written") else "right")
+    table.add_column("", overflow="fold")
     for entry in entries:
         if "problem" in entry:
             table.add_row(entry["name"], "", "", "", "", "", f"not usable: {entry['problem']}")
@@ -41,38 +57,43 @@ def ls(
             written = datetime.fromtimestamp(entry["time"], UTC).strftime("%Y-%m-%d %H:%M:%S")
             numbers = (size_text(entry["bytes"]), f"{entry['num_rows']:,}", str(entry["generation"]))
             table.add_row(entry["name"], str(entry["step"]), written, *numbers, ", ".join(entry["notes"]))
-    console.print(table)
+    return table
 
 
-def show(snapshot: SnapshotArgument, as_json: JsonOption = False) -> None:
+def show(
+    snapshot: SnapshotArgument,
+    files: Annotated[bool, typer.Option("--files", help="Also every file with its size and checksum.")] = False,
+    as_json: JsonOption = False,
+) -> None:
     """Show what is in a snapshot: tables with rows, slices and optimizers, dense tensors, and where the stream was.
 
-    Example: monolith ckpt show model/model.ckpt-1000
+    Example: monolith ckpt show model/model.ckpt-1000 --files
     """
     summary = summarize(named_snapshot(snapshot))
     if as_json:
         typer.echo(json.dumps({**asdict(summary), "path": str(summary.path)}))
         return
-    console.print(
+    _say(
         f"{summary.path}: step {summary.step}, generation {summary.generation}, epoch {summary.epoch}, plan "
-        f"{summary.plan_hash:016x}, {size_text(summary.bytes)}",
-        soft_wrap=True,
-        markup=False,
-        highlight=False,
+        f"{summary.plan_hash:016x}, {size_text(summary.bytes)}"
     )
     if summary.previous is not None:
-        console.print(
-            f"A delta on {summary.previous}: rows below are those that changed; {summary.num_erased:,} are gone.",
-            soft_wrap=True,
-            markup=False,
-            highlight=False,
-        )
+        _say(f"A delta on {summary.previous}: rows below are those that changed; {summary.num_erased:,} are gone.")
     console.print(_tables(summary))
     dense = Table("dense tensor", "shape")
     for name, shape in summary.dense.items():
         if not name.startswith("random."):
             dense.add_row(name, " x ".join(map(str, shape)) or "one number")
     console.print(dense)
+    if files:
+        listed = Table("file", "bytes", "CRC-32C")
+        for name, entry in summary.files.items():
+            listed.add_row(name, f"{entry.bytes:,}", f"{entry.crc32c:08x}")
+        console.print(listed)
+
+
+def _say(line: str) -> None:
+    console.print(line, soft_wrap=True, markup=False, highlight=False)
 
 
 def _entries(model_dir: Path) -> list[dict[str, Any]]:

@@ -42,6 +42,16 @@ def newest_named(model_dir: Path) -> Path | None:
     return links[-1] if links else found[-1]
 
 
+def folder_to_write(path: Path) -> Path:
+    """Return a folder that may be made; a NotADirectoryError where a file is in its way."""
+    for one in (path, *path.parents):
+        if one.exists():
+            if one.is_dir():
+                return path
+            raise NotADirectoryError(f"{one} is a file; name a folder to write to")
+    return path
+
+
 def size_text(num_bytes: float) -> str:
     """Return a size for people.
 

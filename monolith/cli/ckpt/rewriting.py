@@ -1,17 +1,14 @@
 """`monolith ckpt reshard` and `compact`: the same state in other files."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from monolith.checkpoint import compact, reshard
 from monolith.checkpoint.layout import base_and_number
-from monolith.checkpoint.restoring.rewrite import Progress as OnProgress
-from monolith.cli.ckpt.places import SnapshotArgument, named_snapshot, size_text
+from monolith.cli.ckpt.places import SnapshotArgument, folder_to_write, named_snapshot, size_text
+from monolith.cli.ckpt.progress import progress_bar
 from monolith.cli.console import console
 
 
@@ -28,8 +25,8 @@ def reshard_snapshot(
 
     Example: monolith ckpt reshard model/model.ckpt-1000 resharded --shards 8
     """
-    with _bar() as progress:
-        path = reshard(named_snapshot(snapshot), out, num_shards, on_progress=progress)
+    with progress_bar() as progress:
+        path = reshard(named_snapshot(snapshot), folder_to_write(out), num_shards, on_progress=progress)
     _say(f"{path}: {num_shards} files per table, {_size(path)}")
 
 
@@ -44,26 +41,13 @@ def compact_deltas(model_dir: Annotated[Path, typer.Argument(help="Folder of a m
     if not model_dir.is_dir():
         raise FileNotFoundError(f"there is no folder {model_dir}")
     before = {path.name for path in model_dir.iterdir()}
-    with _bar() as progress:
+    with progress_bar() as progress:
         path = compact(model_dir, on_progress=progress)
     if path is None:
         raise FileNotFoundError(f"{model_dir} has no snapshot that can be used")
     gone = sorted(before - {one.name for one in model_dir.iterdir()})
     deltas = [name for name in gone if base_and_number(Path(name))[1] > 0]
     _say(f"{path}: {len(deltas)} deltas compacted, {_size(path)}" if deltas else f"{path}: there are no deltas on it.")
-
-
-@contextmanager
-def _bar() -> Iterator[OnProgress]:
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.percentage:.0f} %"),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("starting", total=1.0)
-        yield lambda what, done: progress.update(task, description=what, completed=done)
 
 
 def _size(path: Path) -> str:

@@ -3,6 +3,7 @@
 import json
 from dataclasses import asdict
 from math import isfinite
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,9 +13,11 @@ from rich.table import Table
 from monolith.checkpoint.inspection import TableDifference, diff_snapshots
 from monolith.checkpoint.inspection.saved_plan import saved_plan
 from monolith.checkpoint.inspection.table_rows import table_files
-from monolith.checkpoint.manifest import read_manifest
+from monolith.checkpoint.manifest import Manifest, read_manifest
 from monolith.checkpoint.restoring.delta_chain import chain_to, check_chain
+from monolith.checkpoint.restoring.rewrite import Progress as OnProgress
 from monolith.cli.ckpt.places import JsonOption, SnapshotArgument, named_snapshot
+from monolith.cli.ckpt.progress import progress_bar
 from monolith.cli.console import console
 
 
@@ -32,12 +35,12 @@ def verify(
     links = chain_to(folder)
     total = sum(entry.bytes for link in links for entry in read_manifest(link).files.values())
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with Progress(*columns, console=console, transient=True) as progress:
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("checking", total=total)
         manifests = check_chain(links, lambda num_bytes: progress.advance(task, num_bytes))
     if deep:
-        for name, config in saved_plan(folder, manifests[-1]).tables().items():
-            table_files(folder, name, config)
+        with progress_bar() as told:
+            _read_rows(folder, manifests[-1], told)
     num_files = sum(len(manifest.files) for manifest in manifests)
     chain = f", with the {len(links) - 1} it builds on" if len(links) > 1 else ""
     console.print(
@@ -50,7 +53,8 @@ def diff(first: SnapshotArgument, second: SnapshotArgument, as_json: JsonOption 
 
     Example: monolith ckpt diff model/model.ckpt-1000 model/model.ckpt-2000
     """
-    difference = diff_snapshots(named_snapshot(first), named_snapshot(second))
+    with progress_bar() as told:
+        difference = diff_snapshots(named_snapshot(first), named_snapshot(second), on_progress=told)
     if as_json:
         # JSON has no infinity: null stands for a tensor of another shape.
         changed = {name: value if isfinite(value) else None for name, value in difference.dense_changed.items()}
@@ -69,6 +73,13 @@ def diff(first: SnapshotArgument, second: SnapshotArgument, as_json: JsonOption 
         if not name.startswith("random."):
             dense.add_row(name, f"{change:.3g}")
     console.print(dense)
+
+
+def _read_rows(folder: Path, manifest: Manifest, told: OnProgress) -> None:
+    tables = saved_plan(folder, manifest).tables()
+    for number, (name, config) in enumerate(tables.items()):
+        told(f"reading {name}", number / len(tables))
+        table_files(folder, name, config)
 
 
 def _cells(one: TableDifference) -> tuple[str, ...]:
