@@ -14,7 +14,7 @@ STOPPED = 130
 
 
 def main() -> None:
-    """Run the command; exit with 0, with 2 and one line on stderr for an error of the user's making, or 130 by Ctrl-C."""
+    """Run the command; exit with 0, with 2 and one line on stderr for an error of the user's, or with 130 by Ctrl-C."""
     try:
         # Imported here because that fails too, where the compiled core or torch is missing.
         import_module("monolith.cli.app").app()

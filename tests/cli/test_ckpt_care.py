@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -125,12 +124,10 @@ def test_resharding_and_compacting_tell_the_text_file(model, tmp_path):
     assert read_checkpoint_file(tmp_path / "chain").model_checkpoint_path == str(tmp_path / "chain" / "model.ckpt-3")
 
 
-def import_mov(tmp_path, model, out, state=None, *options):
+def import_mov(tmp_path, model, out, state=None):
     torch.save(state or {"mov.weight": torch.tensor([[1.0, 2.0]])}, tmp_path / "w.pt")
     np.save(tmp_path / "ids.npy", np.array([5]))
-    return ckpt(
-        "import-torch", tmp_path / "w.pt", tmp_path / "ids.npy", out, "--table", "mov", "--like", model, *options
-    )
+    return ckpt("import-torch", tmp_path / "w.pt", tmp_path / "ids.npy", out, "--table", "mov", "--like", model)
 
 
 def test_an_embedding_by_itself_is_taken_for_the_table(model, tmp_path):
@@ -177,5 +174,5 @@ def test_ctrl_c_is_no_traceback_wherever_it_comes(model, tmp_path):
         done = subprocess.run(
             [sys.executable, "-c", program, str(model)], env=environment, capture_output=True, text=True, timeout=120
         )
-        assert done.returncode in (130, -signal.SIGINT)
+        assert done.returncode == 130
         assert "Traceback" not in done.stderr
