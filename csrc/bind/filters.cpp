@@ -47,7 +47,12 @@ void bind_admission(nb::module_& m) {
       .def(
           "save", [](AdmissionFilter& f, const std::string& name) { with_os_errors([&] { f.save(name); }); },
           "basename"_a)
-      .def("freeze", &AdmissionFilter::freeze, nb::call_guard<nb::gil_scoped_release>())
+      .def("track_changes", &AdmissionFilter::track_changes, "on"_a, nb::call_guard<nb::gil_scoped_release>())
+      .def("freeze", &AdmissionFilter::freeze, "take_changes"_a = false, nb::call_guard<nb::gil_scoped_release>())
+      .def(
+          "save_frozen_changes",
+          [](AdmissionFilter& f, const std::string& name) { with_os_errors([&] { f.save_frozen_changes(name); }); },
+          "name"_a)
       .def(
           "save_frozen",
           [](AdmissionFilter& f, const std::string& name) { with_os_errors([&] { f.save_frozen(name); }); },
@@ -72,6 +77,12 @@ void bind_admission(nb::module_& m) {
             new (self) SlidingHashFilter(capacity, split_num, BucketRange{first_bucket, last_bucket});
           },
           "capacity"_a, "split_num"_a, "first_bucket"_a = 0, "last_bucket"_a = kNumBuckets)
+      .def(
+          "restore_changed",
+          [](SlidingHashFilter& f, const std::string& name, const std::vector<std::string>& changes) {
+            with_os_errors([&] { f.restore(name, changes); });
+          },
+          "basename"_a, "changes"_a)
       .def("add", &SlidingHashFilter::add, "id"_a, "count"_a = 1)
       .def("get", &SlidingHashFilter::get, "id"_a)
       .def_prop_ro("capacity", &SlidingHashFilter::capacity)

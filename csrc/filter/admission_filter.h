@@ -34,11 +34,16 @@ class AdmissionFilter {
   // unreadable files and std::invalid_argument for files that are damaged or of a differently configured filter.
   virtual void restore(const std::string& basename) = 0;
 
-  // Keeps what the filter is at this moment while it goes on counting; save_frozen writes it as save does. Either of
-  // the other two ends it.
-  virtual void freeze() {}
+  // Keeps what the filter is at this moment while it goes on counting; save_frozen writes it as save does. Any of the
+  // other three ends it. With `take_changes`, and if they are tracked, what changed since they were taken last can be
+  // saved alone, as the file `name`; returns whether it can.
+  virtual bool freeze(bool) { return false; }
   virtual void save_frozen(const std::string&) {}
+  virtual void save_frozen_changes(const std::string&) {}
   virtual void drop_frozen() {}
+
+  // From now on, or no longer, it is known what changes; there are no changes yet.
+  virtual void track_changes(bool) {}
 };
 
 // Admits every id at once.

@@ -17,6 +17,7 @@ namespace monolith::filter_format {
 static_assert(std::endian::native == std::endian::little, "the structs below are the little-endian file layout");
 
 inline constexpr std::array<char, 8> kMagic = {'M', 'N', 'L', 'F', 'I', 'L', 'T', '\n'};
+inline constexpr std::array<char, 8> kChangesMagic = {'M', 'N', 'L', 'F', 'D', 'L', 'T', '\n'};
 inline constexpr std::uint32_t kVersion = 3;  // in 1 and 2, ids started at other cells
 inline constexpr std::size_t kBlockCells = 10000;
 inline constexpr std::uint64_t kFooterOffset = ~std::uint64_t{0};
@@ -59,6 +60,15 @@ struct Footer {
 inline constexpr std::size_t kFooterBytes = 20;  // without the padding of the struct
 static_assert(offsetof(Footer, footer_crc) == 16);
 
+// Before the changes of one split.
+struct SplitHead {
+  std::uint64_t num_elements = 0;
+  std::uint64_t num_blocks = 0;
+  std::uint32_t was_emptied = 0;
+  std::uint32_t head_crc = 0;
+};
+static_assert(sizeof(SplitHead) == 24 && offsetof(SplitHead, head_crc) == 20);
+
 template <typename T>
 std::span<const std::byte> bytes_of(const T& value) {
   return std::as_bytes(std::span<const T, 1>(&value, 1));
@@ -68,6 +78,9 @@ std::span<const std::byte> bytes_of(const T& value) {
 // of the whole file, in a manifest, would not tell one header from another.
 inline std::uint32_t header_crc(const Header& header) {
   return mask_crc(crc32c(bytes_of(header).first(offsetof(Header, header_crc))));
+}
+inline std::uint32_t split_head_crc(const SplitHead& head) {
+  return mask_crc(crc32c(bytes_of(head).first(offsetof(SplitHead, head_crc))));
 }
 inline std::uint32_t footer_crc(const Footer& footer) {
   return crc32c(bytes_of(footer).first(offsetof(Footer, footer_crc)));

@@ -15,7 +15,9 @@
 #include <system_error>
 
 #include "filter/cell_range.h"
+#include "filter/filter_changes.h"
 #include "filter/filter_file_format.h"
+#include "filter/filter_file_io.h"
 
 namespace monolith {
 namespace {
@@ -26,15 +28,13 @@ using Split = SlidingHashFilter::Split;
 using filter_format::BlockHead;
 using filter_format::Footer;
 using filter_format::Header;
-
-[[noreturn]] void throw_errno(const std::string& what) {
-  throw std::system_error(errno, std::generic_category(), what);
-}
-
-struct CloseFile {
-  void operator()(std::FILE* file) const { std::fclose(file); }
-};
-using File = std::unique_ptr<std::FILE, CloseFile>;
+using filter_io::File;
+using filter_io::header_of;
+using filter_io::read_header;
+using filter_io::read_value;
+using filter_io::refuse;
+using filter_io::throw_errno;
+using filter_io::write;
 
 std::string split_name(const std::string& basename, std::size_t split, std::size_t num_splits) {
   char suffix[32];
@@ -65,33 +65,7 @@ std::uint32_t state_crc(const State& state) {
   return crc.value();
 }
 
-// What the header of one split's file has to be; restore compares with it.
-Header header_of(const State& state, BucketRange buckets, std::size_t split, std::uint32_t crc) {
-  Header header;
-  header.split = static_cast<std::uint32_t>(split);
-  header.split_num = static_cast<std::uint32_t>(state.splits.size());
-  header.max_forward_step = SlidingHashFilter::kMaxForwardStep;
-  header.max_backward_step = static_cast<std::uint32_t>(state.max_backward_step());
-  header.max_step = SlidingHashFilter::kMaxStep;
-  header.head = state.head;
-  header.head_increment = state.head_increment;
-  header.failure_count = state.failure_count;
-  header.capacity = state.splits[split].capacity();
-  header.total_size = state.splits[split].total_size();
-  header.num_elements = state.splits[split].num_elements();
-  header.fill_rate = state.splits[split].fill_rate();
-  header.first_bucket = buckets.first;
-  header.last_bucket = buckets.last;
-  header.state_crc = crc;
-  header.header_crc = filter_format::header_crc(header);
-  return header;
-}
-
 // ---- save
-
-void write(std::FILE* file, std::span<const std::byte> bytes, const std::string& name) {
-  if (std::fwrite(bytes.data(), 1, bytes.size(), file) != bytes.size()) throw_errno("cannot write " + name);
-}
 
 void write_split(const std::string& name, const Header& header, const Split& split) {
   File file(std::fopen(name.c_str(), "wbx"));
@@ -108,8 +82,7 @@ void write_split(const std::string& name, const Header& header, const Split& spl
   }
   footer.footer_crc = filter_format::footer_crc(footer);
   write(file.get(), filter_format::bytes_of(footer).first(filter_format::kFooterBytes), name);
-  if (std::fflush(file.get()) != 0 || ::fsync(::fileno(file.get())) != 0) throw_errno("cannot flush " + name);
-  if (std::fclose(file.release()) != 0) throw_errno("cannot close " + name);
+  filter_io::finish(std::move(file), name);
 }
 
 void sync_directory(const fs::path& directory) {
@@ -127,59 +100,6 @@ fs::path directory_of(const std::string& basename) {
 }
 
 // ---- restore
-
-[[noreturn]] void refuse(const std::string& name, const std::string& what) {
-  throw std::invalid_argument("admission filter file " + name + ": " + what);
-}
-
-void read(std::FILE* file, std::span<std::byte> bytes, const std::string& name) {
-  if (std::fread(bytes.data(), 1, bytes.size(), file) == bytes.size()) return;
-  if (std::ferror(file) != 0) throw_errno("cannot read " + name);
-  refuse(name, "it ends too early; it was cut or never finished");
-}
-
-template <typename T>
-void read_value(std::FILE* file, T& value, const std::string& name, std::size_t num_bytes = sizeof(T)) {
-  read(file, std::as_writable_bytes(std::span<T, 1>(&value, 1)).first(num_bytes), name);
-}
-
-template <typename T>
-void check_match(const std::string& name, const char* field, const T& ours, const T& theirs) {
-  if (ours == theirs) return;
-  refuse(name, std::string(field) + ": " + std::to_string(ours) + " doesn't match with: " + std::to_string(theirs) +
-                   " read from hash filter checkpoint file; use a filter of the saved configuration");
-}
-
-Header read_header(std::FILE* file, const std::string& name, const Header& expected) {
-  Header header;
-  read_value(file, header, name);
-  if (header.magic != filter_format::kMagic) refuse(name, "it is not an admission filter file");
-  if (header.version != filter_format::kVersion) {
-    refuse(name, "its format version " + std::to_string(header.version) + " is unknown; this build reads version " +
-                     std::to_string(filter_format::kVersion));
-  }
-  if (header.header_crc != filter_format::header_crc(header)) refuse(name, "the checksum of its header is wrong");
-  check_match(name, "split_num", expected.split_num, header.split_num);
-  check_match(name, "max_forward_step", expected.max_forward_step, header.max_forward_step);
-  check_match(name, "max_backward_step", expected.max_backward_step, header.max_backward_step);
-  check_match(name, "max_step", expected.max_step, header.max_step);
-  check_match(name, "capacity", expected.capacity, header.capacity);
-  check_match(name, "total_size", expected.total_size, header.total_size);
-  check_match(name, "fill_rate", expected.fill_rate, header.fill_rate);
-  if (!header.buckets().is_all()) {
-    check_match(name, "first_bucket", expected.first_bucket, header.first_bucket);
-    check_match(name, "last_bucket", expected.last_bucket, header.last_bucket);
-  }
-  if (header.split != expected.split) {
-    refuse(name, "it is the file of split " + std::to_string(header.split) + " under the name of split " +
-                     std::to_string(expected.split) + ", so that split is there twice");
-  }
-  if (header.num_elements > header.capacity || header.head >= header.split_num ||
-      header.head != header.head_increment % header.split_num) {
-    refuse(name, "its header contradicts itself");
-  }
-  return header;
-}
 
 // Reads all blocks of a split of `num_cells` cells and hands each to visit(head, cells).
 template <typename Visit>
@@ -201,7 +121,7 @@ void read_blocks(std::FILE* file, const std::string& name, std::size_t num_cells
                        " is out of place");
     }
     const auto block = std::span(cells).first(head.num_cells);
-    read(file, std::as_writable_bytes(block), name);
+    filter_io::read(file, std::as_writable_bytes(block), name);
     std::uint32_t crc = 0;
     read_value(file, crc, name);
     if (crc != filter_format::block_crc(head, block)) {
@@ -211,11 +131,7 @@ void read_blocks(std::FILE* file, const std::string& name, std::size_t num_cells
     next = head.offset + head.num_cells;
     ++num_blocks;
   }
-  read_value(file, footer.footer_crc, name);
-  if (footer.footer_crc != filter_format::footer_crc(footer) || footer.num_blocks != num_blocks) {
-    refuse(name, "its footer does not fit the " + std::to_string(num_blocks) + " blocks before it");
-  }
-  if (std::fgetc(file) != EOF) refuse(name, "there are bytes after its footer");
+  filter_io::read_footer(file, name, footer, num_blocks);
 }
 
 struct FileName {
@@ -294,7 +210,8 @@ void save_filter_files(const std::string& basename, BucketRange buckets, const S
   }
 }
 
-void load_filter_files(const std::string& basename, BucketRange buckets, State& state) {
+void load_filter_files(const std::string& basename, std::span<const std::string> changes, BucketRange buckets,
+                       State& state) {
   const std::size_t num_splits = state.splits.size();
   check_files_present(basename, num_splits);
   StateCrc crc;
@@ -318,15 +235,20 @@ void load_filter_files(const std::string& basename, BucketRange buckets, State& 
       crc.add_block(head, block);
       kept.copy(block, head.offset, cells);
     });
-    cells.set_num_elements(takes_part ? kept.cut(cells) : header.num_elements);
+    cells.set_num_elements(header.num_elements);
   }
   if (crc.value() != first->state_crc) {
     refuse(basename, "the files do not add up to the state that was saved");
   }
   state.head = first->head;
   state.head_increment = first->head_increment;
+  state.failure_count = first->failure_count;
+  const CellRange kept(state.splits[0], takes_part ? buckets : BucketRange{});  // all splits have the same size
+  for (const std::string& name : changes) apply_filter_changes(name, first->buckets(), kept, state);
+  if (!takes_part) return;
+  for (Split& cells : state.splits) cells.set_num_elements(kept.cut(cells));
   // Only one of the parts has it, so that they add up again.
-  state.failure_count = takes_part && buckets.first > 0 ? 0 : first->failure_count;
+  if (buckets.first > 0) state.failure_count = 0;
 }
 
 }  // namespace monolith

@@ -66,6 +66,14 @@ class FrozenSplits {
     return true;
   }
 
+  // What a cell was.
+  auto cell(const State& now, std::size_t split, std::size_t cell) const {
+    return (copied_[split][cell / kPageCells] ? then_ : now).splits[split].cells()[cell];
+  }
+
+  // What the filter was but for its cells.
+  const State& then_without_cells() const { return then_; }
+
   // What the filter was; only once copy_some has returned false.
   const State& then() const { return then_; }
 

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <utility>
 
 #include "filter/cell_range.h"
+#include "filter/filter_changes.h"
 #include "filter/filter_files.h"
 
 namespace monolith {
@@ -85,6 +87,7 @@ std::uint32_t SlidingHashFilter::add(std::int64_t id, std::uint32_t count) {
     const std::uint32_t sum = Split::saturated(old, count);
     if (sum > 0) split.occupy(place->cell, signature, sum);
   }
+  if (changed_ && !split.is_empty(place->cell)) changed_->mark(place->split, place->cell);
   advance_head_when_full();
   return old;
 }
@@ -102,6 +105,7 @@ void SlidingHashFilter::advance_head_when_full() {
   } else {
     state_.splits[next].clear();
   }
+  if (changed_) changed_->empty(next);
 }
 
 std::uint32_t SlidingHashFilter::get(std::int64_t id) const {
@@ -124,13 +128,14 @@ void SlidingHashFilter::save(const std::string& basename) {
   save_filter_files(basename, buckets_, state_);
 }
 
-void SlidingHashFilter::restore(const std::string& basename) {
+void SlidingHashFilter::restore(const std::string& basename, std::span<const std::string> changes) {
   const std::lock_guard lock(mutex_);
   State restored = empty_state(capacity_, state_.splits.size());
-  load_filter_files(basename, buckets_, restored);
+  load_filter_files(basename, changes, buckets_, restored);
   while (frozen_ && frozen_->copy_some(state_)) {
   }
   state_ = std::move(restored);
+  if (changed_) mark_all();
 }
 
 std::unique_ptr<SlidingHashFilter> SlidingHashFilter::join(std::span<const SlidingHashFilter* const> parts) {
@@ -186,10 +191,13 @@ void SlidingHashFilter::add_part(const SlidingHashFilter& part) {
   state_.failure_count += part.state_.failure_count;
 }
 
-void SlidingHashFilter::freeze() {
+bool SlidingHashFilter::freeze(bool take_changes) {
   const std::lock_guard lock(mutex_);
   if (frozen_) throw std::logic_error("sliding hash filter: it is frozen already; save or drop that first");
   frozen_ = std::make_unique<FrozenSplits<State>>(state_);
+  if (!take_changes || !changed_) return false;
+  frozen_changed_ = std::exchange(changed_, no_changes());
+  return true;
 }
 
 void SlidingHashFilter::save_frozen(const std::string& basename) {
@@ -204,13 +212,68 @@ void SlidingHashFilter::save_frozen(const std::string& basename) {
   {
     const std::lock_guard lock(mutex_);
     frozen = std::move(frozen_);
+    frozen_changed_.reset();
   }
   save_filter_files(basename, buckets_, frozen->then());
+}
+
+void SlidingHashFilter::save_frozen_changes(const std::string& name) {
+  std::unique_ptr<ChangedCells> changed;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!frozen_changed_) throw std::logic_error("sliding hash filter: it is not frozen with its changes");
+    changed = std::move(frozen_changed_);
+  }
+  std::vector<SplitChanges> changes(split_num());
+  for (std::size_t split = 0; split < changes.size(); ++split) {
+    changes[split].was_emptied = changed->was_emptied(split);
+    for (std::size_t page = 0; page < changed->num_pages(); ++page) {
+      SplitChanges::Page found{page * ChangedCells::kPageCells, {}};
+      const std::lock_guard lock(mutex_);  // for a page at a time: others count meanwhile
+      if (!frozen_) throw std::logic_error("sliding hash filter: it is not frozen any more");
+      changed->visit_page(split, page, [&](std::size_t cell) {
+        const std::uint16_t value = frozen_->cell(state_, split, cell);
+        found.cells.push_back({static_cast<std::uint16_t>(cell - found.first_cell), value});
+      });
+      if (!found.cells.empty()) changes[split].pages.push_back(std::move(found));
+    }
+  }
+  std::unique_ptr<FrozenSplits<State>> frozen;
+  {
+    const std::lock_guard lock(mutex_);
+    frozen = std::move(frozen_);
+  }
+  const State& then = frozen->then_without_cells();
+  for (std::size_t split = 0; split < changes.size(); ++split) {
+    changes[split].num_elements = then.splits[split].num_elements();
+  }
+  save_filter_changes(name, buckets_, then, changes);
 }
 
 void SlidingHashFilter::drop_frozen() {
   const std::lock_guard lock(mutex_);
   frozen_.reset();
+  frozen_changed_.reset();
+}
+
+void SlidingHashFilter::track_changes(bool on) {
+  const std::lock_guard lock(mutex_);
+  changed_ = on ? no_changes() : nullptr;
+}
+
+std::unique_ptr<ChangedCells> SlidingHashFilter::no_changes() const {
+  return std::make_unique<ChangedCells>(state_.splits.size(), state_.splits[0].cells().size());
+}
+
+void SlidingHashFilter::mark_all() {
+  for (std::size_t split = 0; split < state_.splits.size(); ++split) {
+    changed_->empty(split);
+    if (state_.splits[split].num_elements() == 0) continue;
+    const auto cells = std::as_const(state_.splits[split]).cells();
+    for (std::size_t cell = 0; cell < cells.size(); ++cell) {
+      if (cells[cell] != 0) changed_->mark(split, cell);
+    }
+  }
 }
 
 std::size_t SlidingHashFilter::split_num() const {

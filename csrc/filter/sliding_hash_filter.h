@@ -12,6 +12,7 @@
 #include "filter/admission_filter.h"
 #include "filter/bucket_range.h"
 #include "filter/cell_array.h"
+#include "filter/changed_cells.h"
 #include "filter/frozen_splits.h"
 
 namespace monolith {
@@ -66,11 +67,16 @@ class SlidingHashFilter final : public AdmissionFilter {
 
   // One file per split, in the format of docs/formats.md. Both hold the filter's lock until they are done.
   void save(const std::string& basename) override;
-  void restore(const std::string& basename) override;
+  void restore(const std::string& basename) override { restore(basename, {}); }
 
-  void freeze() override;
+  // Becomes what was saved under `basename` and changed by files of save_frozen_changes, in order.
+  void restore(const std::string& basename, std::span<const std::string> changes);
+
+  bool freeze(bool take_changes) override;
   void save_frozen(const std::string& basename) override;
+  void save_frozen_changes(const std::string& name) override;
   void drop_frozen() override;
+  void track_changes(bool on) override;
 
   std::size_t capacity() const { return capacity_; }
   BucketRange buckets() const { return buckets_; }
@@ -94,6 +100,8 @@ class SlidingHashFilter final : public AdmissionFilter {
   std::optional<Place> find_forward(std::size_t start, std::uint16_t signature) const;
   std::optional<Place> find_backward(std::size_t start, std::uint16_t signature) const;
   void advance_head_when_full();
+  std::unique_ptr<ChangedCells> no_changes() const;
+  void mark_all();
   void add_part(const SlidingHashFilter& part);
 
   std::size_t capacity_;
@@ -101,6 +109,8 @@ class SlidingHashFilter final : public AdmissionFilter {
   mutable std::mutex mutex_;
   State state_;
   std::unique_ptr<FrozenSplits<State>> frozen_;
+  std::unique_ptr<ChangedCells> changed_;         // while changes are tracked
+  std::unique_ptr<ChangedCells> frozen_changed_;  // those of frozen_, if they were taken
 };
 
 }  // namespace monolith

@@ -9,9 +9,9 @@ import torch
 from google.protobuf.json_format import MessageToDict
 
 from monolith._core import native
-from monolith.checkpoint.layout import FILTERS_NAME, TABLES_NAME
+from monolith.checkpoint.layout import TABLES_NAME
 from monolith.checkpoint.manifest import MANIFEST_NAME
-from monolith.checkpoint.restoring.delta_chain import apply_delta, chain_to, check_chain
+from monolith.checkpoint.restoring.delta_chain import apply_delta, chain_to, check_chain, restore_filter
 from monolith.checkpoint.restoring.latest import latest_state
 from monolith.embedding import Table
 from monolith.model import LookupPlan, PlannedTable, make_tables
@@ -75,7 +75,7 @@ def read_row(path: str | os.PathLike[str], table: str, id_: int) -> RowReport:
     for delta in links[1:]:
         apply_delta(delta, {planned.name: rows})
     if rows.admission is not None:
-        rows.admission.restore(snapshot / FILTERS_NAME / planned.name)
+        restore_filter(links, planned.name, rows.admission)
     now = int(manifest.extra.get("clock", {}).get("now", 0))
     (entry,) = rows.lookup_entry(torch.tensor([id_]))
     if not entry:

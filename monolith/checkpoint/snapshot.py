@@ -10,9 +10,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from monolith.checkpoint.layout import DENSE_NAME, FILTERS_NAME, STREAM_NAME, TABLES_NAME
+from monolith.checkpoint.layout import DENSE_NAME, STREAM_NAME, TABLES_NAME
 from monolith.checkpoint.manifest import Manifest, check_files, read_manifest, read_object
-from monolith.checkpoint.restoring.delta_chain import apply_delta, chain_to, check_chain
+from monolith.checkpoint.restoring.delta_chain import apply_delta, chain_to, check_chain, restore_filter
 from monolith.checkpoint.saving.frozen_state import FrozenState
 from monolith.embedding import MultiTable
 from monolith.errors import CorruptFileError, PlanMismatchError
@@ -139,7 +139,7 @@ def _restore_rows(links: Sequence[Path], tables: MultiTable) -> None:
     for link in links[1:]:
         apply_delta(link, tables.tables)
     for name, admission in admission_filters(tables).items():
-        admission.restore(links[-1] / FILTERS_NAME / name)
+        restore_filter(links, name, admission)
 
 
 def check_plan(folder: Path, manifest: Manifest, plan: LookupPlan) -> None:

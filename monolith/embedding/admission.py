@@ -91,26 +91,41 @@ class Filter:
         """Write ``<basename>-00000-of-0000N`` and so on, one file per split; nothing where there is no state."""
         self.native_filter.save(fspath(basename))
 
-    def freeze(self) -> None:
-        """Keep what the filter is now, while it goes on counting, until `save_frozen` or `drop_frozen`."""
-        self.native_filter.freeze()
+    def track_changes(self, on: bool) -> None:
+        """From now on, or no longer, know what changes; there are no changes yet."""
+        self.native_filter.track_changes(on)
+
+    def freeze(self, *, take_changes: bool = False) -> bool:
+        """Keep what the filter is now, while it goes on counting, until it is saved or dropped.
+
+        With `take_changes`, and if they are tracked, what changed since they were last taken can be saved alone;
+        returns whether it can.
+        """
+        return self.native_filter.freeze(take_changes)
 
     def save_frozen(self, basename: str | PathLike[str]) -> None:
         """Write what the filter was when it was frozen, as `save` does."""
         self.native_filter.save_frozen(fspath(basename))
 
+    def save_frozen_changes(self, name: str | PathLike[str]) -> None:
+        """Write the changes that were taken with `freeze` as one file; a filter without state writes none."""
+        self.native_filter.save_frozen_changes(fspath(name))
+
     def drop_frozen(self) -> None:
         """Let go of it without saving; nothing happens if the filter is not frozen."""
         self.native_filter.drop_frozen()
 
-    def restore(self, basename: str | PathLike[str]) -> None:
-        """Become what was saved under `basename`; on any error stay as it was.
+    def restore(self, basename: str | PathLike[str], changes: Sequence[str | PathLike[str]] = ()) -> None:
+        """Become what was saved under `basename`, and then changed as files say; on any error stay as it was.
 
         Raises:
             FileNotFoundError: files are missing.
             ValueError: files are damaged, or the saved filter was configured differently.
         """
-        self.native_filter.restore(fspath(basename))
+        if isinstance(self.native_filter, native.SlidingHashFilter):
+            self.native_filter.restore_changed(fspath(basename), [fspath(name) for name in changes])
+        else:
+            self.native_filter.restore(fspath(basename))
 
 
 def create_hash_filter(

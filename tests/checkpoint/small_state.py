@@ -62,6 +62,8 @@ class State:
         return FrozenState(**{**arguments, **changes})
 
     def track(self):
+        for admission in admission_filters(self.tables).values():
+            admission.track_changes(True)
         return {name: table.track_changes() for name, table in self.tables.tables.items()}
 
 

@@ -19,7 +19,7 @@ from monolith.checkpoint import (
 from monolith.checkpoint.keeping import Retention, remove_one, retire_snapshots, roll_back
 from monolith.embedding import ChangeTracker
 from monolith.errors import CorruptFileError
-from monolith.model import make_tables
+from monolith.model import admission_filters, make_tables
 from tests.checkpoint.small_state import PLAN, State, content_of, rows_of
 
 
@@ -106,6 +106,26 @@ def test_a_delta_holds_only_what_changed(tmp_path):
     # id, time, weights and Adagrad's state; and 12 bytes at most for each row that begins a block
     sizes = [(one / "tables" / "uid-00000-of-00001").stat().st_size for one in (base, delta)]
     assert sizes[0] - sizes[1] >= (infos[0].num_rows - 2) * (8 + 4 + 2 * 4 * 4)
+
+
+def test_filters_have_their_changes_or_all_of_them(tmp_path):
+    state = State()
+    state.train(4)
+    trackers, (admission,) = state.track(), admission_filters(state.tables).values()
+    links = [state.freeze(trackers=trackers).write_snapshot(tmp_path)]
+    for tracked in (True, True, False, True, True):
+        state.train(2)
+        if not tracked:
+            admission.track_changes(False)
+        links.append(state.freeze(trackers=trackers).write_delta(links[-1]))
+        admission.track_changes(True)
+        assert rows_of(restore(links[-1])[1]) == rows_of(state.tables)
+    names = [sorted(path.name for path in (link / "filters").iterdir()) for link in links]
+    whole = [f"mov-0000{split}-of-00007" for split in range(7)]
+    assert names == [whole, ["mov.changes"], ["mov.changes"], whole, ["mov.changes"], ["mov.changes"]]
+    (links[1] / "filters" / "mov.changes").unlink()
+    with pytest.raises(CorruptFileError, match=r"delta-1.*mov\.changes is missing"):
+        restore(links[2])
 
 
 @pytest.mark.parametrize("harm", ["missing", "no manifest", "flipped"])

@@ -15,6 +15,8 @@ from torch import Tensor
 from monolith.checkpoint.durable_files import file_crc32c, read_ahead
 from monolith.checkpoint.layout import (
     ERASED_NAME,
+    FILTER_CHANGES_SUFFIX,
+    FILTERS_NAME,
     LINK_NAME,
     TABLES_NAME,
     base_and_number,
@@ -25,6 +27,7 @@ from monolith.checkpoint.layout import (
 )
 from monolith.checkpoint.manifest import MANIFEST_NAME, Manifest, check_files, read_manifest, read_object
 from monolith.embedding import Table
+from monolith.embedding.admission import Filter
 from monolith.errors import CorruptFileError, NewerFormatError
 
 MAX_LINKS = 100_000
@@ -153,6 +156,17 @@ def apply_delta(folder: Path, tables: Mapping[str, Table]) -> None:
         if name in erased:
             table.erase(erased[name])
         table.restore(folder / TABLES_NAME / name, clear=False)
+
+
+def restore_filter(links: Sequence[Path], name: str, admission: Filter) -> None:
+    """Make an admission filter what it was at the end of a checked chain; a delta has the whole of it, or changes."""
+    changes: list[Path] = []
+    for link in reversed(links):
+        path = link / FILTERS_NAME / f"{name}{FILTER_CHANGES_SUFFIX}"
+        if link == links[0] or not path.is_file():
+            admission.restore(link / FILTERS_NAME / name, changes[::-1])
+            return
+        changes.append(path)
 
 
 def read_erased(folder: Path) -> dict[str, Tensor]:

@@ -14,6 +14,7 @@ from monolith.checkpoint.durable_files import make_folder
 from monolith.checkpoint.layout import (
     DENSE_NAME,
     ERASED_NAME,
+    FILTER_CHANGES_SUFFIX,
     FILTERS_NAME,
     LINK_NAME,
     STREAM_NAME,
@@ -54,7 +55,9 @@ class FrozenState:
         fenced: bool = True,
         fenced_by: Path | None = None,
     ) -> None:
-        """Freeze the tables; with `trackers`, by table, their changes are taken at the same moment.
+        """Freeze the tables and filters; with `trackers`, by table, changes are taken at the same moment.
+
+        So are those of filters that track them.
 
         Without tables it is a state of the dense part alone, and `extra` should say so: {"dense_only": True}.
 
@@ -76,8 +79,10 @@ class FrozenState:
             for name, table in ({} if tables is None else tables.tables).items():
                 self._tables[name] = table.freeze(trackers[name] if trackers else None)
                 undo.callback(self._tables[name].close)
-            for admission in self._filters.values():
-                admission.freeze()
+            self._changed_filters = set()
+            for name, admission in self._filters.items():
+                if admission.freeze(take_changes=trackers is not None):
+                    self._changed_filters.add(name)
                 undo.callback(admission.drop_frozen)
             self._ends = undo.pop_all()
 
@@ -111,7 +116,7 @@ class FrozenState:
                 )
             return written
 
-        return self._write(snapshot_path(model_dir, self.step), write_tables)
+        return self._write(snapshot_path(model_dir, self.step), write_tables, self._save_filter)
 
     def write_delta(self, previous: Path, *, in_parallel: bool = True) -> Path:
         """Write what changed since `previous`, a snapshot or a delta, as the next link of its chain, and return it."""
@@ -129,13 +134,24 @@ class FrozenState:
             (folder / LINK_NAME).write_text(link.to_json())
             return written
 
-        return self._write(self._delta_folder(previous, link), write_tables)
+        return self._write(self._delta_folder(previous, link), write_tables, self._save_filter_changes)
+
+    def _save_filter(self, folder: Path, name: str) -> None:
+        self._filters[name].save_frozen(folder / name)
+
+    def _save_filter_changes(self, folder: Path, name: str) -> None:
+        if name in self._changed_filters:
+            self._filters[name].save_frozen_changes(folder / f"{name}{FILTER_CHANGES_SUFFIX}")
+        else:
+            self._save_filter(folder, name)
 
     @staticmethod
     def _delta_folder(previous: Path, link: Link) -> Path:
         return delta_path(previous.with_name(link.base), link.number)
 
-    def _write(self, target: Path, write_tables: Callable[[Path], dict[str, int]]) -> Path:
+    def _write(
+        self, target: Path, write_tables: Callable[[Path], dict[str, int]], save_filter: Callable[[Path, str], None]
+    ) -> Path:
         temporary = target.with_name(target.name + TEMPORARY_SUFFIX)
         with self._ends, writing_of(target, temporary):
             make_folder(target.parent)
@@ -145,8 +161,8 @@ class FrozenState:
             (temporary / FILTERS_NAME).mkdir()
             # Tables first: as long as they are frozen, training has to set rows aside.
             checksums = write_tables(temporary)
-            for name, admission in self._filters.items():
-                admission.save_frozen(temporary / FILTERS_NAME / name)
+            for name in self._filters:
+                save_filter(temporary / FILTERS_NAME, name)
         with writing_of(target, temporary):
             save_tensors(self._dense, temporary / DENSE_NAME)
             (temporary / STREAM_NAME).write_text(self._stream)

@@ -13,7 +13,7 @@ from monolith.checkpoint.saving.frozen_state import FrozenState
 from monolith.checkpoint.saving.pending_save import PendingSave
 from monolith.checkpoint.state_files.monolith_file import note_save
 from monolith.embedding import ChangeTracker, MultiTable
-from monolith.model import LookupPlan
+from monolith.model import LookupPlan, admission_filters
 
 
 class SaveSeries:
@@ -62,6 +62,7 @@ class SaveSeries:
             self.pending.join()
         if delta and self._trackers is None and self._tables is not None:
             self._trackers = {name: table.track_changes() for name, table in self._tables.tables.items()}
+            self._track_filters(True)
             self._previous = None
         frozen = FrozenState(
             plan=self._plan, tables=self._tables, trackers=self._trackers, fenced_by=self._fenced_by, **state
@@ -85,8 +86,14 @@ class SaveSeries:
         failure = None if self.pending is None else self.pending.join()
         for tracker in (self._trackers or {}).values():
             tracker.close()
+        if self._trackers is not None:
+            self._track_filters(False)
         self._trackers = None
         return failure
+
+    def _track_filters(self, on: bool) -> None:
+        for admission in ({} if self._tables is None else admission_filters(self._tables)).values():
+            admission.track_changes(on)
 
     def _finish(self, write: Callable[[], Path]) -> Path:
         path = write()

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from monolith._core import native
 from monolith.checkpoint.layout import DENSE_NAME, FILTERS_NAME, TABLES_NAME
-from monolith.checkpoint.restoring.delta_chain import chain_to, read_erased
+from monolith.checkpoint.restoring.delta_chain import chain_to, read_erased, restore_filter
 from monolith.checkpoint.saving.tensor_file import save_tensors
 from monolith.embedding import Table
 from monolith.embedding.shard_files import check_shard_files, find_shard_files
@@ -126,7 +126,7 @@ class TableShard:
         files = {name: self._check_files(links, name, table) for name, table in self.tables.tables.items()}
         erased: list[dict[str, Tensor]] = [{}, *(read_erased(link) for link in links[1:])]
         for name, admission in admission_filters(self.tables).items():
-            admission.restore(links[-1] / FILTERS_NAME / name)
+            restore_filter(links, name, admission)
         for name, tensor in self.dense.items():
             tensor.copy_(dense[name])
         first, last = shard_buckets(self._index, self._num_shards)
