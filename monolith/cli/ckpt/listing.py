@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.box import SIMPLE
 from rich.table import Table
 
 from monolith.checkpoint import list_snapshots
@@ -45,10 +44,10 @@ def ls(
 
 
 def _listed(entries: list[dict[str, Any]]) -> Table:
-    table = Table(box=SIMPLE, pad_edge=False)
+    table = Table(box=None, pad_edge=False)
     table.add_column("snapshot", no_wrap=True, overflow="fold")  # a name that is cut short names nothing
     for title in ("step", "written (UTC)", "size", "rows", "gen"):
-        table.add_column(title, justify="left" if title.startswith("written") else "right")
+        table.add_column(title, no_wrap=True, justify="left" if title.startswith("written") else "right")
     table.add_column("", overflow="fold")
     for entry in entries:
         if "problem" in entry:
@@ -56,8 +55,12 @@ def _listed(entries: list[dict[str, Any]]) -> Table:
         else:
             written = datetime.fromtimestamp(entry["time"], UTC).strftime("%Y-%m-%d %H:%M:%S")
             numbers = (size_text(entry["bytes"]), f"{entry['num_rows']:,}", str(entry["generation"]))
-            table.add_row(entry["name"], str(entry["step"]), written, *numbers, ", ".join(entry["notes"]))
+            table.add_row(entry["name"], str(entry["step"]), written, *numbers, _notes(entry["notes"]))
     return table
+
+
+def _notes(notes: list[str]) -> str:
+    return ", ".join(note for note in notes if not note.startswith("on "))  # a delta's name tells what it is on
 
 
 def show(
