@@ -75,17 +75,36 @@ def restore_dense_weights(
 ) -> dict[str, str]:
     """Make the model's weights and buffers what they were; returns the saved name of each.
 
-    What does not fit is a ValueError that names it.
+    A model of another precision takes them rounded. What does not fit is a ValueError that names it: also floats for
+    whole numbers, and numbers that are too large.
     """
     saved = {name.removeprefix(_MODEL): value for name, value in tensors.items() if name.startswith(_MODEL)}
     names = old_names(model.state_dict(), saved, alias_map=alias_map, guess=guess_names)
-    taken = {new: saved[old] for new, old in names.items() if old in saved}
+    present = model.state_dict()
+    taken = {new: _converted(new, saved[old], present[new]) for new, old in names.items() if old in saved}
     extra = {name: value for name, value in saved.items() if name not in names.values()}
     try:
         model.load_state_dict(taken | {name: value for name, value in extra.items() if name not in taken})
     except RuntimeError as error:
         raise ValueError(f"the snapshot's dense weights do not fit {type(model).__name__}: {error}") from error
     return names
+
+
+def _converted(name: str, saved: Tensor, present: object) -> Tensor:
+    """Return a saved tensor in the type of the one that stands for it now; a ValueError if it would not be the same."""
+    if not isinstance(present, Tensor) or saved.dtype == present.dtype:
+        return saved
+    converted = saved.to(present.dtype)
+    if saved.is_floating_point() and present.is_floating_point():
+        is_same = bool((converted.isfinite() | ~saved.isfinite()).all())
+    else:
+        is_same = bool((converted == saved).all()) and saved.is_floating_point() == present.is_floating_point()
+    if not is_same:
+        raise ValueError(
+            f"the snapshot's {name} is of {saved.dtype}, the model's of {present.dtype}, which cannot hold it; make it "
+            f"{saved.dtype}"
+        )
+    return converted
 
 
 def random_tensors() -> dict[str, Tensor]:

@@ -55,6 +55,56 @@ def test_weights_that_do_not_fit_are_named():
         restore_dense_tensors(layer, torch.optim.SGD(layer.parameters()), saved)
 
 
+class Holding(nn.Module):
+    def __init__(self, values, dtype):
+        super().__init__()
+        self.register_buffer("held", torch.tensor(values, dtype=dtype))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
+def test_a_model_of_another_precision_takes_the_weights_rounded(dtype):
+    model, optimizer = make(OPTIMIZERS[1])
+    train(model, optimizer, 2)
+    other, other_optimizer = make(OPTIMIZERS[1])
+    other.to(dtype)
+    restore_dense_tensors(other, other_optimizer, dense_tensors(model, optimizer))
+    for name, value in model.state_dict().items():
+        wanted = value.to(dtype) if value.is_floating_point() else value
+        assert other.state_dict()[name].dtype == wanted.dtype
+        assert torch.equal(other.state_dict()[name], wanted), name
+    restored = other_optimizer.state_dict()["state"]
+    for number, state in optimizer.state_dict()["state"].items():
+        assert torch.equal(restored[number]["exp_avg"], state["exp_avg"].to(dtype))
+
+
+@pytest.mark.parametrize(
+    ("values", "saved", "present"),
+    [
+        ([1.7], torch.float32, torch.int64),
+        ([2.0], torch.float32, torch.int64),
+        ([2], torch.int64, torch.float32),
+        ([1e30], torch.float32, torch.float16),
+        ([1 << 40], torch.int64, torch.int32),
+        ([2], torch.int64, torch.bool),
+    ],
+)
+def test_numbers_that_another_type_cannot_hold_are_refused(values, saved, present):
+    model = Holding([0], present)
+    with pytest.raises(ValueError, match=f"held is of {saved}, the model's of {present}"):
+        restore_dense_tensors(model, None, dense_tensors(Holding(values, saved), None))
+    assert model.held.tolist() == [0]
+
+
+@pytest.mark.parametrize(
+    ("values", "saved", "present"),
+    [([7, -3], torch.int64, torch.int32), ([float("inf"), 2.5], torch.float32, torch.float16)],
+)
+def test_numbers_that_another_type_holds_are_taken(values, saved, present):
+    model = Holding([0, 0], present)
+    restore_dense_tensors(model, None, dense_tensors(Holding(values, saved), None))
+    assert model.held.tolist() == values and model.held.dtype == present
+
+
 def test_global_generators_go_on():
     saved = random_tensors()
     drawn = [torch.rand(3).tolist(), random.random(), np.random.rand()]

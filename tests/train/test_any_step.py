@@ -4,31 +4,17 @@ import random
 import shutil
 
 import pytest
-import torch
 
 import monolith as mono
 from monolith.checkpoint import list_snapshots
-from tests.model.movie_model import MovieRanking, write_movie_log
+from tests.model.movie_model import MovieRanking
 from tests.train.recorder import Recorder
 
 BATCH, MAX_CUT, HUNDRED = 32, 40, 100
+NUM_EVENTS = BATCH * (MAX_CUT + HUNDRED)
 WINDOW = 500  # predictions: full after 16 steps, so it goes round on the way
 
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """Torch sums in another order with another number of threads."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-@pytest.fixture(scope="module")
-def log(tmp_path_factory):
-    path = tmp_path_factory.mktemp("events") / "log"
-    write_movie_log(path, BATCH * (MAX_CUT + HUNDRED))
-    return str(path)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 class Metrics(Recorder):
@@ -48,7 +34,7 @@ def run(model_dir, log, steps, **settings):
     config = mono.RunConfig(
         model_dir=model_dir, log_step_count_steps=0, save_summary_steps=0, metric_window=WINDOW, **settings
     )
-    params = {"batch_size": BATCH, "dropout": 0.3, "log": log}
+    params = {"batch_size": BATCH, "dropout": 0.3, "log": str(log)}
     mono.Estimator(MovieRanking, config, params=params).train(steps=steps, hooks=[hook])
     return hook
 
