@@ -60,6 +60,17 @@ class Manifest:
     """By path below the snapshot's folder, with forward slashes; the manifest itself is not listed."""
 
 
+def has_rows(manifest: Manifest) -> bool:
+    """Return whether tables are saved, not dense weights alone."""
+    return not manifest.extra.get("dense_only")
+
+
+def check_has_rows(folder: Path, manifest: Manifest) -> None:
+    """Raise a ValueError for a checkpoint of dense weights alone."""
+    if not has_rows(manifest):
+        raise ValueError(f"{folder} has dense weights only, and no rows; load_dense_only reads it")
+
+
 def list_files(folder: Path, checksums: Mapping[str, int] | None = None) -> dict[str, FileEntry]:
     """Flush every file and folder below `folder` to the disk and return what a manifest says of the files.
 

@@ -10,7 +10,7 @@ from google.protobuf.json_format import MessageToDict
 
 from monolith._core import native
 from monolith.checkpoint.layout import TABLES_NAME
-from monolith.checkpoint.manifest import MANIFEST_NAME
+from monolith.checkpoint.manifest import MANIFEST_NAME, check_has_rows
 from monolith.checkpoint.restoring.delta_chain import apply_delta, chain_to, check_chain, restore_filter
 from monolith.checkpoint.restoring.latest import latest_state
 from monolith.embedding import Table
@@ -69,6 +69,7 @@ def read_row(path: str | os.PathLike[str], table: str, id_: int) -> RowReport:
         raise FileNotFoundError(f"there is no snapshot in {os.fspath(path)}")
     links = chain_to(snapshot)
     manifest = check_chain(links)[-1]
+    check_has_rows(snapshot, manifest)
     planned = _planned_table(LookupPlan.from_json(manifest.plan), table)
     rows = make_tables(LookupPlan((), (planned,)))[planned.name]
     rows.restore(links[0] / TABLES_NAME / planned.name)

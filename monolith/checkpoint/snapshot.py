@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from monolith.checkpoint.layout import DENSE_NAME, STREAM_NAME, TABLES_NAME
-from monolith.checkpoint.manifest import Manifest, check_files, read_manifest, read_object
+from monolith.checkpoint.manifest import Manifest, check_files, check_has_rows, read_manifest, read_object
 from monolith.checkpoint.restoring.delta_chain import apply_delta, chain_to, check_chain, restore_filter
 from monolith.checkpoint.saving.frozen_state import FrozenState
 from monolith.embedding import MultiTable
@@ -95,8 +95,7 @@ def load_snapshot(path: str | os.PathLike[str], *, plan: LookupPlan, tables: Mul
     manifests = check_chain(links)
     for link, manifest in zip(links, manifests, strict=True):
         check_plan(link, manifest, plan)
-        if manifest.extra.get("dense_only"):
-            raise ValueError(f"{link} has dense weights only; load_dense_only reads it, or name a whole snapshot")
+        check_has_rows(link, manifest)
     folder, manifest = links[-1], manifests[-1]
     try:
         dense = load_file(folder / DENSE_NAME)

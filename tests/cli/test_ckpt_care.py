@@ -51,6 +51,22 @@ def test_an_empty_folder_is_told_and_what_was_set_aside_is_listed(model, tmp_pat
     assert json.loads(ckpt("ls", model, "--json"))["set_aside"] == ["model.ckpt-1000000.rolled-back"]
 
 
+def test_dense_weights_alone_are_no_damage(tmp_path):
+    state = State()
+    for _ in range(2):
+        state.train(1)
+        state.freeze(tables=None, extra={"dense_only": True}).write_snapshot(tmp_path)
+    path = tmp_path / "model.ckpt-2"
+    assert json.loads(ckpt("ls", tmp_path, "--json"))["snapshots"][1]["notes"] == ["dense weights only", "newest"]
+    assert "Dense weights only" in ckpt("show", path)
+    assert "is whole" in ckpt("verify", path, "--deep")
+    assert "weight" in ckpt("diff", tmp_path / "model.ckpt-1", path)
+    for command in (("export-parquet", path, tmp_path / "rows"), ("reshard", path, tmp_path / "out", "-n", 2)):
+        with pytest.raises(ValueError, match="has dense weights only"):
+            ckpt(*command)
+    assert names_in(tmp_path) == ["model.ckpt-1", "model.ckpt-2", *(["out"] if (tmp_path / "out").exists() else [])]
+
+
 def test_checksums_are_shown(model):
     path = model / "model.ckpt-2"
     wanted = {name.relative_to(path).as_posix(): file_crc32c(name) for name in path.rglob("*") if name.is_file()}
@@ -166,6 +182,7 @@ def test_ctrl_c_is_no_traceback_wherever_it_comes(model, tmp_path):
             f"        if name == {wait_for!r} + '.cli.app' or name == {wait_for!r}:\n"
             "            os.kill(os.getpid(), signal.SIGINT)\n"
             "from monolith.cli.run import main\n"
+            "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a job in the background ignores it
             "sys.meta_path.insert(0, Now())\n"
             "sys.argv = ['monolith', 'ckpt', 'ls', sys.argv[1]]\n"
             "main()\n"

@@ -7,6 +7,7 @@ from typing import Any
 from monolith.checkpoint.durable_files import make_folder
 from monolith.checkpoint.inspection.saved_plan import saved_plan
 from monolith.checkpoint.inspection.table_rows import TableFiles, checked_manifest, table_files
+from monolith.checkpoint.manifest import check_has_rows
 from monolith.checkpoint.restoring.rewrite import Progress
 from monolith.data.columnar.arrow import arrow
 from monolith.model.plan.planned_table import PlannedTable
@@ -27,6 +28,7 @@ def export_parquet(
     are checked before the first is written, and a file appears under its name when it is complete.
     """
     manifest = checked_manifest(snapshot)
+    check_has_rows(snapshot, manifest)
     plan = saved_plan(snapshot, manifest)
     planned = {table.name: table for table in plan.planned_tables}
     if unknown := sorted(set(tables) - set(planned)):

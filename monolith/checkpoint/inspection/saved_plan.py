@@ -2,13 +2,18 @@
 
 from pathlib import Path
 
-from monolith.checkpoint.manifest import Manifest
+from monolith.checkpoint.manifest import Manifest, has_rows
 from monolith.errors import CorruptFileError
 from monolith.model import LookupPlan
 
 
 def saved_plan(folder: Path, manifest: Manifest) -> LookupPlan:
-    """Return the plan; a CorruptFileError if it is none, or if a table's name would lead out of a folder."""
+    """Return the plan, without tables for dense weights that were saved alone.
+
+    It is a CorruptFileError if it is none, or if a table's name would lead out of a folder.
+    """
+    if not has_rows(manifest):
+        return LookupPlan((), ())
     try:
         plan = LookupPlan.from_json(manifest.plan)
     except (ValueError, RecursionError) as error:

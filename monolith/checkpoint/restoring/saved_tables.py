@@ -4,7 +4,7 @@ from pathlib import Path
 
 from monolith._core import native
 from monolith.checkpoint.layout import TABLES_NAME
-from monolith.checkpoint.manifest import Manifest
+from monolith.checkpoint.manifest import Manifest, check_has_rows
 from monolith.embedding import MultiTable, TableConfig
 from monolith.embedding.shard_files import find_shard_files
 from monolith.errors import CorruptFileError
@@ -16,7 +16,9 @@ def saved_configs(folder: Path, manifest: Manifest) -> dict[str, TableConfig]:
 
     Raises:
         CorruptFileError: The plan is none, names a table that is no file name, or one with other rows than its files.
+        ValueError: It has dense weights only.
     """
+    check_has_rows(folder, manifest)
     try:
         configs = LookupPlan.from_json(manifest.plan).tables()
     except (ValueError, RecursionError) as error:

@@ -18,7 +18,15 @@ from monolith.checkpoint.layout import (
     move_into_place,
     snapshot_path,
 )
-from monolith.checkpoint.manifest import MANIFEST_NAME, Manifest, check_files, list_files, read_manifest, write_manifest
+from monolith.checkpoint.manifest import (
+    MANIFEST_NAME,
+    Manifest,
+    check_files,
+    check_has_rows,
+    list_files,
+    read_manifest,
+    write_manifest,
+)
 from monolith.checkpoint.model_dir import ModelDirOwner
 from monolith.checkpoint.restoring.rewrite import Progress
 from monolith.checkpoint.saving.write_errors import writing_of
@@ -89,6 +97,7 @@ def import_into_snapshot(
         raise ValueError(f"{like} is a delta, which has only changed rows; monolith ckpt compact its folder first")
     manifest = read_manifest(like)
     check_files(like, manifest)
+    check_has_rows(like, manifest)
     configs = saved_plan(like, manifest).tables()
     if table_name not in configs:
         raise ValueError(f"{like} has no table {table_name!r}; it has {', '.join(sorted(configs))}")

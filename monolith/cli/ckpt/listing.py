@@ -82,7 +82,10 @@ def show(
     )
     if summary.previous is not None:
         _say(f"A delta on {summary.previous}: rows below are those that changed; {summary.num_erased:,} are gone.")
-    console.print(_tables(summary))
+    if summary.tables:
+        console.print(_tables(summary))
+    else:
+        _say("Dense weights only: no tables.")
     dense = Table("dense tensor", "shape")
     for name, shape in summary.dense.items():
         if not name.startswith("random."):
@@ -111,6 +114,7 @@ def _entries(model_dir: Path) -> list[dict[str, Any]]:
             entries.append({"name": path.name, "problem": str(error)})
             continue
         notes = ["exempt"] * (path.resolve() in exempt) + ["kept for good"] * (path / PRESERVED_NAME).exists()
+        notes += ["dense weights only"] * bool(summary.extra.get("dense_only"))
         if summary.previous is not None:
             notes += [f"on {summary.previous}"] + [f"{summary.num_erased:,} rows gone"] * (summary.num_erased > 0)
         names = ("step", "time", "bytes", "num_rows", "generation", "epoch")

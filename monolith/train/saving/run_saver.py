@@ -137,10 +137,13 @@ class _DenseOnly:
         )
 
     def after_step(self, *, is_saved: bool) -> None:
-        """Begin a save if one is due, unless everything is saved at this step anyway."""
+        """Begin a save if one is due, unless everything is saved at this step anyway.
+
+        One that is due by its step waits for the one before; one that is due by the clock is put off until then.
+        """
         self._lane.check()
         step = self._state.global_step
-        if not self._cadence.is_due(step) or self._lane.is_busy:
+        if not self._cadence.is_due(step) or (self._lane.is_busy and self._cadence.is_by_clock):
             return
         self._cadence.note(step)
         if is_saved or self._state.saved_step == step:

@@ -1,13 +1,14 @@
 """What happens around the saves of a run: listeners, guards, attempts, metrics, tide, dense weights alone."""
 
 import errno
+import threading
 
 import pytest
 import torch
 from freezegun import freeze_time
 
 import monolith as mono
-from monolith.checkpoint import claim_generation, latest_state, load_dense_only, load_snapshot
+from monolith.checkpoint import PendingSave, claim_generation, latest_state, load_dense_only, load_snapshot
 from monolith.checkpoint.saving import frozen_state
 from monolith.data import Schema
 from monolith.embedding import SgdOptimizer
@@ -181,6 +182,23 @@ def test_dense_weights_alone_have_a_cadence_and_a_folder_of_their_own(tmp_path):
     tables = make_tables(plan)
     with pytest.raises(ValueError, match="dense weights only"):
         load_snapshot(path, plan=plan, tables=tables)
+
+
+def test_dense_weights_alone_are_saved_at_each_of_their_steps_however_slow_the_disk(tmp_path, monkeypatch):
+    write, wait, somebody_waits = frozen_state.write_manifest, PendingSave.wait, threading.Event()
+
+    def slow(*arguments):
+        assert somebody_waits.wait(60)
+        write(*arguments)
+
+    def told(pending):
+        somebody_waits.set()
+        return wait(pending)
+
+    monkeypatch.setattr(frozen_state, "write_manifest", slow)
+    monkeypatch.setattr(PendingSave, "wait", told)
+    train(tmp_path, no_first_save=True, dense_only_save_checkpoints_steps=1)
+    assert names_in(tmp_path / "dense_only") == [f"model.ckpt-{step}" for step in range(1, 6)]
 
 
 def test_no_first_save(tmp_path):
