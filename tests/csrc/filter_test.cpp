@@ -236,6 +236,36 @@ void test_sliding_is_shared_by_threads() {
   for (std::int64_t i = 0; i < 100; ++i) CHECK_EQ(filter.get(i << 17), 15U);  // 40 sightings each
 }
 
+// What is written while others count is what the filter was when it was frozen.
+void test_sliding_changes_while_others_count() {
+  namespace fs = std::filesystem;
+  const fs::path folder = fs::temp_directory_path() / ("monolith_changes_" + std::to_string(std::random_device{}()));
+  fs::create_directories(folder);
+  const std::string base = folder / "base";
+  SlidingHashFilter filter(3000, 7);
+  for (const auto id : random_ids(2000, 1)) filter.add(id, 1);
+  filter.track_changes(true);
+  filter.save(base);
+  std::vector<std::string> changes;
+  for (std::uint64_t round = 0; round < 6; ++round) {
+    for (const auto id : random_ids(300, 10 + round)) filter.add(id, 1);
+    const SlidingHashFilter then(filter);
+    CHECK(filter.freeze(true));
+    std::thread counting([&] {
+      for (const auto id : random_ids(1500, 100 + round)) filter.add(id, 1);
+    });
+    changes.push_back(folder / std::to_string(round));
+    filter.save_frozen_changes(changes.back());
+    counting.join();
+    SlidingHashFilter restored(3000, 7);
+    restored.restore(base, changes);
+    CHECK(restored == then);
+    CHECK_EQ(restored.failure_count(), then.failure_count());
+  }
+  CHECK(filter.head_increment() > 14);  // twice round
+  fs::remove_all(folder);
+}
+
 void test_slot_thresholds() {
   const SlotThresholds thresholds(2, {{5, 7}, {32767, 1}});
   CHECK_EQ(thresholds.threshold(123), 2U);
@@ -307,6 +337,7 @@ int main() {
   test_sliding_arguments();
   test_sliding_files();
   test_sliding_is_shared_by_threads();
+  test_sliding_changes_while_others_count();
   test_slot_thresholds();
   test_probabilistic();
   test_batches();
