@@ -18,6 +18,8 @@ FILTER_CHANGES_SUFFIX = ".changes"
 TEMPORARY_SUFFIX = ".tmp"
 REPLACED_SUFFIX = ".replaced"
 """Of a folder that stood where another one has just been written."""
+DENSE_ONLY_FOLDER = "dense_only"
+"""In a model's folder, checkpoints of dense weights alone."""
 
 _SNAPSHOT = re.compile(r"model\.ckpt-(\d+)")
 _DELTA = re.compile(r"(model\.ckpt-\d+)\.delta-([1-9]\d*)")

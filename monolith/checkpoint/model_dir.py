@@ -12,6 +12,7 @@ from typing import Self
 
 from monolith.checkpoint.durable_files import make_folder, sync_folder
 from monolith.checkpoint.layout import (
+    DENSE_ONLY_FOLDER,
     TEMPORARY_SUFFIX,
     base_and_number,
     finish_replacements,
@@ -26,7 +27,7 @@ from monolith.checkpoint.saving.write_errors import write_error
 from monolith.errors import CorruptFileError, ModelDirInUseError, NewerFormatError
 
 DAMAGED_SUFFIX = ".damaged"
-_STATE_NAMES = (GENERATION_NAME, "checkpoint", "monolith_checkpoint")
+_STATE_NAMES = (GENERATION_NAME, "checkpoint", "monolith_checkpoint", "restore_ckpt", "clear_nn")
 
 
 def latest_snapshot(model_dir: str | os.PathLike[str]) -> Path | None:
@@ -53,9 +54,14 @@ def clean_leftovers(model_dir: str | os.PathLike[str]) -> list[Path]:
     """Remove what a crash left, and return it; who calls it owns the folder.
 
     That is temporary files and folders, snapshots and deltas without a manifest, deltas whose snapshot is gone, and
-    what was just being replaced: the new one if it is whole, else the old one, is there then.
+    what was just being replaced: the new one if it is whole, else the old one, is there then. Dense weights that are
+    saved alone are seen to likewise.
     """
     folder = Path(model_dir)
+    return _clean_one(folder) + _clean_one(folder / DENSE_ONLY_FOLDER)
+
+
+def _clean_one(folder: Path) -> list[Path]:
     if not folder.is_dir():
         return []
     removed = finish_replacements(folder)

@@ -6,14 +6,13 @@ from pathlib import Path
 from monolith.checkpoint import PendingSave, SaveSeries, dense_tensors, snapshot_path
 from monolith.checkpoint.ckpt_info import write_ckpt_info
 from monolith.checkpoint.keeping import Retention, SnapshotStore
+from monolith.checkpoint.layout import DENSE_ONLY_FOLDER
 from monolith.hooks import RunContext
 from monolith.train.config import RunnerConfig
 from monolith.train.saving.cadence import Cadence
 from monolith.train.saving.save_lane import SaveLane, SaveRules
 from monolith.train.saving.save_listener import SaveListener
 from monolith.train.state import TrainState
-
-DENSE_ONLY_FOLDER = "dense_only"
 
 KEEP_EVERY_HOURS = 24.0
 """Of the snapshots that would be removed, one a day stays for good."""

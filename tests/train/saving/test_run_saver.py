@@ -1,6 +1,7 @@
 """What happens around the saves of a run: listeners, guards, attempts, metrics, tide, dense weights alone."""
 
 import errno
+import shutil
 import threading
 
 import pytest
@@ -182,6 +183,20 @@ def test_dense_weights_alone_have_a_cadence_and_a_folder_of_their_own(tmp_path):
     tables = make_tables(plan)
     with pytest.raises(ValueError, match="dense weights only"):
         load_snapshot(path, plan=plan, tables=tables)
+
+
+def test_what_a_crash_left_among_dense_weights_is_gone_after_the_next_start(tmp_path):
+    settings = {"dense_only_save_checkpoints_steps": 2, "save_checkpoints_steps": 100}
+    train(tmp_path, steps=3, **settings)
+    dense = tmp_path / "dense_only"
+    assert names_in(dense) == ["model.ckpt-2"]
+    shutil.copytree(dense / "model.ckpt-2", dense / "model.ckpt-1")
+    (dense / "model.ckpt-1" / "manifest.json").unlink()
+    for name in ("model.ckpt-4.tmp", "model.ckpt-2.replaced"):
+        shutil.copytree(dense / "model.ckpt-2", dense / name)
+    (dense / "checkpoint.tmp").write_text("half a li")
+    train(tmp_path, steps=1, no_first_save=True)  # of this run there are none
+    assert sorted(path.name for path in dense.iterdir()) == ["checkpoint", "model.ckpt-2", "monolith_checkpoint"]
 
 
 def test_dense_weights_alone_are_saved_at_each_of_their_steps_however_slow_the_disk(tmp_path, monkeypatch):
