@@ -12,19 +12,17 @@ import torch
 from torch import Tensor
 
 from monolith.checkpoint import ModelDirOwner, latest_state
-from monolith.checkpoint.keeping import SnapshotStore
-from monolith.checkpoint.layout import list_snapshots
-from monolith.checkpoint.state_files import copy_checkpoint_pointer, wait_for_checkpoint_pointer
 from monolith.hooks import Hook
 from monolith.model import Mode, MonolithModel
 from monolith.model.hyper_params import InstantiableParams, Params
-from monolith.train.config import RunConfig, RunnerConfig, is_chief
+from monolith.train.config import RunConfig, RunnerConfig, require_one_process
 from monolith.train.hooks.standard import standard_hooks
 from monolith.train.live_view import LiveView
 from monolith.train.loop import RunResult, Sync, Trainer
 from monolith.train.model_dump import MODEL_DUMP_NAME, DumpUtils
 from monolith.train.saving.restore_options import RestoreOptions
 from monolith.train.saving.save_listener import SaveListener
+from monolith.train.saving.starting_point import open_state
 from monolith.train.state import TrainState
 from monolith.train.trained_model import open_trained
 
@@ -50,7 +48,7 @@ class Estimator:
         self.config = config.to_runner_config() if isinstance(config, RunConfig) else config
         if warm_start_from is not None:
             self.config.restore_dir = warm_start_from
-        _require_one_process(self.config)
+        require_one_process(self.config)
         if self.config.seed is not None and not isinstance(model, MonolithModel):
             torch.manual_seed(self.config.seed)
         self.model: MonolithModel = _made(model, params)
@@ -97,7 +95,7 @@ class Estimator:
                 evict_every_seconds=config.evict_every_seconds,
                 fused_layout=config.enable_fused_layout,
             )
-            state.open(config.model_dir, self._restore_options())
+            open_state(state, config)
             self._dump_model(state)
             limits = [] if max_steps is None else [max_steps]
             if steps is not None:
@@ -157,16 +155,6 @@ class Estimator:
     def close(self) -> None:
         """Give back what the estimator holds; one of a single process holds nothing between calls."""
 
-    def _restore_options(self) -> RestoreOptions:
-        config = self.config
-        if config.mirror_dir and not list_snapshots(config.model_dir):
-            SnapshotStore(config.mirror_dir).fetch(Path(config.model_dir))
-        if config.restore_dir and (config.is_local or is_chief(config)):
-            copy_checkpoint_pointer(config.restore_dir, config.model_dir, config.restore_ckpt)
-        elif config.restore_dir:
-            wait_for_checkpoint_pointer(config.model_dir, timeout_seconds=config.session_creation_timeout_secs)
-        return RestoreOptions.of(config)
-
     def _dump_model(self, state: TrainState) -> None:
         dump = DumpUtils(self.config.enable_model_dump)
         dump.record_params(self.model)
@@ -222,14 +210,3 @@ def _made(model: type[MonolithModel] | MonolithModel | InstantiableParams, param
     if not isinstance(made, MonolithModel):
         raise TypeError(f"an Estimator takes a MonolithModel, its class or its parameters, got {model!r}")
     return made
-
-
-def _require_one_process(config: RunnerConfig) -> None:
-    for name, single in (("num_ps", 0), ("num_workers", 1)):
-        if getattr(config, name) != single and not config.is_local:
-            raise NotImplementedError(
-                f"{name}={getattr(config, name)}: training in several processes is not there yet; set is_local, or "
-                f"leave {name} at {single}"
-            )
-    if config.enable_sync_training or config.enable_gpu_training:
-        raise NotImplementedError("synchronous training and training on a GPU are not there yet; leave both off")

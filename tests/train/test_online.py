@@ -264,3 +264,90 @@ def test_an_online_run_saves_as_its_own_settings_say(log, tmp_path):
     train(log, tmp_path, 3, config=RunConfig(save_checkpoints_steps=1, model_dir=tmp_path / "elsewhere"))
     assert sorted(path.name for path in (tmp_path / "model").glob("model.ckpt-*")) == ["model.ckpt-0", "model.ckpt-3"]
     assert not (tmp_path / "elsewhere").exists()
+
+
+class Steps(Hook):
+    """Notes the steps that a run takes."""
+
+    def __init__(self) -> None:
+        self.seen: list[int] = []
+
+    def after_run(self, context, values):
+        self.seen.append(values.step)
+
+
+def same_content(left: Path, right: Path) -> bool:
+    return all(
+        ours.keys() == theirs.keys()
+        and all(torch.equal(torch.as_tensor(ours[name]), torch.as_tensor(theirs[name])) for name in ours)
+        for ours, theirs in zip(content(left), content(right), strict=True)
+    )
+
+
+def test_an_online_run_goes_on_from_the_copy_on_another_machine(log, tmp_path):
+    config = RunConfig(mirror_dir=f"file://{tmp_path}/copies", delta_every_steps=3)
+    expected = train(log, tmp_path / "straight", 12)
+    with pytest.raises(Killed):
+        train(log, tmp_path / "first", 12, config=config, hooks=[Crash(after_step=7)])
+    assert read_manifest(latest_state(tmp_path / "copies")).step == 6
+    steps = Steps()
+    result = train(log, tmp_path / "second", 12, config=config, hooks=[steps])
+    assert steps.seen == list(range(6, 12))
+    assert (result.global_step, result.loss) == (12, expected.loss)
+    assert same_content(tmp_path / "straight", tmp_path / "second")
+
+
+def test_an_online_run_goes_back_to_a_named_snapshot_once(log, tmp_path):
+    expected = train(log, tmp_path / "straight", 8)
+    for step in (3, 6):
+        train(log, tmp_path / "job", step)
+    config = RunConfig(restore_ckpt="model.ckpt-3")
+    train(log, tmp_path / "job", 4, config=config)
+    names = {path.name for path in (tmp_path / "job" / "model").glob("model.ckpt-*")}
+    assert {"model.ckpt-4", "model.ckpt-6.rolled-back"} <= names
+    assert train(log, tmp_path / "job", 8, config=config).loss == expected.loss
+    assert "model.ckpt-4" in {path.name for path in (tmp_path / "job" / "model").iterdir()}  # nothing was set aside
+
+
+def test_an_online_run_starts_from_another_model_at_the_begin_of_its_log(log, tmp_path):
+    train(log, tmp_path / "old", 5)
+    before = content(tmp_path / "old")
+    config = RunConfig(restore_dir=str(tmp_path / "old" / "model"))
+    assert train(log, tmp_path / "new", 5, config=config).global_step == 5  # takes no step, only starts
+    dense, rows, stream = content(tmp_path / "new")
+    assert stream == {"0": 0} != before[2]
+    for ours, theirs in ((dense, before[0]), (rows, before[1])):
+        kept = {name for name in ours if not name.startswith("metrics/")}
+        assert all(torch.equal(ours[name], theirs[name]) for name in kept) and len(kept) > 1
+    train(log, tmp_path / "new", 7, config=config)
+    assert content(tmp_path / "new")[2] == {"0": 2 * BATCH}
+
+
+@pytest.mark.parametrize("keeps_step", [False, True])
+def test_an_online_run_begins_once_with_new_weights_and_all_rows(log, tmp_path, keeps_step):
+    train(log, tmp_path, 6)
+    trained, rows, stream = content(tmp_path)
+    torch.manual_seed(OnlineSettings().seed)
+    new = {f"model/{name}": value for name, value in MovieRanking().state_dict().items()}
+    assert not all(torch.equal(trained[name], value) for name, value in new.items())
+    config, first = RunConfig(clear_nn=True, continue_training=keeps_step), 6 if keeps_step else 0
+    assert train(log, tmp_path, first, config=config).global_step == first
+    cleared, kept, position = content(tmp_path)
+    assert all(torch.equal(cleared[name], value) for name, value in new.items())
+    assert all(torch.equal(kept[name], value) for name, value in rows.items())
+    assert position == stream == {"0": 6 * BATCH}
+    assert train(log, tmp_path, first + 2, config=config).global_step == first + 2
+    assert train(log, tmp_path, first + 2, config=config).global_step == first + 2  # it is not cleared again
+
+
+def test_an_online_run_finds_renamed_weights_by_their_alias(log, tmp_path):
+    train(log, tmp_path, 2)
+    name = next(iter(MovieRanking().state_dict()))
+    with pytest.raises(ValueError, match="the snapshot has no 'gone'"):
+        train(log, tmp_path, 3, config=RunConfig(reload_alias_map={name: "gone"}))
+
+
+def test_an_online_run_refuses_what_one_process_cannot_do(log, tmp_path):
+    with pytest.raises(NotImplementedError, match="num_ps=2"):
+        train(log, tmp_path, 1, config=RunConfig(num_ps=2))
+    assert list(tmp_path.iterdir()) == []

@@ -16,12 +16,13 @@ from monolith.export.dense_graph import dense_weights
 from monolith.hooks import Hook
 from monolith.model import MonolithModel
 from monolith.parallel import SyncLoop, SyncSender, SyncSettings
-from monolith.train.config import RunConfig
+from monolith.train.config import RunConfig, require_one_process
 from monolith.train.hooks.standard import standard_hooks
 from monolith.train.loop import RunResult, Trainer
 from monolith.train.online.exporter import Exporter
 from monolith.train.online.status_file import StatusFile
 from monolith.train.online.step_gate import StepGate
+from monolith.train.saving.starting_point import open_state
 from monolith.train.state import TrainState
 from monolith.wire import TlsConfig
 
@@ -76,7 +77,9 @@ def run_online(
 ) -> RunResult:
     """Train on a log as it grows until SIGTERM, Ctrl-C or `max_steps`; blocks, and wants a process of its own.
 
-    Goes on exactly where the newest snapshot was taken. Writes a version for servers at the start and now and then,
+    Goes on exactly where the newest snapshot was taken, unless `config` says otherwise: with `mirror_dir`,
+    `restore_dir`, `restore_ckpt`, `clear_nn` and the rest as an `Estimator` does; a model that starts from another
+    folder reads the log from its begin. Writes a version for servers at the start and now and then,
     sends them what changed in between, and leaves a snapshot at the end. Servers that are away get it later.
 
     Args:
@@ -91,11 +94,12 @@ def run_online(
         max_steps: end after so many steps in all runs together.
         hooks: who else wants to watch.
         settings: how often to do what.
-        config: other settings of the run, as `Estimator` takes them: they add the same hooks, see `standard_hooks`.
-            Those that are among `settings` or the arguments count as said there.
+        config: other settings of the run, as `Estimator` takes them: they add the same hooks, see `standard_hooks`,
+            and say where to start. Those that are among `settings` or the arguments count as said there.
 
     Raises:
         FencedError: a later trainer of this model has taken over its servers.
+        NotImplementedError: `config` asks for several processes, or a GPU.
     """
     settings = OnlineSettings() if settings is None else settings
     torch.set_num_threads(1)  # batches are small: a second thread would mostly wait, and servers want the other cores
@@ -107,6 +111,7 @@ def run_online(
         metric_window=settings.metric_window,
         seed=settings.seed,
     ).to_runner_config()
+    require_one_process(runner)
     watching = [*standard_hooks(runner, name), *hooks]
     for hook in watching:
         hook.begin()
@@ -130,7 +135,7 @@ def run_online(
             keep=settings.keep_exports,
             skip_zero_embedding=runner.skip_zero_embedding_when_serving,
         )
-        state.open(model_dir)
+        open_state(state, runner)
         # Before the first version is written: its changes are followed from here on, so whoever loads it misses none.
         sync_settings = SyncSettings(
             request_timeout_seconds=10.0,
