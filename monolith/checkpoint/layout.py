@@ -20,6 +20,8 @@ REPLACED_SUFFIX = ".replaced"
 """Of a folder that stood where another one has just been written."""
 DENSE_ONLY_FOLDER = "dense_only"
 """In a model's folder, checkpoints of dense weights alone."""
+FETCHED_FOLDER = ".restore-from"
+"""In a model's folder, another model's checkpoint while it is being restored."""
 
 _SNAPSHOT = re.compile(r"model\.ckpt-(\d+)")
 _DELTA = re.compile(r"(model\.ckpt-\d+)\.delta-([1-9]\d*)")

@@ -13,6 +13,7 @@ from typing import Self
 from monolith.checkpoint.durable_files import make_folder, sync_folder
 from monolith.checkpoint.layout import (
     DENSE_ONLY_FOLDER,
+    FETCHED_FOLDER,
     TEMPORARY_SUFFIX,
     base_and_number,
     finish_replacements,
@@ -55,10 +56,13 @@ def clean_leftovers(model_dir: str | os.PathLike[str]) -> list[Path]:
 
     That is temporary files and folders, snapshots and deltas without a manifest, deltas whose snapshot is gone, and
     what was just being replaced: the new one if it is whole, else the old one, is there then. Dense weights that are
-    saved alone are seen to likewise.
+    saved alone are seen to likewise, and what another model's store gave for a restore is gone.
     """
     folder = Path(model_dir)
-    return _clean_one(folder) + _clean_one(folder / DENSE_ONLY_FOLDER)
+    fetched = [path for path in [folder / FETCHED_FOLDER] if path.is_dir()]
+    for path in fetched:
+        shutil.rmtree(path)
+    return fetched + _clean_one(folder) + _clean_one(folder / DENSE_ONLY_FOLDER)
 
 
 def _clean_one(folder: Path) -> list[Path]:

@@ -60,15 +60,23 @@ class TrainState:
         self._series: SaveSeries | None = None
         self._series_of: tuple[Path, Retention, SnapshotStore | None] | None = None
 
-    def open(self, model_dir: str | os.PathLike[str], options: RestoreOptions | None = None) -> Path | None:
+    def open(
+        self,
+        model_dir: str | os.PathLike[str],
+        options: RestoreOptions | None = None,
+        *,
+        start_from: Path | None = None,
+    ) -> Path | None:
         """Go on from the newest snapshot or delta that is whole, if any, in a new generation; returns it.
 
         `options` may name another one, and leave out parts of it. A folder without snapshots of its own starts from
         where its `checkpoint` file points to: with those rows, weights and steps, but at the begin of its own data.
+        `start_from` is such a one that is already found, for a folder without snapshots.
         """
         folder, options = Path(model_dir), options or RestoreOptions()
-        clean_leftovers(folder)
-        path = choose_snapshot(folder, restore_ckpt=options.restore_ckpt)
+        if start_from is None:
+            clean_leftovers(folder)
+        path = start_from or choose_snapshot(folder, restore_ckpt=options.restore_ckpt)
         is_own = path is not None and is_in(folder, path)
         # Also if it is elsewhere: snapshots of its own that are all damaged are not silently given up.
         set_aside_newer(folder, base_and_number(path)[0] if path is not None and is_own else None)

@@ -51,6 +51,17 @@ def test_an_empty_folder_is_told_and_what_was_set_aside_is_listed(model, tmp_pat
     assert json.loads(ckpt("ls", model, "--json"))["set_aside"] == ["model.ckpt-1000000.rolled-back"]
 
 
+def test_a_url_is_refused_with_the_way_out(model, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    url = "s3://bucket/model"
+    commands = [("ls", url), ("show", url), ("verify", url), ("diff", model, url), ("compact", url)]
+    commands += [(name, f"{url}/model.ckpt-2") for name in ("rollback", "rm")]
+    for command in [*commands, ("reshard", model, url, "--shards", 2), ("export-parquet", model, url)]:
+        with pytest.raises(ValueError, match=rf"^{url}.* is a URL, and .* folders of this machine.*SnapshotStore"):
+            ckpt(*command)
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
 def test_dense_weights_alone_are_no_damage(tmp_path):
     state = State()
     for _ in range(2):

@@ -323,6 +323,16 @@ def test_an_online_run_starts_from_another_model_at_the_begin_of_its_log(log, tm
     assert content(tmp_path / "new")[2] == {"0": 2 * BATCH}
 
 
+def test_an_online_run_starts_from_a_checkpoint_in_an_object_store(log, tmp_path):
+    train(log, tmp_path / "old", 4, config=RunConfig(delta_every_steps=2))
+    before = content(tmp_path / "old")
+    config = RunConfig(restore_dir=f"file://{tmp_path}/old/model")
+    assert train(log, tmp_path / "new", 4, config=config).global_step == 4
+    _, rows, stream = content(tmp_path / "new")
+    assert stream == {"0": 0}
+    assert all(torch.equal(rows[name], value) for name, value in before[1].items())
+
+
 @pytest.mark.parametrize("keeps_step", [False, True])
 def test_an_online_run_begins_once_with_new_weights_and_all_rows(log, tmp_path, keeps_step):
     train(log, tmp_path, 6)

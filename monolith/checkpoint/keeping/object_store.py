@@ -1,21 +1,22 @@
 """Checkpoints in an object store: their files first, then the manifest by one PUT, and only then are they there."""
 
 import shutil
+import warnings
 from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
-
-import fsspec
 
 from monolith.checkpoint.durable_files import make_folder, write_durably
 from monolith.checkpoint.keeping.retention import PRESERVED_NAME
 from monolith.checkpoint.layout import TEMPORARY_SUFFIX, base_and_number, is_state_name, move_into_place, state_order
 from monolith.checkpoint.manifest import MANIFEST_NAME, check_files, list_files, read_manifest
 from monolith.checkpoint.restoring.delta_chain import chain_to
+from monolith.checkpoint.state_files.text_files import filesystem_of
 from monolith.errors import CorruptFileError, FencedError
 
 _FILES_AT_ONCE = 4
+_NAMES_LISTED = 20
 
 
 class SnapshotStore:
@@ -28,8 +29,8 @@ class SnapshotStore:
     def __init__(self, url: str) -> None:
         """Use a place; it need not exist yet."""
         self.url = url
-        self._files, root = fsspec.core.url_to_fs(url)
-        self._root = str(root).rstrip("/")
+        self._files, root = filesystem_of(url)
+        self._root = root.rstrip("/")
 
     def names(self) -> list[str]:
         """Return the names of all checkpoints that are there, oldest first."""
@@ -74,27 +75,63 @@ class SnapshotStore:
                 self._remove(name)
 
     def fetch(self, model_dir: Path, name: str | None = None) -> Path | None:
-        """Copy a checkpoint, the newest by default, and its chain into a folder; None if the store has none.
+        """Copy a checkpoint, the newest complete one by default, and its chain into a folder; None if there is none.
 
         Every file is checked before the folder gets its name.
 
         Raises:
             FileNotFoundError: There is no checkpoint of this name; the message lists those there are.
-            CorruptFileError: A file is not what its manifest says.
+            CorruptFileError: A file is missing or not what its manifest says, or all there are lack what they build on.
         """
         there = self.names()
-        if not there and name is None:
+        wanted = self._newest_complete(there) if name is None else name
+        if wanted is None:
             return None
-        wanted = there[-1] if name is None else name
         if wanted not in there:
-            raise FileNotFoundError(f"{self.url} has no checkpoint {wanted!r}; it has {', '.join(there) or 'none'}")
+            raise FileNotFoundError(f"{self.url} has no checkpoint {wanted!r}; {self.contents()}")
         make_folder(model_dir)
         for link in chain_to(model_dir / wanted):
             if not (link / MANIFEST_NAME).exists():
-                self._fetch_one(link)
+                self._fetch_or_tell(link)
         if wanted in self._marked():
             write_durably(model_dir / wanted / PRESERVED_NAME, b"")
         return model_dir / wanted
+
+    def contents(self) -> str:
+        """Return in words what is there, for the message of an error."""
+        names = self.names()
+        others = [name for name in self._entries() if name not in names]
+        partial = [name for name in others if is_state_name(name)]
+        if not names and not partial:
+            return f"it has {_listed(others)}, and none of it is a checkpoint" if others else "there is nothing"
+        complete = _listed(names) if names else "no complete checkpoint"
+        return f"it has {complete}" + (f"; without a {MANIFEST_NAME}: {_listed(partial)}" if partial else "")
+
+    def _newest_complete(self, there: Sequence[str]) -> str | None:
+        """Return the newest whose chain is there; a warning names those that are passed over."""
+        known = set(there)
+        for name in reversed(there):
+            number = base_and_number(Path(name))[1]
+            if number < len(known) and all(link.name in known for link in chain_to(Path(name))):
+                return name
+            warnings.warn(f"{name} of {self.url} is not used: what it builds on is not there", stacklevel=3)
+        if there:
+            raise CorruptFileError(f"{self.url} has only deltas without what they build on; {self.contents()}")
+        return None
+
+    def _entries(self) -> list[str]:
+        try:
+            found = self._files.ls(self._root, detail=False)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        return sorted(str(path).rstrip("/").rpartition("/")[2] for path in found)
+
+    def _fetch_or_tell(self, path: Path) -> None:
+        try:
+            self._fetch_one(path)
+        except (CorruptFileError, FileNotFoundError) as error:
+            kind = type(error) if isinstance(error, CorruptFileError) else CorruptFileError
+            raise kind(f"{self.url}/{path.name} cannot be fetched: {error}; {self.contents()}") from error
 
     def _marked(self) -> set[str]:
         self._files.invalidate_cache()
@@ -132,7 +169,7 @@ class SnapshotStore:
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir()
         try:
-            (temporary / MANIFEST_NAME).write_bytes(self._files.cat_file(self._at(path.name, MANIFEST_NAME)))
+            self._files.get_file(self._at(path.name, MANIFEST_NAME), str(temporary / MANIFEST_NAME))
             manifest = read_manifest(temporary)
             for name in manifest.files:
                 (temporary / name).parent.mkdir(parents=True, exist_ok=True)
@@ -159,3 +196,9 @@ def _in_parallel(copy: Callable[[str], object], names: Iterable[str]) -> None:
     with ThreadPoolExecutor(_FILES_AT_ONCE) as pool:
         for _ in pool.map(copy, names):
             pass
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Return names for a message; of very many, the last ones."""
+    more = len(names) - _NAMES_LISTED
+    return ", ".join(names) if more <= 0 else f"{', '.join(names[more:])} and {more} before"

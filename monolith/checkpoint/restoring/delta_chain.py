@@ -125,6 +125,18 @@ def check_chain(paths: Sequence[Path], on_bytes: Callable[[int], None] | None = 
     return manifests
 
 
+def check_links(paths: Sequence[Path]) -> None:
+    """Raise a CorruptFileError unless each delta of a chain builds on the one before; their files are checked already.
+
+    The message names the link.
+    """
+    for previous, path in zip(paths, paths[1:], strict=False):
+        try:
+            _check_link(path, previous)
+        except CorruptFileError as error:
+            raise CorruptFileError(f"the chain of deltas is broken at {path.name}: {error}") from error
+
+
 def newest_link(base: Path) -> Path:
     """Return the last link up to which the chain on a whole snapshot is whole; a warning names the first broken one."""
     newest = base
@@ -187,7 +199,11 @@ def read_erased(folder: Path) -> dict[str, Tensor]:
 def _check_delta(path: Path, previous: Path, on_bytes: Callable[[int], None] | None = None) -> Manifest:
     manifest = read_manifest(path)
     check_files(path, manifest, on_bytes)
+    _check_link(path, previous)
+    return manifest
+
+
+def _check_link(path: Path, previous: Path) -> None:
     link, expected = Link.read(path), link_after(previous)
     if link != expected:
         raise CorruptFileError(f"it builds on another {str(link.previous)[:80]} than the one that is there")
-    return manifest

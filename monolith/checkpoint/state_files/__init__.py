@@ -19,7 +19,11 @@ from monolith.checkpoint.state_files.monolith_file import (
 )
 from monolith.checkpoint.state_files.path_forms import isabs
 from monolith.checkpoint.state_files.pointer_copy import copy_checkpoint_pointer, wait_for_checkpoint_pointer
-from monolith.checkpoint.state_files.restore_choice import gen_get_checkpoint_state, get_checkpoint_state
+from monolith.checkpoint.state_files.restore_choice import (
+    gen_get_checkpoint_state,
+    get_checkpoint_state,
+    mark_restored,
+)
 
 __all__ = [
     "SaveHelper",
@@ -34,6 +38,7 @@ __all__ = [
     "get_monolith_checkpoint_state",
     "isabs",
     "make_checkpoint_state",
+    "mark_restored",
     "note_save",
     "read_checkpoint_file",
     "recover_last_checkpoints",

@@ -15,6 +15,15 @@ def isabs(path: str) -> bool:
     return path.startswith("hdfs:/") or _URL.match(path) is not None or os.path.isabs(path)
 
 
+def is_remote(path: str) -> bool:
+    """Return whether a path is a URL.
+
+    >>> [is_remote(path) for path in ("hdfs:/models/a", "memory://models/a", "/models/a", "models/a")]
+    [True, True, False, False]
+    """
+    return isabs(path) and not os.path.isabs(path)
+
+
 def below(folder: str, path: str) -> str:
     """Return the path as it is if it is absolute, else as a path below the folder.
 

@@ -9,7 +9,7 @@ from google.protobuf import text_format
 from google.protobuf.message import Message
 
 from monolith.checkpoint.durable_files import write_durably
-from monolith.checkpoint.state_files.path_forms import isabs
+from monolith.checkpoint.state_files.path_forms import is_remote
 from monolith.errors import CorruptFileError
 
 M = TypeVar("M", bound=Message)
@@ -20,9 +20,9 @@ MAX_TEXT_BYTES = 16 << 20
 
 def path_exists(path: str) -> bool:
     """Return whether there is a file or folder."""
-    if not _is_remote(path):
+    if not is_remote(path):
         return os.path.exists(path)
-    files, name = _filesystem(path)
+    files, name = filesystem_of(path)
     return bool(files.exists(name))
 
 
@@ -38,8 +38,8 @@ def read_text(path: str) -> str:
         OSError: It cannot be read.
         CorruptFileError: It is too large for a state file, or not text.
     """
-    if _is_remote(path):
-        files, name = _filesystem(path)
+    if is_remote(path):
+        files, name = filesystem_of(path)
         with files.open(name, "rb") as file:
             data = file.read(MAX_TEXT_BYTES + 1)
     else:
@@ -55,11 +55,11 @@ def read_text(path: str) -> str:
 
 def write_text(path: str, text: str) -> None:
     """Write a file in one piece; who reads it sees the old or the new text, never half of one."""
-    if not _is_remote(path):
+    if not is_remote(path):
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         write_durably(Path(path), text.encode())
         return
-    files, name = _filesystem(path)
+    files, name = filesystem_of(path)
     files.makedirs(files._parent(name), exist_ok=True)
     with files.open(f"{name}.tmp", "wb") as file:
         file.write(text.encode())
@@ -79,11 +79,8 @@ def message_text(message: Message) -> str:
     return text_format.MessageToString(message)
 
 
-def _is_remote(path: str) -> bool:
-    return isabs(path) and not os.path.isabs(path)
-
-
-def _filesystem(path: str) -> tuple[Any, str]:
+def filesystem_of(path: str) -> tuple[Any, str]:
+    """Return the file system of fsspec that a path or URL is in, and its name there."""
     if path.startswith("hdfs:/") and not path.startswith("hdfs://"):
         path = path.replace("hdfs:/", "hdfs:///", 1)
     files, name = fsspec.core.url_to_fs(path)

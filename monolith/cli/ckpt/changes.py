@@ -11,7 +11,7 @@ from monolith.checkpoint.keeping.rollback import is_set_aside
 from monolith.checkpoint.layout import base_and_number, is_state_name, remove_snapshot
 from monolith.checkpoint.model_dir import ModelDirOwner
 from monolith.checkpoint.restoring.delta_chain import chain_to, check_chain
-from monolith.cli.ckpt.places import newest_named
+from monolith.cli.ckpt.places import newest_named, require_local
 from monolith.cli.console import console
 
 OneSnapshot = Annotated[
@@ -60,7 +60,7 @@ def _needed_by(path: Path) -> set[Path]:
 
 
 def _existing(snapshot: Path) -> Path:
-    if not snapshot.is_dir() or not is_state_name(snapshot.name):
+    if not require_local(snapshot).is_dir() or not is_state_name(snapshot.name):
         raise FileNotFoundError(f"{snapshot} is no snapshot; name a folder model.ckpt-STEP")
     return snapshot
 

@@ -15,7 +15,7 @@ from monolith.checkpoint.keeping.retention import PRESERVED_NAME
 from monolith.checkpoint.keeping.rollback import is_set_aside
 from monolith.checkpoint.layout import deltas_on
 from monolith.checkpoint.state_files import exempt_checkpoints
-from monolith.cli.ckpt.places import JsonOption, SnapshotArgument, named_snapshot, size_text
+from monolith.cli.ckpt.places import JsonOption, SnapshotArgument, named_snapshot, require_local, size_text
 from monolith.cli.console import console
 from monolith.errors import CorruptFileError
 
@@ -30,7 +30,7 @@ def ls(
 
     Example: monolith ckpt ls model
     """
-    entries = _entries(model_dir)
+    entries = _entries(require_local(model_dir))
     aside = sorted(path.name for path in model_dir.iterdir() if is_set_aside(path.name) and path.is_dir())
     if as_json:
         typer.echo(json.dumps({"snapshots": entries, "set_aside": aside}))

@@ -1,5 +1,6 @@
 """Which snapshot a user means."""
 
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +17,9 @@ SnapshotArgument = Annotated[
         "for its newest one."
     ),
 ]
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/.*")
+"""A path with "://" in it has one slash less."""
+
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
 
 
@@ -25,12 +29,24 @@ def named_snapshot(path: Path) -> Path:
     Raises:
         FileNotFoundError: There is none.
     """
+    require_local(path)
     if (path / MANIFEST_NAME).is_file():
         return path
     newest = newest_named(path)
     if newest is None:
         raise FileNotFoundError(f"{path} is no snapshot and has none (a folder model.ckpt-STEP with {MANIFEST_NAME})")
     return newest
+
+
+def require_local(path: Path) -> Path:
+    """Return a path that leads to this machine's files; a ValueError that says what to do if it is a URL."""
+    if _URL.fullmatch(str(path)) and not path.exists():
+        place, _, rest = str(path).partition(":/")
+        raise ValueError(
+            f"{place}://{rest} is a URL, and `monolith ckpt` works on folders of this machine; copy a checkpoint here "
+            f"first: monolith.checkpoint.keeping.SnapshotStore(url).fetch(Path(folder))"
+        )
+    return path
 
 
 def newest_named(model_dir: Path) -> Path | None:
@@ -44,6 +60,7 @@ def newest_named(model_dir: Path) -> Path | None:
 
 def folder_to_write(path: Path) -> Path:
     """Return a folder that may be made; a NotADirectoryError where a file is in its way."""
+    require_local(path)
     for one in (path, *path.parents):
         if one.exists():
             if one.is_dir():

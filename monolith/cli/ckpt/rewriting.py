@@ -7,7 +7,7 @@ import typer
 
 from monolith.checkpoint import compact, reshard
 from monolith.checkpoint.layout import base_and_number
-from monolith.cli.ckpt.places import SnapshotArgument, folder_to_write, named_snapshot, size_text
+from monolith.cli.ckpt.places import SnapshotArgument, folder_to_write, named_snapshot, require_local, size_text
 from monolith.cli.ckpt.progress import progress_bar
 from monolith.cli.console import console
 
@@ -38,7 +38,7 @@ def compact_deltas(model_dir: Annotated[Path, typer.Argument(help="Folder of a m
 
     Example: monolith ckpt compact model
     """
-    if not model_dir.is_dir():
+    if not require_local(model_dir).is_dir():
         raise FileNotFoundError(f"there is no folder {model_dir}")
     before = {path.name for path in model_dir.iterdir()}
     with progress_bar() as progress:
