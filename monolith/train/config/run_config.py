@@ -52,7 +52,7 @@ class RunConfig:
     ps_replica_num: int | None = setting(None, "Replicas of each shard in serving.")
     enable_parameter_sync: bool = setting(False, "Send what was learned to serving all the time.")
     model_dir: str | Path = setting("", "Folder of the snapshots; a run goes on from the newest one in it.")
-    restore_dir: str | None = setting(None, "Another model_dir to start from.")
+    restore_dir: str | None = setting(None, "Another model_dir, or a URL with copies of one, to start from.")
     restore_ckpt: str | None = setting(None, "Which of its snapshots; the newest if not given.")
     save_checkpoints_secs: float | None = setting(None, "A snapshot every so many seconds; 60 if neither is given.")
     save_checkpoints_steps: int | None = setting(None, "A snapshot every so many steps.")

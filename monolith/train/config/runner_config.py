@@ -56,7 +56,7 @@ class RunnerConfig(DistributedCpuTrainingConfig):
     sort_id: bool = setting(True, "Framing of the input.")
     kafka_dump: bool = setting(False, "Framing of the input.")
     kafka_dump_prefix: bool = setting(False, "Framing of the input.")
-    restore_dir: str | None = setting(None, "Another model_dir to start from.")
+    restore_dir: str | None = setting(None, "Another model_dir, or a URL with copies of one, to start from.")
     restore_ckpt: str | None = setting(None, "Which of its snapshots; the newest if not given.")
     deep_insight_target: str | None = setting(None, "Heads whose predictions are sent to metrics, by comma.")
     deep_insight_sample_ratio: float | None = setting(None, "Share of the events that are sent.")
