@@ -136,6 +136,15 @@ std::size_t IdIndex::bytes_to_grow_for_one() const {
   return size_ + 1 > num_lines() * 6 ? num_lines() * kLineBytes : 0;
 }
 
+void IdIndex::reserve(std::size_t num_entries) {
+  if (lines_ == nullptr && num_entries > 0) {
+    const std::size_t bytes = bytes_for(num_entries);
+    lines_ = static_cast<std::uint64_t*>(huge_allocate(bytes));
+    log2_lines_ = std::countr_zero(bytes / kLineBytes);
+  }
+  while (num_entries > num_lines() * 6) grow();
+}
+
 void IdIndex::insert(std::uint64_t hash, std::uint32_t row) {
   if (lines_ == nullptr || size_ + 1 > num_lines() * 6) grow();
   while (!place(hash, row)) {

@@ -59,9 +59,7 @@ class IdIndex {
   std::size_t bytes_to_grow_for_one() const;
 
   // Grows until `num_entries` fit without growing again. Throws std::bad_alloc and stays usable.
-  void reserve(std::size_t num_entries) {
-    while (lines_ == nullptr || num_entries > num_lines() * 6) grow();
-  }
+  void reserve(std::size_t num_entries);
 
   // Adds an absent hash. Grows when three quarters full. Throws std::bad_alloc without memory, and std::length_error
   // when too many ids share their hash's first bits (ids made on purpose); all entries then stay as they were.

@@ -47,6 +47,16 @@ void RowTable::reserve(SubTable& sub_table) {
   sub_table.reserve(chunk_layout_, arena_, count);
 }
 
+void RowTable::expect_rows(std::uint32_t number, std::size_t num_rows) {
+  const std::shared_lock batch(batch_mutex_);
+  const ClosedGate closed(gate_);
+  SubTable& sub_table = sub_tables_[number];
+  const std::unique_lock lock(sub_table.lock);
+  const std::size_t share = options_.max_memory_bytes / kNumSubTables;
+  if (sub_table.index.size() != 0 || (share != 0 && SubTable::bytes_for(chunk_layout_, num_rows) > share)) return;
+  sub_table.index.reserve(num_rows);
+}
+
 std::size_t RowTable::size() const {
   std::size_t rows = 0;
   for (std::uint32_t i = 0; i < kNumSubTables; ++i) {

@@ -132,6 +132,10 @@ class RowTable {
   void restore(std::span<const std::int64_t> ids, std::span<const std::uint32_t> last_seen,
                std::span<const std::byte> rows);
 
+  // Lets the index of a sub-table without rows take its size for `num_rows` at once, if its share of the memory limit
+  // is enough for them.
+  void expect_rows(std::uint32_t sub_table, std::size_t num_rows);
+
   // One point in time: between begin_snapshot and end_snapshot, read_snapshot gives each sub-table as it was at the
   // beginning, while the table goes on being written to. Each sub-table is read once. One snapshot at a time.
   // begin_snapshot returns the max_time of that moment. With `changes`, what the consumer has not taken yet is taken at
