@@ -88,9 +88,15 @@ void bind_table_files(nb::module_& m) {
       "read_table_file_info",
       [](const std::string& path) { return with_os_errors([&] { return read_table_file_info(path); }); }, "path"_a);
   m.def(
+      "check_table_fits",
+      [](const RowTable& table, const std::vector<std::string>& paths, bool cleared) {
+        with_os_errors([&] { check_table_fits(table, paths, cleared); });
+      },
+      "table"_a, "paths"_a, "cleared"_a = true);
+  m.def(
       "check_table_files",
       [](const RowTable& table, const std::vector<std::string>& paths, bool cleared) {
-        with_os_errors([&] { check_table_files(table, paths, cleared); });
+        return with_os_errors([&] { return check_table_files(table, paths, cleared); });
       },
       "table"_a, "paths"_a, "cleared"_a = true);
   m.def(

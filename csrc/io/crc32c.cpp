@@ -186,7 +186,27 @@ bool has_instruction() {
 
 #endif
 
+// The product of two polynomials modulo that of the checksum; the highest bit is the coefficient of x^0.
+constexpr std::uint32_t multiply(std::uint32_t a, std::uint32_t b) {
+  std::uint32_t product = 0;
+  for (; a != 0; a <<= 1) {
+    product ^= (a >> 31) != 0 ? b : 0U;
+    b = (b >> 1) ^ ((b & 1U) != 0 ? kPolynomial : 0U);
+  }
+  return product;
+}
+
 }  // namespace
+
+// A byte behind the data multiplies its checksum by x^8.
+std::uint32_t join_crc32c(std::uint32_t first, std::uint32_t second, std::uint64_t second_bytes) {
+  std::uint32_t power = 1U << 23;  // x^8
+  for (; second_bytes != 0; second_bytes >>= 1) {
+    if ((second_bytes & 1) != 0) first = multiply(first, power);
+    power = multiply(power, power);
+  }
+  return first ^ second;
+}
 
 std::uint32_t crc32c_portable(std::span<const std::byte> data, std::uint32_t initial) {
   return ~extend_by_tables(~initial, data.data(), data.size());

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <span>
 #include <string>
@@ -52,9 +53,12 @@ class ShardReader {
   std::string schema() const { return {reinterpret_cast<const char*>(data_) + sizeof(Header), header_.schema_bytes}; }
   std::size_t row_bytes() const { return std::size_t{header_.weight_bytes} + header_.state_bytes; }
 
+  // Whoever makes room for the rows relies on there not being more of them than the file can hold.
   void check_rows_fit(const RowTable& table) const {
     const RowLayout& layout = table.layout();
-    if (header_.weight_bytes == layout.weight_bytes() && header_.state_bytes == layout.state_bytes()) return;
+    if (header_.weight_bytes == layout.weight_bytes() && header_.state_bytes == layout.state_bytes()) {
+      return check_counts();
+    }
     throw std::invalid_argument(path_ + " has rows of " + std::to_string(header_.weight_bytes) + " + " +
                                 std::to_string(header_.state_bytes) + " bytes (weights + optimizer state), table '" +
                                 table.options().name + "' has " + std::to_string(layout.weight_bytes()) + " + " +
@@ -63,22 +67,24 @@ class ShardReader {
   }
 
   // Calls visit(ids, last_seen, rows) for every block of the buckets in range, after checking its sum and its order.
+  // Returns the checksum of the file, if all of its buckets are in range: blocks are sealed, so that their sizes tell
+  // what they contribute, and need not be read again.
   template <typename Visit>
-  void visit_blocks(std::uint32_t first_bucket, std::uint32_t last_bucket, const Visit& visit) const {
-    std::uint64_t total = 0;
-    for (std::uint32_t bucket = header_.first_bucket; bucket < header_.last_bucket; ++bucket) {
+  std::uint32_t visit_blocks(std::uint32_t first_bucket, std::uint32_t last_bucket, const Visit& visit) const {
+    std::uint32_t crc = crc32c({data_, sizeof(Header) + header_.schema_bytes});
+    for (std::uint32_t bucket = std::max(first_bucket, header_.first_bucket);
+         bucket < std::min(last_bucket, header_.last_bucket); ++bucket) {
       const BucketEntry entry = bucket_entry(bucket);
-      total += entry.num_rows;
-      if (bucket < first_bucket || bucket >= last_bucket) continue;
       std::uint64_t offset = entry.offset;
       for (std::uint64_t left = entry.num_rows; left > 0;) {
         const std::uint64_t count = visit_block(offset, bucket, left, visit);
-        offset += block_bytes(count, row_bytes());
+        const std::size_t bytes = block_bytes(count, row_bytes());
+        crc = join_crc32c(crc, kCrcOfSealed, bytes);
+        offset += bytes;
         left -= count;
       }
     }
-    if (total != footer_.num_rows)
-      corrupt(footer_.index_offset, "the index and the footer disagree on the number of rows");
+    return crc32c({data_ + footer_.index_offset, size_ - footer_.index_offset}, crc);
   }
 
   // The blocks of one bucket as they lie in the file, each of them checked.
@@ -114,6 +120,11 @@ class ShardReader {
   }
 
   void check() {
+    check_header();
+    check_end();
+  }
+
+  void check_header() {
     if (size_ < sizeof(Header) + sizeof(Footer)) corrupt(size_, "too short for a table file");
     header_ = read_at<Header>(0);
     if (header_.magic != kMagic) corrupt(0, "not a table file");
@@ -131,6 +142,9 @@ class ShardReader {
     if (header_.first_bucket > header_.last_bucket || header_.last_bucket > kNumBuckets) {
       corrupt(52, "the range of buckets makes no sense");
     }
+  }
+
+  void check_end() {
     footer_ = read_at<Footer>(size_ - sizeof(Footer));
     const std::uint64_t index_bytes = (header_.last_bucket - header_.first_bucket) * sizeof(BucketEntry);
     if (footer_.magic != kEndMagic) corrupt(size_ - 8, "the end is missing (a truncated file?)");
@@ -144,6 +158,21 @@ class ShardReader {
       corrupt(footer_.index_offset, "the index's checksum is wrong");
     }
   }
+
+  void check_counts() const {
+    std::uint64_t left = footer_.index_offset / block_bytes_per_row();
+    std::uint64_t total = 0;
+    for (std::uint32_t bucket = header_.first_bucket; bucket < header_.last_bucket; ++bucket) {
+      const std::uint64_t count = num_rows(bucket);
+      if (count > left) corrupt(footer_.index_offset, "the index has more rows than the file has room for");
+      left -= count;
+      total += count;
+    }
+    if (total != footer_.num_rows)
+      corrupt(footer_.index_offset, "the index and the footer disagree on the number of rows");
+  }
+
+  std::size_t block_bytes_per_row() const { return block_bytes(1, row_bytes()) - block_bytes(0, row_bytes()); }
 
   template <typename Visit>
   std::uint64_t visit_block(std::uint64_t offset, std::uint32_t bucket, std::uint64_t left, const Visit& visit) const {

@@ -15,8 +15,6 @@
 
 namespace monolith::table_file {
 
-inline constexpr std::uint32_t kBucketsPerSubTable = kNumBuckets / kNumSubTables;
-
 // A file that appears under its name only when it is complete.
 class ShardWriter {
  public:

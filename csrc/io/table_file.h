@@ -46,6 +46,7 @@ struct TableFileInfo {
 // `<basename>-00003-of-00008`
 std::string shard_file_name(const std::string& basename, std::uint32_t shard, std::uint32_t num_shards);
 
+// What was written, or read.
 struct SavedTable {
   std::uint64_t num_rows = 0;
   std::vector<std::uint32_t> checksums;  // CRC-32C of each file, by shard
@@ -95,13 +96,18 @@ SavedTable reshard_table(const std::vector<std::string>& paths, const std::strin
 // Reads what a file says of itself, and checks header, index and footer. Throws CorruptFile or std::system_error.
 TableFileInfo read_table_file_info(const std::string& path);
 
-// Checks every byte of the files, that their rows are such as the table's, and that a table that refuses new ids at its
-// memory limit has room for them, beside its own rows unless those will be `cleared`. Throws CorruptFile,
-// std::invalid_argument, TableFull or std::system_error.
-void check_table_files(const RowTable& table, const std::vector<std::string>& paths, bool cleared = true);
+// Checks that the rows of files are such as the table's, and that a table that refuses new ids at its memory limit has
+// room for them, beside its own rows unless those will be `cleared`. Throws CorruptFile, std::invalid_argument,
+// TableFull or std::system_error.
+void check_table_fits(const RowTable& table, const std::vector<std::string>& paths, bool cleared = true);
 
-// Adds the rows of checked files to the table, those of buckets first_bucket..last_bucket - 1. Returns how many.
-std::uint64_t load_table(RowTable& table, const std::vector<std::string>& paths, std::uint32_t first_bucket = 0,
-                         std::uint32_t last_bucket = kNumBuckets);
+// The same, and checks every byte of the files.
+SavedTable check_table_files(const RowTable& table, const std::vector<std::string>& paths, bool cleared = true);
+
+// Adds the rows of files that fit to the table, those of buckets first_bucket..last_bucket - 1. Checks each block
+// before it is used: if the files were not checked, some rows are there when CorruptFile is thrown. Checksums are right
+// only if all buckets are read.
+SavedTable load_table(RowTable& table, const std::vector<std::string>& paths, std::uint32_t first_bucket = 0,
+                      std::uint32_t last_bucket = kNumBuckets);
 
 }  // namespace monolith

@@ -11,6 +11,7 @@
 #include <system_error>
 
 #include "io/crc32c.h"
+#include "table/id_hash.h"
 
 static_assert(std::endian::native == std::endian::little, "table files are written as the machine's own little-endian");
 
@@ -22,6 +23,7 @@ inline constexpr std::uint16_t kMajor = 1;
 inline constexpr std::uint16_t kMinor = 0;
 inline constexpr std::uint32_t kEndianMark = 0x01020304;
 inline constexpr std::size_t kBlockRows = 4096;
+inline constexpr std::uint32_t kBucketsPerSubTable = kNumBuckets / kNumSubTables;
 inline constexpr std::uint32_t kMaxSchemaBytes = 1U << 20;
 
 struct Header {

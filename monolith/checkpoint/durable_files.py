@@ -50,16 +50,6 @@ def file_crc32c(path: Path, on_bytes: Callable[[int], None] | None = None) -> in
     return crc
 
 
-def read_ahead(folder: Path) -> None:
-    """Let the system begin to read all files below a folder, several at a time; who reads them next waits less."""
-    if not hasattr(os, "posix_fadvise"):
-        return
-    for path in folder.rglob("*"):
-        if path.is_file():
-            with open(path, "rb") as file:
-                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_WILLNEED)
-
-
 def _sync(path: Path, flags: int) -> None:
     descriptor = os.open(path, flags)
     try:

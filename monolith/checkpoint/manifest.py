@@ -167,17 +167,23 @@ def check_sizes(folder: Path, manifest: Manifest) -> None:
             raise CorruptFileError(f"{path} has {size} bytes, its manifest says {entry.bytes}")
 
 
-def check_files(folder: Path, manifest: Manifest, on_bytes: Callable[[int], None] | None = None) -> None:
+def check_files(
+    folder: Path,
+    manifest: Manifest,
+    on_bytes: Callable[[int], None] | None = None,
+    *,
+    unread: Callable[[str], bool] = lambda name: False,
+) -> None:
     """Raise a CorruptFileError unless every file is there, of its size and checksum.
 
-    `on_bytes` is told, piece by piece and by several threads, how many bytes were read. Memory does not depend on what
+    Files whose name is `unread` are not read: whoever reads them later checks them. `on_bytes` is told, piece by piece and by several threads, how many bytes were read. Memory does not depend on what
     the manifest says.
     """
     check_sizes(folder, manifest)
-    paths = [folder / name for name in manifest.files]
+    entries = {folder / name: entry for name, entry in manifest.files.items() if not unread(name)}
     with ThreadPoolExecutor(_READERS) as readers:
-        checksums = readers.map(lambda path: file_crc32c(path, on_bytes), paths)
-        for path, entry, crc32c in zip(paths, manifest.files.values(), checksums, strict=True):
+        checksums = readers.map(lambda path: file_crc32c(path, on_bytes), entries)
+        for (path, entry), crc32c in zip(entries.items(), checksums, strict=True):
             if crc32c != entry.crc32c:
                 readers.shutdown(wait=False, cancel_futures=True)
                 raise CorruptFileError(f"{path} is damaged: its checksum is not the one in its manifest")

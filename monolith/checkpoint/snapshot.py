@@ -15,6 +15,7 @@ from monolith.checkpoint.manifest import Manifest, check_files, check_has_rows, 
 from monolith.checkpoint.restoring.delta_chain import apply_delta, chain_to, check_chain, restore_filter
 from monolith.checkpoint.saving.frozen_state import FrozenState
 from monolith.embedding import MultiTable
+from monolith.embedding.shard_files import fill_from_shard_files, find_shard_files, shard_basename
 from monolith.errors import CorruptFileError, PlanMismatchError
 from monolith.model import LookupPlan, admission_filters, plan_differences
 
@@ -80,10 +81,12 @@ def save_snapshot(
 
 
 def load_snapshot(path: str | os.PathLike[str], *, plan: LookupPlan, tables: MultiTable) -> Snapshot:
-    """Restore rows and filters in place and return the rest; all files are checked before anything changes.
+    """Restore rows and filters in place and return the rest; all files are checked before anything is lost.
 
-    Of a delta, the snapshot that its chain begins with and all deltas up to it are read, in order. Only a file that was
-    made on purpose, with right checksums and senseless content, is found later: the tables hold parts of it then.
+    Of a delta, the snapshot that its chain begins with and all deltas up to it are read, in order. The rows of unused
+    tables come straight from files that are checked on the way; if one is damaged, the tables are empty as before. Into
+    used ones nothing comes before all is checked, and only a file that was made on purpose, with right checksums and
+    senseless content, is found later: the tables hold parts of it then.
 
     Raises:
         FileNotFoundError: There is no manifest, so no snapshot.
@@ -92,7 +95,8 @@ def load_snapshot(path: str | os.PathLike[str], *, plan: LookupPlan, tables: Mul
         ValueError: It has dense weights only.
     """
     links = chain_to(Path(path))
-    manifests = check_chain(links)
+    unused = all(table.is_unused for table in tables.tables.values())
+    manifests = check_chain(links, unread=lambda name: unused and _is_of_table(name, tables))
     for link, manifest in zip(links, manifests, strict=True):
         check_plan(link, manifest, plan)
         check_has_rows(link, manifest)
@@ -100,7 +104,10 @@ def load_snapshot(path: str | os.PathLike[str], *, plan: LookupPlan, tables: Mul
     try:
         dense = load_file(folder / DENSE_NAME)
         stream = read_object(folder / STREAM_NAME)
-        _restore_rows(links, tables)
+        if unused:
+            _fill_tables(links, manifests[0], tables)
+        else:
+            _restore_tables(links, tables)
     except CorruptFileError:
         raise
     except (SafetensorError, ValueError, FileNotFoundError) as error:
@@ -132,9 +139,32 @@ def load_dense_only(path: str | os.PathLike[str]) -> dict[str, Tensor]:
     return tensors
 
 
-def _restore_rows(links: Sequence[Path], tables: MultiTable) -> None:
+def _is_of_table(name: str, tables: MultiTable) -> bool:
+    folder, _, file = name.rpartition("/")
+    return folder == TABLES_NAME and shard_basename(file) in tables.tables
+
+
+def _fill_tables(links: Sequence[Path], manifest: Manifest, tables: MultiTable) -> None:
+    """Restore unused tables, whose files are not checked yet; they are empty again after any error."""
+    checksums = {str(links[0] / name): entry.crc32c for name, entry in manifest.files.items()}
+    try:
+        for name, table in tables.tables.items():
+            paths = find_shard_files(str(links[0] / TABLES_NAME / name))
+            fill_from_shard_files(table.native, table.schema(), paths, checksums)
+        _apply_rest(links, tables)
+    except BaseException:
+        for table in tables.tables.values():
+            table.clear()
+        raise
+
+
+def _restore_tables(links: Sequence[Path], tables: MultiTable) -> None:
     for name, table in tables.tables.items():
         table.restore(links[0] / TABLES_NAME / name)
+    _apply_rest(links, tables)
+
+
+def _apply_rest(links: Sequence[Path], tables: MultiTable) -> None:
     for link in links[1:]:
         apply_delta(link, tables.tables)
     for name, admission in admission_filters(tables).items():

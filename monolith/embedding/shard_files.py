@@ -2,7 +2,8 @@
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,16 @@ def find_shard_files(basename: str) -> list[str]:
     if missing:
         raise ValueError(f"shard {missing[0]} doesn't show up for {basename}: {len(found)} of {counts.pop()} are there")
     return [found[shard] for shard in sorted(found)]
+
+
+def shard_basename(path: str) -> str:
+    """Return the basename that a shard file was saved under; an empty one for other files.
+
+    >>> shard_basename("tables/movie-00001-of-00004"), shard_basename("tables/notes.txt")
+    ('tables/movie', '')
+    """
+    match = _SHARD.search(path)
+    return "" if match is None else path[: match.start()]
 
 
 class FrozenTable:
@@ -144,15 +155,47 @@ def check_shard_files(table: native.RowTable, schema: str, paths: Sequence[str],
 
     `schema` is what the table says of itself in files; `cleared` tells that its own rows will make room first.
     """
-    try:
-        infos = [native.read_table_file_info(path) for path in paths]
-        _check_one_save(paths, infos)
-        _check_same_rows(paths[0], _schema_of(paths[0], infos[0]), schema)
+    with _errors_of_files():
+        _check_kind(schema, paths)
         native.check_table_files(table, list(paths), cleared)
+
+
+def fill_from_shard_files(
+    table: native.RowTable, schema: str, paths: Sequence[str], checksums: Mapping[str, int] | None = None
+) -> int:
+    """Load the files into a table without rows, each of their bytes read once; returns the number of rows.
+
+    With `checksums`, each file has to have the one under its path. The table is empty again after any error.
+    """
+    with _errors_of_files():
+        _check_kind(schema, paths)
+        native.check_table_fits(table, list(paths), True)
+        table.clear()
+        try:
+            loaded = native.load_table(table, list(paths))
+            for path, crc32c in zip(paths, loaded.checksums, strict=True):
+                if checksums is not None and checksums.get(path) != crc32c:
+                    raise CorruptFileError(f"{path} is damaged: its checksum is not the one in its manifest")
+        except BaseException:
+            table.clear()
+            raise
+        return loaded.num_rows
+
+
+@contextmanager
+def _errors_of_files() -> Iterator[None]:
+    try:
+        yield
     except native.CorruptFile as error:
         raise CorruptFileError(str(error)) from error
     except native.TableFull as error:
         raise TableFullError(str(error)) from error
+
+
+def _check_kind(schema: str, paths: Sequence[str]) -> None:
+    infos = [native.read_table_file_info(path) for path in paths]
+    _check_one_save(paths, infos)
+    _check_same_rows(paths[0], _schema_of(paths[0], infos[0]), schema)
 
 
 def _check_one_save(paths: Sequence[str], infos: Sequence[native.TableFileInfo]) -> None:

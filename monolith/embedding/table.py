@@ -15,7 +15,7 @@ from monolith.embedding.admission import Filter
 from monolith.embedding.config.entry_dump import entry_bytes
 from monolith.embedding.config.native_options import make_native_table
 from monolith.embedding.config.table import TableConfig
-from monolith.embedding.shard_files import FrozenTable, check_shard_files, find_shard_files
+from monolith.embedding.shard_files import FrozenTable, check_shard_files, fill_from_shard_files, find_shard_files
 from monolith.embedding.tensor_checks import check_out, check_seconds, float_rows
 from monolith.embedding.tensor_checks import flat_ids as flat_ids
 
@@ -282,11 +282,17 @@ class Table:
         consumer = None if tracker is None else tracker.number()
         return FrozenTable(self.config.name, self.schema(), len(self), native.FrozenTable(self.native, consumer))
 
+    @property
+    def is_unused(self) -> bool:
+        """Whether it has no rows and was never told a time: there is nothing in it to lose."""
+        return len(self) == 0 and self.native.max_time == 0
+
     def restore(self, basename: str | PathLike[str], *, clear: bool = True) -> int:
         """Become what was saved under `basename` (or add it, with `clear=False`); returns the number of rows read.
 
-        Files are checked completely first: on any error the table stays as it was. Hyper-parameters and the name of the
-        table may differ from what was saved; widths and optimizers of its segments may not.
+        On any error the table stays as it was: files are checked completely before they take the place of what is in
+        it. Hyper-parameters and the name of the table may differ from what was saved; widths and optimizers of its
+        segments may not.
 
         Raises:
             FileNotFoundError: there are no files.
@@ -295,10 +301,12 @@ class Table:
             TableFullError: the table's memory limit has no room for the rows, and its policy is to refuse new ids.
         """
         paths = find_shard_files(fspath(basename))
+        if clear and self.is_unused:
+            return fill_from_shard_files(self.native, self.schema(), paths)
         check_shard_files(self.native, self.schema(), paths, cleared=clear)
         if clear:
             self.native.clear()
-        return native.load_table(self.native, paths)
+        return native.load_table(self.native, paths).num_rows
 
     def schema(self) -> str:
         """Return what files say of the table: its name and its segments, as JSON."""

@@ -111,8 +111,39 @@ def test_a_flipped_byte_anywhere_is_noticed_and_the_snapshot_before_is_used(tmp_
             with pytest.raises((CorruptFileError, FileNotFoundError)):
                 load_snapshot(bad, plan=PLAN, tables=tables)
             assert torch.equal(tables["uid"].lookup(IDS), before)
+            unused = make_tables(PLAN)
+            with pytest.raises((CorruptFileError, FileNotFoundError)):
+                load_snapshot(bad, plan=PLAN, tables=unused)
+            assert all(table.is_unused for table in unused.tables.values()), (file, place)
         file.write_bytes(content)
     assert latest_snapshot(tmp_path) == bad
+
+
+def test_a_whole_table_file_of_another_snapshot_is_noticed_by_unused_tables_too(tmp_path):
+    one, two = save(tmp_path, 1), save(tmp_path, 2)
+    name = "tables/uid-00000-of-00001"
+    assert (one / name).stat().st_size == (two / name).stat().st_size
+    (two / name).write_bytes((one / name).read_bytes())
+    for tables in (make_tables(PLAN), make_filled_tables()):
+        before = tables["uid"].lookup(IDS)
+        with pytest.raises(CorruptFileError, match=r"uid-00000-of-00001 is damaged: .*not the one in its manifest"):
+            load_snapshot(two, plan=PLAN, tables=tables)
+        assert torch.equal(tables["uid"].lookup(IDS), before)
+    unused = make_tables(PLAN)
+    load_snapshot(one, plan=PLAN, tables=unused)
+    assert not unused["uid"].is_unused
+
+
+def test_unused_tables_are_empty_again_when_a_filter_cannot_be_read(tmp_path, monkeypatch):
+    path, unused = save(tmp_path, 1), make_tables(PLAN)
+
+    def fail(self: object, basename: object) -> None:
+        raise ValueError("no such filter")
+
+    monkeypatch.setattr(type(admission_filters(unused)["mov"]), "restore", fail)
+    with pytest.raises(CorruptFileError, match="cannot be restored: no such filter"):
+        load_snapshot(path, plan=PLAN, tables=unused)
+    assert all(table.is_unused for table in unused.tables.values())
 
 
 def test_a_missing_or_shortened_file_is_noticed(tmp_path):

@@ -97,6 +97,21 @@ TableFileInfo some_info() {
   return info;
 }
 
+void test_joined_checksums() {
+  std::string bytes(70'000, '\0');
+  std::iota(bytes.begin(), bytes.end(), '\0');
+  const auto data = std::as_bytes(std::span(bytes));
+  for (const std::size_t first : {std::size_t{0}, std::size_t{1}, std::size_t{9}, std::size_t{4097}, bytes.size()}) {
+    const std::uint32_t joined =
+        join_crc32c(crc32c(data.first(first)), crc32c(data.subspan(first)), bytes.size() - first);
+    CHECK_EQ(joined, crc32c(data));
+  }
+  for (const std::size_t size : {std::size_t{0}, std::size_t{1}, std::size_t{300}, bytes.size()}) {
+    const std::uint32_t crc = crc32c(data.first(size));
+    CHECK_EQ(crc32c(std::as_bytes(std::span(&crc, 1)), crc), kCrcOfSealed);
+  }
+}
+
 void test_round_trip(const TempFolder& folder) {
   RowTable table(options(3));
   step(table, first_ids(9000), 100);
@@ -106,8 +121,14 @@ void test_round_trip(const TempFolder& folder) {
     CHECK_EQ(save_table(table, basename, num_shards, some_info(), false), 9000U);
     const auto paths = paths_of(basename, num_shards);
     RowTable loaded(options(3));
-    check_table_files(loaded, paths);
-    CHECK_EQ(load_table(loaded, paths), 9000U);
+    const SavedTable checked = check_table_files(loaded, paths);
+    const SavedTable read = load_table(loaded, paths);
+    CHECK(checked.num_rows == 9000 && read.num_rows == 9000);
+    for (std::uint32_t i = 0; i < num_shards; ++i) {
+      const std::string bytes = read_all(paths[i]);
+      CHECK_EQ(checked.checksums[i], crc32c(std::as_bytes(std::span(bytes))));
+      CHECK_EQ(read.checksums[i], checked.checksums[i]);
+    }
     CHECK(same_rows(table, loaded));
     CHECK_EQ(loaded.max_time(), 200U);
     std::uint64_t num_rows = 0;
@@ -134,7 +155,7 @@ void test_a_range_of_buckets(const TempFolder& folder) {
   step(table, first_ids(5000), 1);
   save_table(table, folder / "range", 4, some_info(), false);
   RowTable part(options(2));
-  const std::uint64_t loaded = load_table(part, paths_of(folder / "range", 4), 100, 301);
+  const std::uint64_t loaded = load_table(part, paths_of(folder / "range", 4), 100, 301).num_rows;
   std::size_t expected = 0;
   for (const std::int64_t id : first_ids(5000)) expected += bucket_of_id(id) >= 100 && bucket_of_id(id) < 301;
   CHECK_EQ(loaded, expected);
@@ -147,7 +168,7 @@ void test_expired_rows_are_left_out(const TempFolder& folder) {
   step(table, first_ids(50, 1001), 1000 + 86400);
   CHECK_EQ(save_table(table, folder / "expired", 2, some_info(), true), 50U);
   RowTable loaded(options(2));
-  CHECK_EQ(load_table(loaded, paths_of(folder / "expired", 2)), 50U);
+  CHECK_EQ(load_table(loaded, paths_of(folder / "expired", 2)).num_rows, 50U);
   bool there = false;
   const std::int64_t young = 1001;
   loaded.contains(std::span(&young, 1), &there);
@@ -239,6 +260,7 @@ void test_rows_of_another_size(const TempFolder& folder) {
 
 int main() {
   const TempFolder folder;
+  test_joined_checksums();
   test_round_trip(folder);
   test_a_range_of_buckets(folder);
   test_expired_rows_are_left_out(folder);

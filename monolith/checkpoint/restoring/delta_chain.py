@@ -12,7 +12,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from monolith.checkpoint.durable_files import file_crc32c, read_ahead
+from monolith.checkpoint.durable_files import file_crc32c
 from monolith.checkpoint.layout import (
     ERASED_NAME,
     FILTER_CHANGES_SUFFIX,
@@ -98,8 +98,13 @@ def links_before(path: Path) -> set[Path]:
     return set() if number == 0 else {base, base if number == 1 else delta_path(base, number - 1)}
 
 
-def check_chain(paths: Sequence[Path], on_bytes: Callable[[int], None] | None = None) -> list[Manifest]:
-    """Return the manifests of a chain after checking every file of it.
+def check_chain(
+    paths: Sequence[Path],
+    on_bytes: Callable[[int], None] | None = None,
+    *,
+    unread: Callable[[str], bool] = lambda name: False,
+) -> list[Manifest]:
+    """Return the manifests of a chain after checking every file of it, but for those of the snapshot that are `unread`.
 
     `on_bytes` is told, piece by piece, how many bytes were read.
 
@@ -108,10 +113,8 @@ def check_chain(paths: Sequence[Path], on_bytes: Callable[[int], None] | None = 
         CorruptFileError: A file of the snapshot is damaged; or a delta is damaged, missing, or belongs elsewhere: the
             message names it and the link that can still be restored.
     """
-    for path in paths:
-        read_ahead(path)
     manifest = read_manifest(paths[0])
-    check_files(paths[0], manifest, on_bytes)
+    check_files(paths[0], manifest, on_bytes, unread=unread)
     manifests = [manifest]
     for previous, path in zip(paths, paths[1:], strict=False):
         try:
