@@ -1,56 +1,29 @@
 // One file of a table, opened for reading.
 #pragma once
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstring>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "io/mapped_file.h"
 #include "io/table_file.h"
 #include "io/table_file_format.h"
 
 namespace monolith::table_file {
 
-// A file mapped for reading, with its header, index and footer checked.
+// A file whose header, index and footer are checked, and kept.
 class ShardReader {
  public:
-  explicit ShardReader(const std::string& path) : path_(path) {
-    const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (file < 0) fail(path, "cannot open");
-    struct stat status{};
-    if (fstat(file, &status) != 0) {
-      close(file);
-      fail(path, "cannot stat");
-    }
-    size_ = static_cast<std::uint64_t>(status.st_size);
-    if (size_ > 0) {
-      void* mapped = mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file, 0);
-      close(file);
-      if (mapped == MAP_FAILED) fail(path, "cannot map");
-      data_ = static_cast<const std::byte*>(mapped);
-    } else {
-      close(file);
-    }
-    try {
-      check();
-    } catch (...) {
-      unmap();
-      throw;
-    }
+  explicit ShardReader(const std::string& path) : path_(path), file_(path) {
+    read_header();
+    read_end();
   }
-  ~ShardReader() { unmap(); }
-  ShardReader(const ShardReader&) = delete;
-  ShardReader& operator=(const ShardReader&) = delete;
 
   const Header& header() const { return header_; }
   const Footer& footer() const { return footer_; }
-  std::string schema() const { return {reinterpret_cast<const char*>(data_) + sizeof(Header), header_.schema_bytes}; }
+  const std::string& schema() const { return schema_; }
   std::size_t row_bytes() const { return std::size_t{header_.weight_bytes} + header_.state_bytes; }
 
   // Whoever makes room for the rows relies on there not being more of them than the file can hold.
@@ -71,7 +44,7 @@ class ShardReader {
   // what they contribute, and need not be read again.
   template <typename Visit>
   std::uint32_t visit_blocks(std::uint32_t first_bucket, std::uint32_t last_bucket, const Visit& visit) const {
-    std::uint32_t crc = crc32c({data_, sizeof(Header) + header_.schema_bytes});
+    std::uint32_t crc = crc32c(std::as_bytes(std::span(schema_)), crc32c(bytes_of(header_)));
     for (std::uint32_t bucket = std::max(first_bucket, header_.first_bucket);
          bucket < std::min(last_bucket, header_.last_bucket); ++bucket) {
       const BucketEntry entry = bucket_entry(bucket);
@@ -84,7 +57,7 @@ class ShardReader {
         left -= count;
       }
     }
-    return crc32c({data_ + footer_.index_offset, size_ - footer_.index_offset}, crc);
+    return crc32c(bytes_of(footer_), crc32c(std::as_bytes(std::span(index_)), crc));
   }
 
   // The blocks of one bucket as they lie in the file, each of them checked.
@@ -97,7 +70,7 @@ class ShardReader {
       offset += block_bytes(count, row_bytes());
       left -= count;
     }
-    return {data_ + entry.offset, offset - entry.offset};
+    return {file_.data() + entry.offset, offset - entry.offset};
   }
 
   std::uint64_t num_rows(std::uint32_t bucket) const { return bucket_entry(bucket).num_rows; }
@@ -111,32 +84,27 @@ class ShardReader {
   template <typename T>
   T read_at(std::uint64_t offset) const {
     T value;
-    std::memcpy(&value, data_ + offset, sizeof value);
+    std::memcpy(&value, file_.data() + offset, sizeof value);
     return value;
   }
 
-  BucketEntry bucket_entry(std::uint32_t bucket) const {
-    return read_at<BucketEntry>(footer_.index_offset + (bucket - header_.first_bucket) * sizeof(BucketEntry));
-  }
+  const BucketEntry& bucket_entry(std::uint32_t bucket) const { return index_[bucket - header_.first_bucket]; }
 
-  void check() {
-    check_header();
-    check_end();
-  }
-
-  void check_header() {
-    if (size_ < sizeof(Header) + sizeof(Footer)) corrupt(size_, "too short for a table file");
-    header_ = read_at<Header>(0);
+  void read_header() {
+    if (size() < sizeof(Header) + sizeof(Footer)) corrupt(size(), "too short for a table file");
+    file_.read(0, std::as_writable_bytes(std::span(&header_, 1)));
     if (header_.magic != kMagic) corrupt(0, "not a table file");
     if (header_.major != kMajor) {
       throw CorruptFile(path_ + " has format version " + std::to_string(header_.major) + "." +
                         std::to_string(header_.minor) + ", this build reads version 1; read it with a newer release");
     }
     if (header_.endian_mark != kEndianMark) corrupt(12, "wrong byte order");
-    if (header_.schema_bytes > kMaxSchemaBytes || sizeof(Header) + header_.schema_bytes + sizeof(Footer) > size_) {
+    if (header_.schema_bytes > kMaxSchemaBytes || sizeof(Header) + header_.schema_bytes + sizeof(Footer) > size()) {
       corrupt(72, "the schema is longer than the file");
     }
-    if (header_.crc != header_crc(header_, {data_ + sizeof(Header), header_.schema_bytes})) {
+    schema_.resize(header_.schema_bytes);
+    file_.read(sizeof(Header), std::as_writable_bytes(std::span(schema_)));
+    if (header_.crc != header_crc(header_, std::as_bytes(std::span(schema_)))) {
       corrupt(76, "the header's checksum is wrong");
     }
     if (header_.first_bucket > header_.last_bucket || header_.last_bucket > kNumBuckets) {
@@ -144,19 +112,20 @@ class ShardReader {
     }
   }
 
-  void check_end() {
-    footer_ = read_at<Footer>(size_ - sizeof(Footer));
-    const std::uint64_t index_bytes = (header_.last_bucket - header_.first_bucket) * sizeof(BucketEntry);
-    if (footer_.magic != kEndMagic) corrupt(size_ - 8, "the end is missing (a truncated file?)");
+  void read_end() {
+    const std::uint64_t end = size() - sizeof(Footer);
+    file_.read(end, std::as_writable_bytes(std::span(&footer_, 1)));
+    if (footer_.magic != kEndMagic) corrupt(size() - 8, "the end is missing (a truncated file?)");
     if (footer_.footer_crc != crc32c(bytes_of(footer_).first(offsetof(Footer, footer_crc)))) {
-      corrupt(size_ - sizeof(Footer), "the footer's checksum is wrong");
+      corrupt(end, "the footer's checksum is wrong");
     }
-    if (footer_.index_offset > size_ || footer_.index_offset + index_bytes + sizeof(Footer) != size_) {
-      corrupt(size_ - sizeof(Footer), "the index is not where the footer says");
+    index_.resize(header_.last_bucket - header_.first_bucket);
+    const auto index = std::as_writable_bytes(std::span(index_));
+    if (footer_.index_offset > end || end - footer_.index_offset != index.size()) {
+      corrupt(end, "the index is not where the footer says");
     }
-    if (footer_.index_crc != crc32c({data_ + footer_.index_offset, index_bytes})) {
-      corrupt(footer_.index_offset, "the index's checksum is wrong");
-    }
+    file_.read(footer_.index_offset, index);
+    if (footer_.index_crc != crc32c(index)) corrupt(footer_.index_offset, "the index's checksum is wrong");
   }
 
   void check_counts() const {
@@ -186,12 +155,12 @@ class ShardReader {
     const std::size_t bytes = block_bytes(block.num_rows, row_bytes());
     if (bytes > footer_.index_offset - offset) corrupt(offset, "a block lies outside the file");
     const std::size_t checked = bytes - sizeof(std::uint32_t);
-    if (read_at<std::uint32_t>(offset + checked) != crc32c({data_ + offset, checked})) {
+    if (read_at<std::uint32_t>(offset + checked) != crc32c({file_.data() + offset, checked})) {
       corrupt(offset, "a block's checksum is wrong");
     }
     std::vector<std::int64_t> ids(block.num_rows);
     std::vector<std::uint32_t> last_seen(block.num_rows);
-    const std::byte* from = data_ + offset + sizeof(BlockHeader);
+    const std::byte* from = file_.data() + offset + sizeof(BlockHeader);
     std::memcpy(ids.data(), from, ids.size() * sizeof(std::int64_t));
     from += ids.size() * sizeof(std::int64_t);
     std::memcpy(last_seen.data(), from, last_seen.size() * sizeof(std::uint32_t));
@@ -203,16 +172,14 @@ class ShardReader {
     return block.num_rows;
   }
 
-  void unmap() {
-    if (data_ != nullptr) munmap(const_cast<std::byte*>(data_), size_);
-    data_ = nullptr;
-  }
+  std::uint64_t size() const { return file_.size(); }
 
   std::string path_;
-  const std::byte* data_ = nullptr;
-  std::uint64_t size_ = 0;
+  MappedFile file_;
   Header header_{};
+  std::string schema_;
   Footer footer_{};
+  std::vector<BucketEntry> index_;
 };
 
 }  // namespace monolith::table_file
