@@ -44,7 +44,7 @@ SavedTable reshard_table(const std::vector<std::string>& paths, const std::strin
           const ShardReader& from = holder(files, bucket);
           index.push_back({file.offset(), from.num_rows(bucket)});
           num_rows += from.num_rows(bucket);
-          file.write(from.bucket_bytes(bucket));
+          from.visit_blocks(bucket, bucket + 1, [&](const table_file::RowBlock& block) { file.write(block.bytes); });
         }
         table_file::write_end(file, index, num_rows);
         return num_rows;

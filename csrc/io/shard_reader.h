@@ -7,13 +7,32 @@
 #include <string>
 #include <vector>
 
-#include "io/mapped_file.h"
+#include "io/input_file.h"
 #include "io/table_file.h"
 #include "io/table_file_format.h"
 
 namespace monolith::table_file {
 
-// A file whose header, index and footer are checked, and kept.
+// Rows of one bucket as they lie in a file, checked.
+struct RowBlock {
+  std::span<const std::byte> bytes;  // all of it, with its header and checksum
+  std::span<const std::int64_t> ids;
+  std::span<const std::uint32_t> last_seen;
+  std::span<const std::byte> rows;
+};
+
+// Of blocks one after the other.
+struct BlocksCrc {
+  std::uint32_t crc = 0;
+  std::uint64_t bytes = 0;
+
+  void append(const BlocksCrc& next) {
+    crc = join_crc32c(crc, next.crc, next.bytes);
+    bytes += next.bytes;
+  }
+};
+
+// A file whose header, index and footer are checked, and kept; blocks are read when they are visited.
 class ShardReader {
  public:
   explicit ShardReader(const std::string& path) : path_(path), file_(path) {
@@ -39,38 +58,32 @@ class ShardReader {
                                 "; restore it with the configuration it was saved with");
   }
 
-  // Calls visit(ids, last_seen, rows) for every block of the buckets in range, after checking its sum and its order.
-  // Returns the checksum of the file, if all of its buckets are in range: blocks are sealed, so that their sizes tell
-  // what they contribute, and need not be read again.
+  // Calls visit(block) for every block of the buckets in range, after checking its sum and its order. Returns the
+  // checksum of these blocks. Safe for concurrent use.
   template <typename Visit>
-  std::uint32_t visit_blocks(std::uint32_t first_bucket, std::uint32_t last_bucket, const Visit& visit) const {
-    std::uint32_t crc = crc32c(std::as_bytes(std::span(schema_)), crc32c(bytes_of(header_)));
+  BlocksCrc visit_blocks(std::uint32_t first_bucket, std::uint32_t last_bucket, const Visit& visit) const {
+    BlocksCrc joined;
+    std::vector<std::byte> buffer;  // the same for all blocks: it stays in the caches
     for (std::uint32_t bucket = std::max(first_bucket, header_.first_bucket);
          bucket < std::min(last_bucket, header_.last_bucket); ++bucket) {
-      const BucketEntry entry = bucket_entry(bucket);
+      const BucketEntry& entry = bucket_entry(bucket);
       std::uint64_t offset = entry.offset;
       for (std::uint64_t left = entry.num_rows; left > 0;) {
-        const std::uint64_t count = visit_block(offset, bucket, left, visit);
-        const std::size_t bytes = block_bytes(count, row_bytes());
-        crc = join_crc32c(crc, kCrcOfSealed, bytes);
-        offset += bytes;
-        left -= count;
+        const RowBlock block = read_block(offset, bucket, left, buffer);
+        visit(block);
+        joined.append({kCrcOfSealed, block.bytes.size()});
+        offset += block.bytes.size();
+        left -= block.ids.size();
       }
     }
-    return crc32c(bytes_of(footer_), crc32c(std::as_bytes(std::span(index_)), crc));
+    return joined;
   }
 
-  // The blocks of one bucket as they lie in the file, each of them checked.
-  std::span<const std::byte> bucket_bytes(std::uint32_t bucket) const {
-    const BucketEntry entry = bucket_entry(bucket);
-    if (entry.num_rows == 0) return {};  // its offset need not lie in the file
-    std::uint64_t offset = entry.offset;
-    for (std::uint64_t left = entry.num_rows; left > 0;) {
-      const std::uint64_t count = visit_block(offset, bucket, left, [](const auto&, const auto&, const auto&) {});
-      offset += block_bytes(count, row_bytes());
-      left -= count;
-    }
-    return {file_.data() + entry.offset, offset - entry.offset};
+  // The checksum of the file, given that of all its blocks.
+  std::uint32_t checksum(const BlocksCrc& blocks) const {
+    const std::uint32_t front = crc32c(std::as_bytes(std::span(schema_)), crc32c(bytes_of(header_)));
+    const std::uint32_t both = join_crc32c(front, blocks.crc, blocks.bytes);
+    return crc32c(bytes_of(footer_), crc32c(std::as_bytes(std::span(index_)), both));
   }
 
   std::uint64_t num_rows(std::uint32_t bucket) const { return bucket_entry(bucket).num_rows; }
@@ -81,13 +94,6 @@ class ShardReader {
   }
 
  private:
-  template <typename T>
-  T read_at(std::uint64_t offset) const {
-    T value;
-    std::memcpy(&value, file_.data() + offset, sizeof value);
-    return value;
-  }
-
   const BucketEntry& bucket_entry(std::uint32_t bucket) const { return index_[bucket - header_.first_bucket]; }
 
   void read_header() {
@@ -143,39 +149,43 @@ class ShardReader {
 
   std::size_t block_bytes_per_row() const { return block_bytes(1, row_bytes()) - block_bytes(0, row_bytes()); }
 
-  template <typename Visit>
-  std::uint64_t visit_block(std::uint64_t offset, std::uint32_t bucket, std::uint64_t left, const Visit& visit) const {
+  RowBlock read_block(std::uint64_t offset, std::uint32_t bucket, std::uint64_t left,
+                      std::vector<std::byte>& buffer) const {
     if (offset > footer_.index_offset || footer_.index_offset - offset < sizeof(BlockHeader)) {
       corrupt(offset, "a block lies outside the file");
     }
-    const auto block = read_at<BlockHeader>(offset);
-    if (block.bucket != bucket || block.num_rows == 0 || block.num_rows > left || block.num_rows > kBlockRows) {
+    // As much as the block is going to have, if it is one that we wrote.
+    const std::uint64_t expected = block_bytes(std::min<std::uint64_t>(left, kBlockRows), row_bytes());
+    buffer.resize(std::min(expected, footer_.index_offset - offset));
+    file_.read(offset, buffer);
+    BlockHeader header;
+    std::memcpy(&header, buffer.data(), sizeof header);
+    if (header.bucket != bucket || header.num_rows == 0 || header.num_rows > left || header.num_rows > kBlockRows) {
       corrupt(offset, "a block does not fit the index");
     }
-    const std::size_t bytes = block_bytes(block.num_rows, row_bytes());
-    if (bytes > footer_.index_offset - offset) corrupt(offset, "a block lies outside the file");
-    const std::size_t checked = bytes - sizeof(std::uint32_t);
-    if (read_at<std::uint32_t>(offset + checked) != crc32c({file_.data() + offset, checked})) {
-      corrupt(offset, "a block's checksum is wrong");
-    }
-    std::vector<std::int64_t> ids(block.num_rows);
-    std::vector<std::uint32_t> last_seen(block.num_rows);
-    const std::byte* from = file_.data() + offset + sizeof(BlockHeader);
-    std::memcpy(ids.data(), from, ids.size() * sizeof(std::int64_t));
-    from += ids.size() * sizeof(std::int64_t);
-    std::memcpy(last_seen.data(), from, last_seen.size() * sizeof(std::uint32_t));
-    from += last_seen.size() * sizeof(std::uint32_t);
-    for (const std::int64_t id : ids) {
+    const std::size_t bytes = block_bytes(header.num_rows, row_bytes());
+    if (bytes > buffer.size()) corrupt(offset, "a block lies outside the file");
+    const auto checked = std::span<const std::byte>(buffer).first(bytes - sizeof(std::uint32_t));
+    std::uint32_t crc;
+    std::memcpy(&crc, checked.data() + checked.size(), sizeof crc);
+    if (crc != crc32c(checked)) corrupt(offset, "a block's checksum is wrong");
+    const auto* ids = reinterpret_cast<const std::int64_t*>(buffer.data() + sizeof(BlockHeader));
+    const auto* last_seen = reinterpret_cast<const std::uint32_t*>(ids + header.num_rows);
+    const auto* rows = reinterpret_cast<const std::byte*>(last_seen + header.num_rows);
+    const RowBlock block{{buffer.data(), bytes},
+                         {ids, header.num_rows},
+                         {last_seen, header.num_rows},
+                         {rows, header.num_rows * row_bytes()}};
+    for (const std::int64_t id : block.ids) {
       if (bucket_of_id(id) != bucket) corrupt(offset, "a row stands in the wrong bucket");
     }
-    visit(ids, last_seen, std::span(from, ids.size() * row_bytes()));
-    return block.num_rows;
+    return block;
   }
 
   std::uint64_t size() const { return file_.size(); }
 
   std::string path_;
-  MappedFile file_;
+  InputFile file_;
   Header header_{};
   std::string schema_;
   Footer footer_{};

@@ -1,4 +1,5 @@
 // The reading half of table files.
+#include <algorithm>
 #include <array>
 #include <atomic>
 
@@ -10,24 +11,41 @@ namespace monolith {
 
 namespace {
 
-// Calls visit(file, count), which returns the file's checksum, for several files at a time; count(n) counts rows.
+using table_file::RowBlock;
+using table_file::ShardReader;
+
+// Calls visit(block) for the blocks in the files whose buckets are in range, for several at a time, but for one
+// sub-table only one. Checksums are of whole files only if all buckets are in range.
 template <typename Visit>
-SavedTable visit_files(const RowTable& table, const std::vector<std::string>& paths, const Visit& visit) {
-  SavedTable saved;
-  saved.checksums.resize(paths.size());
+SavedTable visit_files(const RowTable& table, const std::vector<std::string>& paths, std::uint32_t first_bucket,
+                       std::uint32_t last_bucket, const Visit& visit) {
+  constexpr std::uint32_t kPartBuckets = 16 * table_file::kBucketsPerSubTable;
+  constexpr std::uint32_t kParts = kNumBuckets / kPartBuckets;
+  std::vector<table_file::BlocksCrc> parts(paths.size() * kParts);
   std::atomic<std::uint64_t> num_rows{0};
-  parallel_for(paths.size(), [&](std::size_t i) {
-    const table_file::ShardReader file(paths[i]);
+  parallel_read(parts.size(), [&](std::size_t i) {
+    // Opened anew: the system reads ahead only in a file that is open for one reader.
+    const ShardReader file(paths[i / kParts]);
     file.check_rows_fit(table);
-    saved.checksums[i] = visit(file, [&](std::size_t count) { num_rows.fetch_add(count, std::memory_order_relaxed); });
+    const auto first = static_cast<std::uint32_t>(i % kParts) * kPartBuckets;
+    parts[i] = file.visit_blocks(std::max(first_bucket, first), std::min(last_bucket, first + kPartBuckets),
+                                 [&](const RowBlock& block) {
+                                   visit(block);
+                                   num_rows.fetch_add(block.ids.size(), std::memory_order_relaxed);
+                                 });
   });
-  saved.num_rows = num_rows;
+  SavedTable saved{num_rows, {}};
+  for (std::size_t i = 0; i < paths.size(); ++i) {
+    table_file::BlocksCrc blocks;
+    for (std::size_t part = 0; part < kParts; ++part) blocks.append(parts[i * kParts + part]);
+    saved.checksums.push_back(ShardReader(paths[i]).checksum(blocks));
+  }
   return saved;
 }
 
 // Rows come in the order of buckets: each index would grow alone to its full size, through memory that nobody else
 // uses.
-void expect_rows(const table_file::ShardReader& file, RowTable& table) {
+void expect_rows(const ShardReader& file, RowTable& table) {
   for (std::uint32_t bucket = file.header().first_bucket; bucket < file.header().last_bucket;) {
     const std::uint32_t sub_table = bucket / table_file::kBucketsPerSubTable;
     std::uint64_t num_rows = 0;
@@ -41,7 +59,7 @@ void expect_rows(const table_file::ShardReader& file, RowTable& table) {
 }  // namespace
 
 TableFileInfo read_table_file_info(const std::string& path) {
-  const table_file::ShardReader file(path);
+  const ShardReader file(path);
   const table_file::Header& header = file.header();
   return {file.schema(),      header.plan_hash,    header.generation,     header.epoch,
           header.max_time,    header.shard,        header.num_shards,     header.weight_bytes,
@@ -51,7 +69,7 @@ TableFileInfo read_table_file_info(const std::string& path) {
 void check_table_fits(const RowTable& table, const std::vector<std::string>& paths, bool cleared) {
   std::array<std::uint64_t, kNumSubTables> num_rows{};
   for (const std::string& path : paths) {
-    const table_file::ShardReader file(path);
+    const ShardReader file(path);
     file.check_rows_fit(table);
     for (std::uint32_t bucket = file.header().first_bucket; bucket < file.header().last_bucket; ++bucket) {
       num_rows[bucket / table_file::kBucketsPerSubTable] += file.num_rows(bucket);
@@ -67,21 +85,19 @@ void check_table_fits(const RowTable& table, const std::vector<std::string>& pat
 
 SavedTable check_table_files(const RowTable& table, const std::vector<std::string>& paths, bool cleared) {
   check_table_fits(table, paths, cleared);
-  return visit_files(table, paths, [](const table_file::ShardReader& file, const auto& count) {
-    return file.visit_blocks(0, kNumBuckets, [&](const auto& ids, const auto&, const auto&) { count(ids.size()); });
-  });
+  return visit_files(table, paths, 0, kNumBuckets, [](const RowBlock&) {});
 }
 
 SavedTable load_table(RowTable& table, const std::vector<std::string>& paths, std::uint32_t first_bucket,
                       std::uint32_t last_bucket) {
-  return visit_files(table, paths, [&](const table_file::ShardReader& file, const auto& count) {
+  for (const std::string& path : paths) {
+    const ShardReader file(path);
+    file.check_rows_fit(table);
     table.raise_max_time(file.header().max_time);
     if (first_bucket == 0 && last_bucket == kNumBuckets) expect_rows(file, table);
-    return file.visit_blocks(first_bucket, last_bucket, [&](const auto& ids, const auto& last_seen, const auto& rows) {
-      table.restore(ids, last_seen, rows);
-      count(ids.size());
-    });
-  });
+  }
+  return visit_files(table, paths, first_bucket, last_bucket,
+                     [&](const RowBlock& block) { table.restore(block.ids, block.last_seen, block.rows); });
 }
 
 }  // namespace monolith

@@ -16,6 +16,35 @@ namespace monolith {
 namespace {
 std::atomic<int> chosen_threads{0};
 thread_local bool caller_works_alone = false;
+
+// Tasks that several threads take one by one.
+class Tasks {
+ public:
+  Tasks(std::size_t count, const std::function<void(std::size_t)>& task) : count_(count), task_(task) {}
+
+  void work() {
+    for (std::size_t i = next_.fetch_add(1); i < count_; i = next_.fetch_add(1)) {
+      try {
+        task_(i);
+      } catch (...) {
+        const std::lock_guard lock(mutex_);
+        if (!error_) error_ = std::current_exception();
+      }
+    }
+  }
+
+  void rethrow() const {
+    if (error_) std::rethrow_exception(error_);
+  }
+
+ private:
+  std::size_t count_;
+  const std::function<void(std::size_t)>& task_;
+  std::atomic<std::size_t> next_{0};
+  std::mutex mutex_;
+  std::exception_ptr error_;
+};
+
 }  // namespace
 
 int num_threads() {
@@ -39,29 +68,30 @@ void parallel_for(std::size_t num_tasks, const std::function<void(std::size_t)>&
     for (std::size_t i = 0; i < num_tasks; ++i) task(i);
     return;
   }
-  std::atomic<std::size_t> next{0};
-  std::exception_ptr error;
-  std::mutex error_mutex;
-  auto work = [&] {
-    for (std::size_t i = next.fetch_add(1); i < num_tasks; i = next.fetch_add(1)) {
-      try {
-        task(i);
-      } catch (...) {
-        const std::lock_guard lock(error_mutex);
-        if (!error) error = std::current_exception();
-      }
-    }
-  };
+  Tasks tasks(num_tasks, task);
 #ifdef MONOLITH_OPENMP
 #pragma omp parallel num_threads(threads)
-  work();
+  tasks.work();
 #else
   std::vector<std::jthread> pool;
-  for (int i = 1; i < threads; ++i) pool.emplace_back(work);
-  work();
+  for (int i = 1; i < threads; ++i) pool.emplace_back([&] { tasks.work(); });
+  tasks.work();
   pool.clear();
 #endif
-  if (error) std::rethrow_exception(error);
+  tasks.rethrow();
+}
+
+void parallel_read(std::size_t num_tasks, const std::function<void(std::size_t)>& task) {
+  Tasks tasks(num_tasks, task);
+  std::vector<std::jthread> pool;
+  for (std::size_t i = 0; i < std::min<std::size_t>(num_tasks, 2 * static_cast<std::size_t>(num_threads())); ++i) {
+    pool.emplace_back([&] {
+      work_alone();
+      tasks.work();
+    });
+  }
+  pool.clear();
+  tasks.rethrow();
 }
 
 }  // namespace monolith

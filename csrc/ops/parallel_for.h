@@ -19,4 +19,8 @@ void work_alone();
 // become free. Returns when all are done. The first exception a task throws is rethrown here, after the others ended.
 void parallel_for(std::size_t num_tasks, const std::function<void(std::size_t)>& task);
 
+// The same for tasks that wait for a disk now and then: twice as many at a time, each on a thread of its own, which
+// does alone what it does.
+void parallel_read(std::size_t num_tasks, const std::function<void(std::size_t)>& task);
+
 }  // namespace monolith
