@@ -30,6 +30,9 @@ void bind_frozen_table(nb::module_& m) {
   nb::class_<SavedTable>(m, "SavedTable")
       .def_ro("num_rows", &SavedTable::num_rows)
       .def_ro("checksums", &SavedTable::checksums);
+  nb::class_<ReshardedTable>(m, "ReshardedTable")
+      .def_ro("read", &ReshardedTable::read)
+      .def_ro("written", &ReshardedTable::written);
   const auto release = nb::call_guard<nb::gil_scoped_release>();
   nb::class_<FrozenTable>(m, "FrozenTable")
       .def(nb::init<std::shared_ptr<RowTable>, std::optional<std::size_t>>(), "table"_a, "consumer"_a = nb::none(),

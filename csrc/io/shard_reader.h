@@ -86,7 +86,10 @@ class ShardReader {
     return crc32c(bytes_of(footer_), crc32c(std::as_bytes(std::span(index_)), both));
   }
 
-  std::uint64_t num_rows(std::uint32_t bucket) const { return bucket_entry(bucket).num_rows; }
+  std::uint64_t num_rows(std::uint32_t bucket) const {
+    const bool is_here = bucket >= header_.first_bucket && bucket < header_.last_bucket;
+    return is_here ? bucket_entry(bucket).num_rows : 0;
+  }
 
   [[noreturn]] void corrupt(std::uint64_t offset, const std::string& what) const {
     throw CorruptFile(path_ + " is damaged at byte " + std::to_string(offset) + ": " + what +

@@ -23,7 +23,7 @@ SavedTable visit_files(const RowTable& table, const std::vector<std::string>& pa
   constexpr std::uint32_t kParts = kNumBuckets / kPartBuckets;
   std::vector<table_file::BlocksCrc> parts(paths.size() * kParts);
   std::atomic<std::uint64_t> num_rows{0};
-  parallel_read(parts.size(), [&](std::size_t i) {
+  parallel_io(parts.size(), [&](std::size_t i) {
     // Opened anew: the system reads ahead only in a file that is open for one reader.
     const ShardReader file(paths[i / kParts]);
     file.check_rows_fit(table);

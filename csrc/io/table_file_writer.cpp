@@ -96,7 +96,7 @@ SavedTable write_shards(const std::string& basename, TableFileInfo info, bool in
     num_rows += write(*files[shard], own);
   };
   if (in_parallel) {
-    parallel_for(info.num_shards, write_one);
+    parallel_io(info.num_shards, write_one);
   } else {
     for (std::size_t shard = 0; shard < info.num_shards; ++shard) write_one(shard);
   }

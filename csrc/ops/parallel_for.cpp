@@ -81,7 +81,7 @@ void parallel_for(std::size_t num_tasks, const std::function<void(std::size_t)>&
   tasks.rethrow();
 }
 
-void parallel_read(std::size_t num_tasks, const std::function<void(std::size_t)>& task) {
+void parallel_io(std::size_t num_tasks, const std::function<void(std::size_t)>& task) {
   Tasks tasks(num_tasks, task);
   std::vector<std::jthread> pool;
   for (std::size_t i = 0; i < std::min<std::size_t>(num_tasks, 2 * static_cast<std::size_t>(num_threads())); ++i) {

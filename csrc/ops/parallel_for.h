@@ -21,6 +21,6 @@ void parallel_for(std::size_t num_tasks, const std::function<void(std::size_t)>&
 
 // The same for tasks that wait for a disk now and then: twice as many at a time, each on a thread of its own, which
 // does alone what it does.
-void parallel_read(std::size_t num_tasks, const std::function<void(std::size_t)>& task);
+void parallel_io(std::size_t num_tasks, const std::function<void(std::size_t)>& task);
 
 }  // namespace monolith

@@ -3,10 +3,12 @@
 import os
 import re
 import shutil
+from collections.abc import Collection
 from pathlib import Path
 
 from monolith.checkpoint.durable_files import sync_folder
 from monolith.checkpoint.manifest import MANIFEST_NAME
+from monolith.embedding.shard_files import shard_basename
 
 DENSE_NAME = "dense.safetensors"
 STREAM_NAME = "stream.json"
@@ -30,6 +32,16 @@ _DELTA = re.compile(r"(model\.ckpt-\d+)\.delta-([1-9]\d*)")
 def snapshot_path(model_dir: str | os.PathLike[str], step: int) -> Path:
     """Return the folder of the snapshot of a step."""
     return Path(model_dir) / f"model.ckpt-{step}"
+
+
+def is_table_file(name: str, tables: Collection[str]) -> bool:
+    """Return whether a manifest's name for a file is that of a shard of one of the tables.
+
+    >>> is_table_file("tables/movie-00001-of-00004", ["movie"]), is_table_file("dense.safetensors", ["movie"])
+    (True, False)
+    """
+    folder, _, file = name.rpartition("/")
+    return folder == TABLES_NAME and shard_basename(file) in tables
 
 
 def delta_path(base: Path, number: int) -> Path:

@@ -10,12 +10,12 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from monolith.checkpoint.layout import DENSE_NAME, STREAM_NAME, TABLES_NAME
+from monolith.checkpoint.layout import DENSE_NAME, STREAM_NAME, TABLES_NAME, is_table_file
 from monolith.checkpoint.manifest import Manifest, check_files, check_has_rows, read_manifest, read_object
 from monolith.checkpoint.restoring.delta_chain import apply_delta, chain_to, check_chain, restore_filter
 from monolith.checkpoint.saving.frozen_state import FrozenState
 from monolith.embedding import MultiTable
-from monolith.embedding.shard_files import fill_from_shard_files, find_shard_files, shard_basename
+from monolith.embedding.shard_files import fill_from_shard_files, find_shard_files
 from monolith.errors import CorruptFileError, PlanMismatchError
 from monolith.model import LookupPlan, admission_filters, plan_differences
 
@@ -96,7 +96,7 @@ def load_snapshot(path: str | os.PathLike[str], *, plan: LookupPlan, tables: Mul
     """
     links = chain_to(Path(path))
     unused = all(table.is_unused for table in tables.tables.values())
-    manifests = check_chain(links, unread=lambda name: unused and _is_of_table(name, tables))
+    manifests = check_chain(links, unread=lambda name: unused and is_table_file(name, tables.tables))
     for link, manifest in zip(links, manifests, strict=True):
         check_plan(link, manifest, plan)
         check_has_rows(link, manifest)
@@ -137,11 +137,6 @@ def load_dense_only(path: str | os.PathLike[str]) -> dict[str, Tensor]:
     except (SafetensorError, OSError) as error:
         raise CorruptFileError(f"the dense weights of {folder} cannot be read: {error}") from error
     return tensors
-
-
-def _is_of_table(name: str, tables: MultiTable) -> bool:
-    folder, _, file = name.rpartition("/")
-    return folder == TABLES_NAME and shard_basename(file) in tables.tables
 
 
 def _fill_tables(links: Sequence[Path], manifest: Manifest, tables: MultiTable) -> None:

@@ -132,10 +132,16 @@ def _checksums(basename: str | PathLike[str], saved: native.SavedTable) -> dict[
     return dict(zip(names, saved.checksums, strict=True))
 
 
-def reshard_files(basename: str | PathLike[str], out: str | PathLike[str], num_shards: int) -> dict[str, int]:
+def reshard_files(
+    basename: str | PathLike[str],
+    out: str | PathLike[str],
+    num_shards: int,
+    checksums: Mapping[str, int] | None = None,
+) -> dict[str, int]:
     """Write the table saved under `basename` as `num_shards` files under `out`; returns each path with its CRC-32C.
 
-    Rows are copied bucket by bucket, no table is made; from N files to M and back to N gives the same bytes.
+    Rows are copied bucket by bucket, no table is made; from N files to M and back to N gives the same bytes. With
+    `checksums`, each file that is read has to have the one under its path; what was written is of no use otherwise.
 
     Raises:
         FileNotFoundError: There are no files.
@@ -143,11 +149,11 @@ def reshard_files(basename: str | PathLike[str], out: str | PathLike[str], num_s
         ValueError: A shard is missing, or `num_shards` is not 1 to 256.
     """
     paths = find_shard_files(fspath(basename))
-    try:
+    with _errors_of_files():
         _check_one_save(paths, [native.read_table_file_info(path) for path in paths])
-        return _checksums(out, native.reshard_table(paths, fspath(out), num_shards))
-    except native.CorruptFile as error:
-        raise CorruptFileError(str(error)) from error
+        resharded = native.reshard_table(paths, fspath(out), num_shards)
+    _check_checksums(paths, resharded.read, checksums)
+    return _checksums(out, resharded.written)
 
 
 def check_shard_files(table: native.RowTable, schema: str, paths: Sequence[str], *, cleared: bool) -> None:
@@ -173,9 +179,7 @@ def fill_from_shard_files(
         table.clear()
         try:
             loaded = native.load_table(table, list(paths))
-            for path, crc32c in zip(paths, loaded.checksums, strict=True):
-                if checksums is not None and checksums.get(path) != crc32c:
-                    raise CorruptFileError(f"{path} is damaged: its checksum is not the one in its manifest")
+            _check_checksums(paths, loaded, checksums)
         except BaseException:
             table.clear()
             raise
@@ -190,6 +194,12 @@ def _errors_of_files() -> Iterator[None]:
         raise CorruptFileError(str(error)) from error
     except native.TableFull as error:
         raise TableFullError(str(error)) from error
+
+
+def _check_checksums(paths: Sequence[str], read: native.SavedTable, checksums: Mapping[str, int] | None) -> None:
+    for path, crc32c in zip(paths, read.checksums, strict=True):
+        if checksums is not None and checksums.get(path) != crc32c:
+            raise CorruptFileError(f"{path} is damaged: its checksum is not the one in its manifest")
 
 
 def _check_kind(schema: str, paths: Sequence[str]) -> None:

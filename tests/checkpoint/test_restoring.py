@@ -45,6 +45,23 @@ def test_resharding_refuses_what_makes_no_sense(tmp_path):
         reshard(path, tmp_path / "out", 2)
 
 
+@pytest.mark.parametrize("harm", ["flipped", "of another save"])
+def test_damage_found_while_resharding_leaves_nothing_behind(tmp_path, harm):
+    _, path = make_snapshot(tmp_path / "1")
+    file = path / "tables" / "uid-00000-of-00001"
+    data = bytearray(file.read_bytes())
+    if harm == "flipped":
+        data[len(data) // 2] ^= 1
+    else:
+        _, other = make_snapshot(tmp_path / "2", epoch=99)
+        assert len(data) == (other / "tables" / file.name).stat().st_size
+        data = bytearray((other / "tables" / file.name).read_bytes())
+    file.write_bytes(data)
+    with pytest.raises(CorruptFileError, match="uid-00000-of-00001 is damaged"):
+        reshard(path, tmp_path / "out", 2)
+    assert not list((tmp_path / "out").glob("model*"))
+
+
 def test_one_table_alone_is_restored(tmp_path):
     state, path = make_snapshot(tmp_path)
     restored = make_tables(PLAN)

@@ -137,7 +137,7 @@ def test_a_whole_table_file_of_another_snapshot_is_noticed_by_unused_tables_too(
 def test_unused_tables_are_empty_again_when_a_filter_cannot_be_read(tmp_path, monkeypatch):
     path, unused = save(tmp_path, 1), make_tables(PLAN)
 
-    def fail(self: object, basename: object) -> None:
+    def fail(self: object, *_: object) -> None:
         raise ValueError("no such filter")
 
     monkeypatch.setattr(type(admission_filters(unused)["mov"]), "restore", fail)

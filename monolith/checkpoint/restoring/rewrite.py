@@ -12,10 +12,11 @@ from monolith.checkpoint.layout import (
     TEMPORARY_SUFFIX,
     base_and_number,
     deltas_on,
+    is_table_file,
     move_into_place,
     remove_snapshot,
 )
-from monolith.checkpoint.manifest import check_files, list_files, read_manifest, write_manifest
+from monolith.checkpoint.manifest import check_files, check_sizes, list_files, read_manifest, write_manifest
 from monolith.checkpoint.model_dir import ModelDirOwner
 from monolith.checkpoint.restoring.latest import latest_state
 from monolith.checkpoint.restoring.saved_tables import make_saved_tables, saved_configs
@@ -55,15 +56,11 @@ def reshard(
     if not 1 <= num_shards <= native.NUM_SUB_TABLES:
         raise ValueError(f"a table is written in 1 to {native.NUM_SUB_TABLES} shards, got {num_shards}")
     manifest = read_manifest(folder)
-    num_bytes = sum(entry.bytes for entry in manifest.files.values()) or 1
-    done = 0.0
-
-    def read(more: int) -> None:
-        nonlocal done
-        done += more / num_bytes / 2
-        on_progress("checking", done)
-
-    check_files(folder, manifest, read)
+    check_sizes(folder, manifest)
+    tables = saved_configs(folder, manifest)
+    on_progress("checking", 0.0)
+    check_files(folder, manifest, unread=lambda name: is_table_file(name, tables))
+    known = {str(folder / name): entry.crc32c for name, entry in manifest.files.items()}
     temporary = target.with_name(target.name + TEMPORARY_SUFFIX)
     with ModelDirOwner(out), writing_of(target, temporary):
         shutil.rmtree(temporary, ignore_errors=True)
@@ -73,10 +70,9 @@ def reshard(
                 (temporary / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(folder / name, temporary / name)
         checksums: dict[str, int] = {}
-        tables = saved_configs(folder, manifest)
         for number, name in enumerate(tables):
-            on_progress(f"writing {name}", 0.5 + 0.5 * number / len(tables))
-            checksums |= reshard_files(folder / TABLES_NAME / name, temporary / TABLES_NAME / name, num_shards)
+            on_progress(f"writing {name}", number / len(tables))
+            checksums |= reshard_files(folder / TABLES_NAME / name, temporary / TABLES_NAME / name, num_shards, known)
         write_manifest(temporary, replace(manifest, files=list_files(temporary, checksums)))
         move_into_place(temporary, target)
         refresh_checkpoint_file(out)
