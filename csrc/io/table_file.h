@@ -95,7 +95,8 @@ struct ReshardedTable {
 
 // Writes the rows of complete shards to another number of shards, bucket by bucket: no table is made. The same rows in
 // the same number of shards are the same bytes. Throws CorruptFile or std::system_error.
-ReshardedTable reshard_table(const std::vector<std::string>& paths, const std::string& basename, std::uint32_t num_shards);
+ReshardedTable reshard_table(const std::vector<std::string>& paths, const std::string& basename,
+                             std::uint32_t num_shards);
 
 // Reads what a file says of itself, and checks header, index and footer. Throws CorruptFile or std::system_error.
 TableFileInfo read_table_file_info(const std::string& path);
