@@ -56,10 +56,8 @@ ReshardedTable reshard_table(const std::vector<std::string>& paths, const std::s
         std::uint64_t num_rows = 0;
         std::size_t opened = files.size();
         std::optional<ShardReader> from;  // opened anew: the system reads ahead for one reader of an open file
-        const std::uint32_t last = table_file::first_sub_table(own.shard + 1, num_shards);
-        for (std::uint32_t bucket =
-                 table_file::first_sub_table(own.shard, num_shards) * table_file::kBucketsPerSubTable;
-             bucket < last * table_file::kBucketsPerSubTable; ++bucket) {
+        const std::uint32_t last = table_file::first_bucket_of_shard(own.shard + 1, num_shards);
+        for (std::uint32_t bucket = table_file::first_bucket_of_shard(own.shard, num_shards); bucket < last; ++bucket) {
           const std::size_t held = holder(files, bucket);
           if (held != opened) from.emplace(paths[opened = held]);
           index.push_back({file.offset(), from->num_rows(bucket)});

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -68,8 +69,13 @@ class ShardReader {
          bucket < std::min(last_bucket, header_.last_bucket); ++bucket) {
       const BucketEntry& entry = bucket_entry(bucket);
       std::uint64_t offset = entry.offset;
+      std::optional<std::int64_t> previous;
       for (std::uint64_t left = entry.num_rows; left > 0;) {
         const RowBlock block = read_block(offset, bucket, left, buffer);
+        for (const std::int64_t id : block.ids) {
+          if (previous && *previous >= id) corrupt(offset, "ids are out of order, or stand there twice");
+          previous = id;
+        }
         visit(block);
         joined.append({kCrcOfSealed, block.bytes.size()});
         offset += block.bytes.size();
@@ -116,8 +122,12 @@ class ShardReader {
     if (header_.crc != header_crc(header_, std::as_bytes(std::span(schema_)))) {
       corrupt(76, "the header's checksum is wrong");
     }
-    if (header_.first_bucket > header_.last_bucket || header_.last_bucket > kNumBuckets) {
-      corrupt(52, "the range of buckets makes no sense");
+    if (header_.num_shards == 0 || header_.num_shards > kNumSubTables || header_.shard >= header_.num_shards) {
+      corrupt(44, "there is no such shard");
+    }
+    if (header_.first_bucket != first_bucket_of_shard(header_.shard, header_.num_shards) ||
+        header_.last_bucket != first_bucket_of_shard(header_.shard + 1, header_.num_shards)) {
+      corrupt(52, "its buckets are not those of its shard");
     }
   }
 

@@ -83,11 +83,6 @@ inline void sync_folder(const std::string& basename) {
   if (synced != 0) fail(folder, "cannot sync folder");
 }
 
-// The first sub-table of a shard; that of the shard after the last is the number of sub-tables.
-inline std::uint32_t first_sub_table(std::uint32_t shard, std::uint32_t num_shards) {
-  return static_cast<std::uint32_t>(std::uint64_t{kNumSubTables} * shard / num_shards);
-}
-
 inline void write_header(ShardWriter& file, const TableFileInfo& info) {
   Header header{};
   header.magic = kMagic;
@@ -100,8 +95,8 @@ inline void write_header(ShardWriter& file, const TableFileInfo& info) {
   header.max_time = info.max_time;
   header.shard = info.shard;
   header.num_shards = info.num_shards;
-  header.first_bucket = first_sub_table(info.shard, info.num_shards) * kBucketsPerSubTable;
-  header.last_bucket = first_sub_table(info.shard + 1, info.num_shards) * kBucketsPerSubTable;
+  header.first_bucket = first_bucket_of_shard(info.shard, info.num_shards);
+  header.last_bucket = first_bucket_of_shard(info.shard + 1, info.num_shards);
   header.weight_bytes = info.weight_bytes;
   header.state_bytes = info.state_bytes;
   header.serving = info.serving ? 1 : 0;

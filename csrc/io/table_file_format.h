@@ -52,6 +52,14 @@ struct Footer {
 };
 static_assert(sizeof(Footer) == 32);
 
+// Where a shard begins; the shard after the last begins at the number of sub-tables, or of buckets.
+inline std::uint32_t first_sub_table(std::uint32_t shard, std::uint32_t num_shards) {
+  return static_cast<std::uint32_t>(std::uint64_t{kNumSubTables} * shard / num_shards);
+}
+inline std::uint32_t first_bucket_of_shard(std::uint32_t shard, std::uint32_t num_shards) {
+  return first_sub_table(shard, num_shards) * kBucketsPerSubTable;
+}
+
 [[noreturn]] inline void fail(const std::string& path, const char* what) {
   throw std::system_error(errno, std::generic_category(), std::string(what) + " " + path);
 }

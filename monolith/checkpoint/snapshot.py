@@ -12,6 +12,7 @@ from torch import Tensor
 
 from monolith.checkpoint.layout import DENSE_NAME, STREAM_NAME, TABLES_NAME, is_table_file
 from monolith.checkpoint.manifest import Manifest, check_files, check_has_rows, read_manifest, read_object
+from monolith.checkpoint.restoring.checked_rows import CheckedRows
 from monolith.checkpoint.restoring.delta_chain import apply_delta, chain_to, check_chain, restore_filter
 from monolith.checkpoint.saving.frozen_state import FrozenState
 from monolith.embedding import MultiTable
@@ -84,9 +85,7 @@ def load_snapshot(path: str | os.PathLike[str], *, plan: LookupPlan, tables: Mul
     """Restore rows and filters in place and return the rest; all files are checked before anything is lost.
 
     Of a delta, the snapshot that its chain begins with and all deltas up to it are read, in order. The rows of unused
-    tables come straight from files that are checked on the way; if one is damaged, the tables are empty as before. Into
-    used ones nothing comes before all is checked, and only a file that was made on purpose, with right checksums and
-    senseless content, is found later: the tables hold parts of it then.
+    tables come straight from files that are checked on the way; if one is damaged, the tables are empty as before.
 
     Raises:
         FileNotFoundError: There is no manifest, so no snapshot.
@@ -107,7 +106,9 @@ def load_snapshot(path: str | os.PathLike[str], *, plan: LookupPlan, tables: Mul
         if unused:
             _fill_tables(links, manifests[0], tables)
         else:
-            _restore_tables(links, tables)
+            rows = CheckedRows(links, tables.tables)
+            _restore_filters(links, tables)
+            rows.load()
     except CorruptFileError:
         raise
     except (SafetensorError, ValueError, FileNotFoundError) as error:
@@ -146,22 +147,16 @@ def _fill_tables(links: Sequence[Path], manifest: Manifest, tables: MultiTable) 
         for name, table in tables.tables.items():
             paths = find_shard_files(str(links[0] / TABLES_NAME / name))
             fill_from_shard_files(table.native, table.schema(), paths, checksums)
-        _apply_rest(links, tables)
+        for link in links[1:]:
+            apply_delta(link, tables.tables)
+        _restore_filters(links, tables)
     except BaseException:
         for table in tables.tables.values():
             table.clear()
         raise
 
 
-def _restore_tables(links: Sequence[Path], tables: MultiTable) -> None:
-    for name, table in tables.tables.items():
-        table.restore(links[0] / TABLES_NAME / name)
-    _apply_rest(links, tables)
-
-
-def _apply_rest(links: Sequence[Path], tables: MultiTable) -> None:
-    for link in links[1:]:
-        apply_delta(link, tables.tables)
+def _restore_filters(links: Sequence[Path], tables: MultiTable) -> None:
     for name, admission in admission_filters(tables).items():
         restore_filter(links, name, admission)
 

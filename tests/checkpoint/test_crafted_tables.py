@@ -1,6 +1,5 @@
 """Table files whose checksums are all right and whose content is not: refused as a whole, whoever restores them."""
 
-import copy
 import json
 import shutil
 from pathlib import Path
@@ -14,9 +13,9 @@ from monolith.checkpoint import compact, load_snapshot, reshard, restore_tables
 from monolith.checkpoint.shards import PartialRecoverySaver, TableShard
 from monolith.embedding import Table
 from monolith.errors import CorruptFileError
-from monolith.model import admission_filters, make_tables
+from monolith.model import make_tables
 from monolith.train.trained_model import TrainedModel
-from tests.checkpoint.crafted_tables import Block, TableFile
+from tests.checkpoint.crafted_tables import LAST_BUCKET, NUM_SHARDS, Block, TableFile
 from tests.checkpoint.made_snapshots import rewrite_manifest
 from tests.checkpoint.small_state import PLAN, Model, State, content_of, rows_of
 from tests.train import counting_model
@@ -70,6 +69,30 @@ def block_of_a_bucket_that_does_not_exist(file: TableFile) -> None:
     file.blocks[-1] = Elsewhere(last.bucket, last.ids, last.last_seen, last.rows)
 
 
+def id_twice_in_a_block(file: TableFile) -> None:
+    block = file.blocks[-1]
+    block.ids.append(block.ids[-1])
+    block.last_seen.append(9)
+    block.rows.append(bytes(len(block.rows[0])))
+
+
+def id_twice_in_two_blocks(file: TableFile) -> None:
+    last = file.blocks[-1]
+    file.blocks.append(Block(last.bucket, last.ids[-1:], [9], [bytes(len(last.rows[0]))]))
+
+
+def buckets_of_another_shard(file: TableFile) -> None:
+    file.header[LAST_BUCKET] = native.NUM_BUCKETS - 4
+
+
+def shard_that_does_not_exist(file: TableFile) -> None:
+    file.header[NUM_SHARDS] = 0
+
+
+def bytes_that_belong_to_nothing(file: TableFile) -> None:
+    file.between = b"nothing."
+
+
 REFUSED = [
     id_in_the_wrong_bucket,
     row_too_short,
@@ -80,6 +103,10 @@ REFUSED = [
     index_that_claims_rows_of_no_block,
     footer_that_claims_less,
     block_of_a_bucket_that_does_not_exist,
+    id_twice_in_a_block,
+    id_twice_in_two_blocks,
+    buckets_of_another_shard,
+    shard_that_does_not_exist,
 ]
 """The last block is the one that is wrong, so that all others could have been taken before it is seen."""
 
@@ -154,7 +181,7 @@ def test_a_table_stays_as_it_was(chain, change, clear):
 
 @pytest.mark.parametrize("change", REFUSED, ids=lambda change: change.__name__)
 @pytest.mark.parametrize("place", ["snapshot", "delta"])
-def test_nothing_of_it_is_left_when_the_next_best_is_restored(chain, change, place):
+def test_nothing_changes_until_the_next_best_is_restored(chain, change, place):
     """`uid` is the second table: the first may have been taken when it is found."""
     base, delta, good = chain
     craft(base if place == "snapshot" else delta, "uid", change)
@@ -163,8 +190,10 @@ def test_nothing_of_it_is_left_when_the_next_best_is_restored(chain, change, pla
     wanted = make_tables(PLAN)
     load_snapshot(good, plan=PLAN, tables=wanted)
     for tables in (make_tables(PLAN), used().tables):
+        before = rows_of(tables)
         with pytest.raises(CorruptFileError, match="uid-00000-of-00001"):
             load_snapshot(delta, plan=PLAN, tables=tables)
+        assert rows_of(tables) == before
         load_snapshot(good, plan=PLAN, tables=tables)
         assert rows_of(tables) == rows_of(wanted)
 
@@ -244,42 +273,11 @@ def test_a_run_ends_before_it_changes_anything_and_goes_on_when_the_file_is_gone
     assert tables["uid"].lookup(torch.arange(21))[:, 0].tolist() == [1.0] * 20 + [0.0]
 
 
-def twice_in_a_block(file: TableFile) -> None:
-    block = file.blocks[0]
-    block.ids.append(block.ids[0])
-    block.last_seen.append(9)
-    block.rows.append(bytes(len(block.rows[0])))
-
-
-def twice_in_two_blocks(file: TableFile) -> None:
-    first = file.blocks[0]
-    file.blocks.insert(1, Block(first.bucket, first.ids[:1], [9], [bytes(len(first.rows[0]))]))
-
-
-@pytest.mark.parametrize("change", [twice_in_a_block, twice_in_two_blocks], ids=lambda change: change.__name__)
-def test_an_id_that_stands_twice_has_one_whole_row(chain, change):
-    wanted = make_tables(PLAN)["uid"]
-    wanted.restore(chain[0] / "tables" / "uid")
-    twice = TableFile.read(chain[0] / "tables" / FILE.format("uid")).blocks[0].ids[0]
-    craft(chain[0], "uid", change)
-    tables = used().tables
-    load_snapshot(chain[0], plan=PLAN, tables=tables)
-    (rows, _), (expected, _) = held(tables["uid"]), held(wanted)
-    assert rows.keys() == expected.keys()
-    assert {one for one in rows if rows[one] != expected[one]} == {twice}
-    assert not tables["uid"].lookup(torch.tensor([twice])).any()  # the last one counts
-
-
-def test_bytes_that_belong_to_nothing_are_passed_over(chain):
-    wanted = make_tables(PLAN)
-    load_snapshot(chain[0], plan=PLAN, tables=wanted)
-
-    def stuff(file: TableFile) -> None:
-        file.between = b"nothing."
-        file.blocks = copy.deepcopy(file.blocks[::-1])
-
-    craft(chain[0], "uid", stuff)
-    tables = make_tables(PLAN)
-    load_snapshot(chain[0], plan=PLAN, tables=tables)
-    assert rows_of(tables) == rows_of(wanted)
-    assert admission_filters(tables)
+def test_bytes_that_belong_to_nothing_are_found_by_the_checksum_of_the_file(chain):
+    craft(chain[0], "uid", bytes_that_belong_to_nothing)
+    for restore in (
+        lambda: load_snapshot(chain[0], plan=PLAN, tables=make_tables(PLAN)),
+        lambda: reshard(chain[0], chain[0].parent / "elsewhere", num_shards=2),
+    ):
+        with pytest.raises(CorruptFileError, match="uid-00000-of-00001 is damaged: its checksum is not the one"):
+            restore()

@@ -11,10 +11,9 @@ from torch import Tensor
 
 from monolith._core import native
 from monolith.checkpoint.layout import DENSE_NAME, FILTERS_NAME, TABLES_NAME
-from monolith.checkpoint.restoring.delta_chain import chain_to, read_erased, restore_filter
+from monolith.checkpoint.restoring.checked_rows import CheckedRows
+from monolith.checkpoint.restoring.delta_chain import chain_to, restore_filter
 from monolith.checkpoint.saving.tensor_file import save_tensors
-from monolith.embedding import Table
-from monolith.embedding.shard_files import check_shard_files, find_shard_files
 from monolith.errors import CorruptFileError
 from monolith.model import LookupPlan, admission_filters, make_tables
 
@@ -123,19 +122,12 @@ class TableShard:
         """
         links = chain_to(Path(path))
         dense = self._read_dense(links[-1])
-        files = {name: self._check_files(links, name, table) for name, table in self.tables.tables.items()}
-        erased: list[dict[str, Tensor]] = [{}, *(read_erased(link) for link in links[1:])]
+        rows = CheckedRows(links, self.tables.tables)
         for name, admission in admission_filters(self.tables).items():
             restore_filter(links, name, admission)
         for name, tensor in self.dense.items():
             tensor.copy_(dense[name])
-        first, last = shard_buckets(self._index, self._num_shards)
-        for name, table in self.tables.tables.items():
-            table.clear()
-            for paths, gone in zip(files[name], erased, strict=True):
-                if name in gone:
-                    table.erase(gone[name])
-                native.load_table(table.native, paths, first, last)
+        rows.load(shard_buckets(self._index, self._num_shards))
 
     def _read_dense(self, link: Path) -> dict[str, Tensor]:
         with safe_open(link / DENSE_NAME, framework="pt") as saved:
@@ -151,12 +143,6 @@ class TableShard:
                     f"{tuple(tensor.shape)}; it was saved by another model"
                 )
         return found
-
-    def _check_files(self, links: list[Path], name: str, table: Table) -> list[list[str]]:
-        files = [find_shard_files(os.fspath(link / TABLES_NAME / name)) for link in links]
-        for paths in files:
-            check_shard_files(table.native, table.schema(), paths, cleared=True)
-        return files
 
     def _keep_own(self, basename: Path, paths: list[str]) -> None:
         for shard, path in enumerate(paths):
