@@ -1,8 +1,10 @@
 """What every test may use."""
 
 import os
+import uuid
 from collections.abc import Iterator
 
+import fsspec
 import pytest
 import torch
 from hypothesis import settings
@@ -43,3 +45,13 @@ def usual_rights(request: pytest.FixtureRequest) -> Iterator[int]:
     before = os.umask(request.param)
     yield 0o666 & ~request.param
     os.umask(before)
+
+
+@pytest.fixture
+def store_url() -> Iterator[str]:
+    """Return a place in fsspec's store in memory: no renames, no folders, as in S3."""
+    place = f"memory://{uuid.uuid4().hex}/model"
+    yield place
+    files, root = fsspec.filesystem("memory"), place.split("/")[2]
+    if files.exists(root):
+        files.rm(root, recursive=True)

@@ -96,7 +96,7 @@ void SlidingHashFilter::advance_head_when_full() {
   const Split& split = state_.splits[state_.head];
   // A part of a small filter would have no room at all, and forget at once.
   const std::size_t share = std::max<std::size_t>(split.capacity() * buckets_.size() / kNumBuckets, 2);
-  if (!(buckets_.is_all() ? split.full() : split.num_elements() + 1 >= share)) return;
+  if (buckets_.is_all() ? !split.full() : split.num_elements() + 1 < share) return;
   state_.head = (state_.head + 1) % state_.splits.size();
   ++state_.head_increment;
   const std::size_t next = (state_.head + 1) % state_.splits.size();

@@ -79,7 +79,6 @@ class SlidingHashFilter final : public AdmissionFilter {
   void track_changes(bool on) override;
 
   std::size_t capacity() const { return capacity_; }
-  BucketRange buckets() const { return buckets_; }
   std::size_t split_num() const;
   std::uint64_t head() const;
   std::uint64_t head_increment() const;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <memory>
 
 #include "io/shard_reader.h"
 #include "io/table_file.h"
@@ -20,26 +21,34 @@ template <typename Visit>
 SavedTable visit_files(const RowTable& table, const std::vector<std::string>& paths, std::uint32_t first_bucket,
                        std::uint32_t last_bucket, const Visit& visit) {
   constexpr std::uint32_t kPartBuckets = 16 * table_file::kBucketsPerSubTable;
-  constexpr std::uint32_t kParts = kNumBuckets / kPartBuckets;
-  std::vector<table_file::BlocksCrc> parts(paths.size() * kParts);
+  struct Part {
+    std::size_t file;
+    std::uint32_t first_bucket, last_bucket;
+    table_file::BlocksCrc crc;
+  };
+  std::vector<std::unique_ptr<ShardReader>> files;
+  std::vector<Part> parts;
+  for (const std::string& path : paths) {
+    const table_file::Header& header = files.emplace_back(std::make_unique<ShardReader>(path))->header();
+    const std::uint32_t last = std::min(last_bucket, header.last_bucket);
+    for (std::uint32_t first = std::max(first_bucket, header.first_bucket); first < last; first += kPartBuckets) {
+      parts.push_back({files.size() - 1, first, std::min(last, first + kPartBuckets), {}});
+    }
+  }
   std::atomic<std::uint64_t> num_rows{0};
   parallel_io(parts.size(), [&](std::size_t i) {
     // Opened anew: the system reads ahead only in a file that is open for one reader.
-    const ShardReader file(paths[i / kParts]);
+    const ShardReader file(paths[parts[i].file]);
     file.check_rows_fit(table);
-    const auto first = static_cast<std::uint32_t>(i % kParts) * kPartBuckets;
-    parts[i] = file.visit_blocks(std::max(first_bucket, first), std::min(last_bucket, first + kPartBuckets),
-                                 [&](const RowBlock& block) {
-                                   visit(block);
-                                   num_rows.fetch_add(block.ids.size(), std::memory_order_relaxed);
-                                 });
+    parts[i].crc = file.visit_blocks(parts[i].first_bucket, parts[i].last_bucket, [&](const RowBlock& block) {
+      visit(block);
+      num_rows.fetch_add(block.ids.size(), std::memory_order_relaxed);
+    });
   });
+  std::vector<table_file::BlocksCrc> blocks(paths.size());
+  for (const Part& part : parts) blocks[part.file].append(part.crc);
   SavedTable saved{num_rows, {}};
-  for (std::size_t i = 0; i < paths.size(); ++i) {
-    table_file::BlocksCrc blocks;
-    for (std::size_t part = 0; part < kParts; ++part) blocks.append(parts[i * kParts + part]);
-    saved.checksums.push_back(ShardReader(paths[i]).checksum(blocks));
-  }
+  for (std::size_t i = 0; i < files.size(); ++i) saved.checksums.push_back(files[i]->checksum(blocks[i]));
   return saved;
 }
 

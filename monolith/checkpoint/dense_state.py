@@ -79,8 +79,8 @@ def restore_dense_weights(
     whole numbers, and numbers that are too large.
     """
     saved = {name.removeprefix(_MODEL): value for name, value in tensors.items() if name.startswith(_MODEL)}
-    names = old_names(model.state_dict(), saved, alias_map=alias_map, guess=guess_names)
     present = model.state_dict()
+    names = old_names(present, saved, alias_map=alias_map, guess=guess_names)
     taken = {new: _converted(new, saved[old], present[new]) for new, old in names.items() if old in saved}
     extra = {name: value for name, value in saved.items() if name not in names.values()}
     try:

@@ -8,7 +8,7 @@ from monolith.checkpoint.durable_files import sync_folder
 from monolith.checkpoint.keeping.retention import NeededBy, manifest_bases, needs
 from monolith.checkpoint.layout import is_state_name, list_deltas, list_snapshots, remove_snapshot, state_order
 from monolith.checkpoint.manifest import MANIFEST_NAME
-from monolith.checkpoint.model_dir import ModelDirOwner
+from monolith.checkpoint.model_dir import DAMAGED_SUFFIX, ModelDirOwner
 from monolith.checkpoint.restoring.delta_chain import chain_to, check_chain
 from monolith.checkpoint.restoring.latest import latest_state
 from monolith.checkpoint.state_files.checkpoint_file import refresh_checkpoint_file
@@ -18,7 +18,7 @@ from monolith.checkpoint.state_files.restore_choice import TRAIN, get_checkpoint
 
 ROLLED_BACK_SUFFIX = ".rolled-back"
 
-_SET_ASIDE = re.compile(r"(.*?)(?:\.damaged|\.rolled-back(?:-[0-9]+)?)")
+_SET_ASIDE = re.compile(rf"(.*?)(?:{re.escape(DAMAGED_SUFFIX)}|{re.escape(ROLLED_BACK_SUFFIX)}(?:-[0-9]+)?)")
 
 LOOK = "eval"
 """A mode in which reading leaves no trace."""

@@ -16,7 +16,7 @@ from monolith.checkpoint.layout import (
     move_into_place,
     remove_snapshot,
 )
-from monolith.checkpoint.manifest import check_files, check_sizes, list_files, read_manifest, write_manifest
+from monolith.checkpoint.manifest import check_files, list_files, read_manifest, write_manifest
 from monolith.checkpoint.model_dir import ModelDirOwner
 from monolith.checkpoint.restoring.latest import latest_state
 from monolith.checkpoint.restoring.saved_tables import make_saved_tables, saved_configs
@@ -56,7 +56,6 @@ def reshard(
     if not 1 <= num_shards <= native.NUM_SUB_TABLES:
         raise ValueError(f"a table is written in 1 to {native.NUM_SUB_TABLES} shards, got {num_shards}")
     manifest = read_manifest(folder)
-    check_sizes(folder, manifest)
     tables = saved_configs(folder, manifest)
     on_progress("checking", 0.0)
     check_files(folder, manifest, unread=lambda name: is_table_file(name, tables))

@@ -179,7 +179,7 @@ class PartialRecoverySaver:
     def _join_filters(self, folder: Path) -> None:
         count = len(self._shards)
         parts = [make_filters(self._plan, shard_buckets(index, count)) for index in range(count)]
-        for name in make_filters(self._plan):
+        for name in parts[0]:
             for index, part in enumerate(parts):
                 part[name].restore(filter_parts(folder, index) / name)
             join_filters([part[name] for part in parts]).save(folder / FILTERS_NAME / name)

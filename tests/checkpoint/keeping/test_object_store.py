@@ -1,7 +1,5 @@
 """Copies in an object store: a checkpoint is there when its manifest is, and what is fetched is what was put."""
 
-import uuid
-
 import fsspec
 import pytest
 import torch
@@ -10,16 +8,6 @@ import monolith as mono
 from monolith.checkpoint.keeping import SnapshotStore, roll_back
 from monolith.checkpoint.state_files import add_exempt_paths
 from monolith.errors import CorruptFileError, FencedError
-
-
-@pytest.fixture
-def url():
-    """Return a place in fsspec's store in memory: no renames, no folders, as in S3."""
-    place = f"memory://{uuid.uuid4().hex}/model"
-    yield place
-    files, root = fsspec.filesystem("memory"), place.split("/")[2]
-    if files.exists(root):
-        files.rm(root, recursive=True)
 
 
 class _FailsAfter:
@@ -58,59 +46,61 @@ class Tiny(mono.MonolithModel):
         return mono.EstimatorSpec(label=features["label"], pred=logit.sigmoid(), loss=loss, optimizer=self.optimizer)
 
 
-def train(folder, url, steps, **settings):
+def train(folder, store_url, steps, **settings):
     quiet = dict(log_step_count_steps=0, save_summary_steps=0)
-    config = mono.RunConfig(model_dir=str(folder), mirror_dir=url, **quiet, **settings)
+    config = mono.RunConfig(model_dir=str(folder), mirror_dir=store_url, **quiet, **settings)
     return mono.Estimator(Tiny, config).train(max_steps=steps)
 
 
-def test_a_run_goes_on_from_the_copy_on_another_machine(tmp_path, url):
+def test_a_run_goes_on_from_the_copy_on_another_machine(tmp_path, store_url):
     whole = train(tmp_path / "undisturbed", None, 20)
-    train(tmp_path / "first", url, 12, save_checkpoints_steps=5, delta_every_steps=2)
-    assert SnapshotStore(url).names()[-1] == "model.ckpt-10.delta-1"  # of step 12
-    went_on = train(tmp_path / "second", url, 20)
+    train(tmp_path / "first", store_url, 12, save_checkpoints_steps=5, delta_every_steps=2)
+    assert SnapshotStore(store_url).names()[-1] == "model.ckpt-10.delta-1"  # of step 12
+    went_on = train(tmp_path / "second", store_url, 20)
     assert went_on.loss == whole.loss
     assert went_on.global_step == 20
 
 
-def test_the_copy_keeps_what_the_folder_keeps(tmp_path, url):
-    train(tmp_path / "model", url, 12, save_checkpoints_steps=2, checkpoints_max_to_keep=2)
+def test_the_copy_keeps_what_the_folder_keeps(tmp_path, store_url):
+    train(tmp_path / "model", store_url, 12, save_checkpoints_steps=2, checkpoints_max_to_keep=2)
     there = sorted(path.name for path in (tmp_path / "model").glob("model.ckpt-*"))
-    assert SnapshotStore(url).names() == sorted(there, key=lambda name: int(name.split("-")[1]))
+    assert SnapshotStore(store_url).names() == sorted(there, key=lambda name: int(name.split("-")[1]))
 
 
-def test_whatever_object_is_the_last_to_arrive_half_a_checkpoint_is_none(tmp_path, url, monkeypatch):
+def test_whatever_object_is_the_last_to_arrive_half_a_checkpoint_is_none(tmp_path, store_url, monkeypatch):
     train(tmp_path, None, 4)
     path = tmp_path / "model.ckpt-4"
     num_objects = sum(one.is_file() for one in path.rglob("*"))
     for count in range(num_objects):
-        store = SnapshotStore(url)
+        store = SnapshotStore(store_url)
         with monkeypatch.context() as patch:
             _FailsAfter(patch, store, count)
             with pytest.raises(OSError, match="connection lost"):
                 store.put(path)
         assert store.names() == []
-    SnapshotStore(url).put(path)
-    assert SnapshotStore(url).names() == ["model.ckpt-4"]
+    SnapshotStore(store_url).put(path)
+    assert SnapshotStore(store_url).names() == ["model.ckpt-4"]
 
 
-def test_what_was_damaged_on_the_way_is_not_fetched(tmp_path, url):
-    train(tmp_path / "model", url, 4)
+def test_what_was_damaged_on_the_way_is_not_fetched(tmp_path, store_url):
+    train(tmp_path / "model", store_url, 4)
     files = fsspec.filesystem("memory")
-    place = next(path for path in files.find(url.split("//")[1]) if path.endswith("model.ckpt-4/dense.safetensors"))
+    place = next(
+        path for path in files.find(store_url.split("//")[1]) if path.endswith("model.ckpt-4/dense.safetensors")
+    )
     content = bytearray(files.cat_file(place))
     content[-1] ^= 1
     files.pipe_file(place, bytes(content))
     with pytest.raises(CorruptFileError, match="checksum"):
-        SnapshotStore(url).fetch(tmp_path / "other")
+        SnapshotStore(store_url).fetch(tmp_path / "other")
     assert list((tmp_path / "other").iterdir()) == []
 
 
-def test_an_unknown_name_is_an_error_that_lists_the_known_ones(tmp_path, url):
-    assert SnapshotStore(url).fetch(tmp_path) is None
-    train(tmp_path / "model", url, 2)
+def test_an_unknown_name_is_an_error_that_lists_the_known_ones(tmp_path, store_url):
+    assert SnapshotStore(store_url).fetch(tmp_path) is None
+    train(tmp_path / "model", store_url, 2)
     with pytest.raises(FileNotFoundError, match=r"model\.ckpt-9.*it has model\.ckpt-0, model\.ckpt-2"):
-        SnapshotStore(url).fetch(tmp_path, "model.ckpt-9")
+        SnapshotStore(store_url).fetch(tmp_path, "model.ckpt-9")
 
 
 def test_a_folder_will_do(tmp_path):
@@ -119,34 +109,34 @@ def test_a_folder_will_do(tmp_path):
     assert SnapshotStore(str(tmp_path / "copies")).fetch(tmp_path / "other").name == "model.ckpt-3"
 
 
-def test_a_new_machine_loses_nothing_that_the_old_one_kept(tmp_path, url):
+def test_a_new_machine_loses_nothing_that_the_old_one_kept(tmp_path, store_url):
     settings = dict(save_checkpoints_steps=2, checkpoints_max_to_keep=3)
     (tmp_path / "first").mkdir()
-    train(tmp_path / "first", url, 2, **settings)
+    train(tmp_path / "first", store_url, 2, **settings)
     add_exempt_paths(tmp_path / "first", ["model.ckpt-2"])
-    train(tmp_path / "first", url, 10, **settings)
-    assert SnapshotStore(url).names() == [f"model.ckpt-{step}" for step in (2, 6, 8, 10)]
+    train(tmp_path / "first", store_url, 10, **settings)
+    assert SnapshotStore(store_url).names() == [f"model.ckpt-{step}" for step in (2, 6, 8, 10)]
     # The new one has only the newest, and takes its place in the count from step to step.
     for step, names in [(12, (2, 8, 10, 12)), (14, (2, 10, 12, 14)), (18, (2, 14, 16, 18))]:
-        train(tmp_path / "second", url, step, **settings)
-        assert SnapshotStore(url).names() == [f"model.ckpt-{one}" for one in names]
-    assert SnapshotStore(url).fetch(tmp_path / "third", "model.ckpt-2") is not None
+        train(tmp_path / "second", store_url, step, **settings)
+        assert SnapshotStore(store_url).names() == [f"model.ckpt-{one}" for one in names]
+    assert SnapshotStore(store_url).fetch(tmp_path / "third", "model.ckpt-2") is not None
     assert (tmp_path / "third" / "model.ckpt-2" / "preserved").exists()
 
 
-def test_what_was_gone_back_from_leaves_the_copy(tmp_path, url):
-    train(tmp_path / "model", url, 12, save_checkpoints_steps=5, delta_every_steps=2)
+def test_what_was_gone_back_from_leaves_the_copy(tmp_path, store_url):
+    train(tmp_path / "model", store_url, 12, save_checkpoints_steps=5, delta_every_steps=2)
     roll_back(tmp_path / "model" / "model.ckpt-5")
-    train(tmp_path / "model", url, 6)
+    train(tmp_path / "model", store_url, 6)
     names = ["model.ckpt-0", "model.ckpt-2", "model.ckpt-2.delta-1", "model.ckpt-5", "model.ckpt-6"]
-    assert SnapshotStore(url).names() == names
-    assert train(tmp_path / "other", url, 7).global_step == 7
+    assert SnapshotStore(store_url).names() == names
+    assert train(tmp_path / "other", store_url, 7).global_step == 7
 
 
-def test_a_machine_that_was_replaced_does_not_write_over_its_successor(tmp_path, url):
-    train(tmp_path / "old", url, 4)
-    train(tmp_path / "new", url, 6)
-    newest = SnapshotStore(url).names()
+def test_a_machine_that_was_replaced_does_not_write_over_its_successor(tmp_path, store_url):
+    train(tmp_path / "old", store_url, 4)
+    train(tmp_path / "new", store_url, 6)
+    newest = SnapshotStore(store_url).names()
     with pytest.raises(FencedError, match=r"model\.ckpt-6 there is of generation 1, this run is of generation 0"):
-        SnapshotStore(url).put(tmp_path / "old" / "model.ckpt-4")
-    assert SnapshotStore(url).names() == newest
+        SnapshotStore(store_url).put(tmp_path / "old" / "model.ckpt-4")
+    assert SnapshotStore(store_url).names() == newest

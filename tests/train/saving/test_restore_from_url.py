@@ -1,7 +1,6 @@
 """A model starts from a checkpoint in an object store: all of it, once, or with an error that says what is there."""
 
 import shutil
-import uuid
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,34 +15,24 @@ from monolith.train import state
 from tests.train.test_restore_options import names_in, rows_in, run
 
 
-@pytest.fixture
-def url():
-    """Return a place in fsspec's store in memory: no renames, no folders, as in S3."""
-    place = f"memory://{uuid.uuid4().hex}/model"
-    yield place
-    files, root = fsspec.filesystem("memory"), place.split("/")[2]
-    if files.exists(root):
-        files.rm(root, recursive=True)
-
-
 def store_of(folder: Path) -> str:
     """A store whose objects a test can change as files."""
     return f"file://{folder}"
 
 
-def refused(tmp_path, url, error, **settings) -> str:
+def refused(tmp_path, store_url, error, **settings) -> str:
     """Start from the URL in vain; returns what is said, and nothing is left behind."""
     with pytest.raises(error) as told:
-        run(tmp_path / "new", restore_dir=url, steps=1, **settings)
+        run(tmp_path / "new", restore_dir=store_url, steps=1, **settings)
     assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["owner.lock"]
-    assert url in str(told.value)
+    assert store_url in str(told.value)
     return str(told.value)
 
 
-def test_a_model_starts_from_the_last_delta_without_its_place_in_the_data(tmp_path, url):
-    run(tmp_path / "old", events=12, mirror_dir=url, save_checkpoints_steps=100, delta_every_steps=1)
-    assert SnapshotStore(url).names()[-1] == "model.ckpt-1.delta-2"
-    model, result = run(tmp_path / "new", restore_dir=url, events=40, steps=1)
+def test_a_model_starts_from_the_last_delta_without_its_place_in_the_data(tmp_path, store_url):
+    run(tmp_path / "old", events=12, mirror_dir=store_url, save_checkpoints_steps=100, delta_every_steps=1)
+    assert SnapshotStore(store_url).names()[-1] == "model.ckpt-1.delta-2"
+    model, result = run(tmp_path / "new", restore_dir=store_url, events=40, steps=1)
     assert result.global_step == 4
     # 12 rows of before, and the first batch again, whose rows are there already.
     assert rows_in(tmp_path / "new" / "model.ckpt-4") == 12
@@ -53,40 +42,40 @@ def test_a_model_starts_from_the_last_delta_without_its_place_in_the_data(tmp_pa
     assert not (tmp_path / "new" / ".restore-from").exists()
 
 
-def test_the_named_one_is_started_from_once_and_the_url_is_not_asked_again(tmp_path, url):
-    run(tmp_path / "old", mirror_dir=url, save_checkpoints_steps=1, steps=4)
-    settings = {"restore_dir": url, "restore_ckpt": "model.ckpt-2"}
+def test_the_named_one_is_started_from_once_and_the_url_is_not_asked_again(tmp_path, store_url):
+    run(tmp_path / "old", mirror_dir=store_url, save_checkpoints_steps=1, steps=4)
+    settings = {"restore_dir": store_url, "restore_ckpt": "model.ckpt-2"}
     _, result = run(tmp_path / "new", steps=2, **settings)
     assert result.global_step == 4
-    fsspec.filesystem("memory").rm(url.split("//")[1], recursive=True)
+    fsspec.filesystem("memory").rm(store_url.split("//")[1], recursive=True)
     _, result = run(tmp_path / "new", steps=1, **settings)
     assert result.global_step == 5  # not from the model.ckpt-2 that the first run has written
     assert names_in(tmp_path / "new") == ["model.ckpt-2", "model.ckpt-4", "model.ckpt-5"]
 
 
-def test_dense_weights_of_another_model_can_be_left_there(tmp_path, url):
-    run(tmp_path / "old", events=12, mirror_dir=url)
+def test_dense_weights_of_another_model_can_be_left_there(tmp_path, store_url):
+    run(tmp_path / "old", events=12, mirror_dir=store_url)
     for step, weight in [(1, 1.0), (2, 2.5)]:
-        model, result = run(tmp_path / "new", restore_dir=url, clear_nn=True, steps=1)
+        model, result = run(tmp_path / "new", restore_dir=store_url, clear_nn=True, steps=1)
         assert (result.global_step, model.scale.item()) == (step, weight)
         assert rows_in(latest_state(tmp_path / "new")) == 12
 
 
-def test_the_copy_of_the_model_itself_comes_first(tmp_path, url):
-    run(tmp_path / "other", mirror_dir=url, steps=1)
+def test_the_copy_of_the_model_itself_comes_first(tmp_path, store_url):
+    run(tmp_path / "other", mirror_dir=store_url, steps=1)
     own = store_of(tmp_path / "copies")
     run(tmp_path / "first", mirror_dir=own, steps=3)
-    _, result = run(tmp_path / "second", mirror_dir=own, restore_dir=url, steps=1)
+    _, result = run(tmp_path / "second", mirror_dir=own, restore_dir=store_url, steps=1)
     assert result.global_step == 4
 
 
-def test_a_place_without_checkpoints_says_what_it_has(tmp_path, url):
-    assert "there is nothing" in refused(tmp_path, url, FileNotFoundError)
-    run(tmp_path / "old", mirror_dir=url, steps=2)
-    above = url.removesuffix("/model")
+def test_a_place_without_checkpoints_says_what_it_has(tmp_path, store_url):
+    assert "there is nothing" in refused(tmp_path, store_url, FileNotFoundError)
+    run(tmp_path / "old", mirror_dir=store_url, steps=2)
+    above = store_url.removesuffix("/model")
     assert "it has model, and none of it is a checkpoint" in refused(tmp_path, above, FileNotFoundError)
-    text = refused(tmp_path, url, FileNotFoundError, restore_ckpt="model.ckpt-9")
-    assert text == f"{url} has no checkpoint 'model.ckpt-9'; it has model.ckpt-0, model.ckpt-2"
+    text = refused(tmp_path, store_url, FileNotFoundError, restore_ckpt="model.ckpt-9")
+    assert text == f"{store_url} has no checkpoint 'model.ckpt-9'; it has model.ckpt-0, model.ckpt-2"
 
 
 def test_half_a_checkpoint_is_none(tmp_path):
@@ -150,8 +139,8 @@ def test_a_delta_of_another_snapshot_is_refused(tmp_path):
     assert "broken at model.ckpt-1.delta-1: it builds on another model.ckpt-1" in text
 
 
-def test_what_a_kill_left_is_nobodys_snapshot_and_goes_at_the_next_start(tmp_path, url, monkeypatch):
-    run(tmp_path / "old", mirror_dir=url, steps=3)
+def test_what_a_kill_left_is_nobodys_snapshot_and_goes_at_the_next_start(tmp_path, store_url, monkeypatch):
+    run(tmp_path / "old", mirror_dir=store_url, steps=3)
     new = tmp_path / "new"
 
     def kill(path, **_):
@@ -162,7 +151,7 @@ def test_what_a_kill_left_is_nobodys_snapshot_and_goes_at_the_next_start(tmp_pat
     with monkeypatch.context() as patch:
         patch.setattr(state, "load_snapshot", kill)
         with pytest.raises(KeyboardInterrupt):
-            run(new, restore_dir=url, steps=1)
+            run(new, restore_dir=store_url, steps=1)
     monkeypatch.undo()
     assert (new / ".restore-from" / "model.ckpt-3" / "manifest.json").is_file()
     assert list_snapshots(new) == []
@@ -172,9 +161,9 @@ def test_what_a_kill_left_is_nobodys_snapshot_and_goes_at_the_next_start(tmp_pat
     assert not (new / ".restore-from").exists()
 
 
-def test_a_copy_is_there_for_the_block_only(tmp_path, url):
-    run(tmp_path / "old", mirror_dir=url, steps=2)
+def test_a_copy_is_there_for_the_block_only(tmp_path, store_url):
+    run(tmp_path / "old", mirror_dir=store_url, steps=2)
     (tmp_path / "new").mkdir()
-    with fetched_checkpoint(url, tmp_path / "new", "elsewhere/model.ckpt-2") as path:
+    with fetched_checkpoint(store_url, tmp_path / "new", "elsewhere/model.ckpt-2") as path:
         assert rows_in(path) == 8
     assert list((tmp_path / "new").iterdir()) == []
