@@ -158,8 +158,7 @@ std::unique_ptr<SlidingHashFilter> SlidingHashFilter::join(std::span<const Slidi
     whole->state_.head_increment = std::max(whole->state_.head_increment, part->head_increment());
   }
   whole->state_.head = whole->state_.head_increment % whole->state_.splits.size();
-  // The last first: what ids of a part own beyond its last cell has to give way to what the next part has there.
-  for (auto part = parts.rbegin(); part != parts.rend(); ++part) whole->add_part(**part);
+  for (const SlidingHashFilter* part : parts) whole->add_part(*part);
   return whole;
 }
 

@@ -10,7 +10,7 @@ import numpy as np
 from monolith._core import native
 
 HEADER = struct.Struct("<8sHHI3Q10I")
-NUM_SHARDS, LAST_BUCKET, WEIGHT_BYTES, STATE_BYTES, SCHEMA_BYTES = 9, 11, 12, 13, 15
+NUM_SHARDS, WEIGHT_BYTES, STATE_BYTES, SCHEMA_BYTES = 9, 12, 13, 15
 """Places among the header's fields."""
 
 

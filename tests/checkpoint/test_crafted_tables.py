@@ -15,7 +15,7 @@ from monolith.embedding import Table
 from monolith.errors import CorruptFileError
 from monolith.model import make_tables
 from monolith.train.trained_model import TrainedModel
-from tests.checkpoint.crafted_tables import LAST_BUCKET, NUM_SHARDS, Block, TableFile
+from tests.checkpoint.crafted_tables import NUM_SHARDS, Block, TableFile
 from tests.checkpoint.made_snapshots import rewrite_manifest
 from tests.checkpoint.small_state import PLAN, Model, State, content_of, rows_of
 from tests.train import counting_model
@@ -81,10 +81,6 @@ def id_twice_in_two_blocks(file: TableFile) -> None:
     file.blocks.append(Block(last.bucket, last.ids[-1:], [9], [bytes(len(last.rows[0]))]))
 
 
-def buckets_of_another_shard(file: TableFile) -> None:
-    file.header[LAST_BUCKET] = native.NUM_BUCKETS - 4
-
-
 def shard_that_does_not_exist(file: TableFile) -> None:
     file.header[NUM_SHARDS] = 0
 
@@ -105,7 +101,6 @@ REFUSED = [
     block_of_a_bucket_that_does_not_exist,
     id_twice_in_a_block,
     id_twice_in_two_blocks,
-    buckets_of_another_shard,
     shard_that_does_not_exist,
 ]
 """The last block is the one that is wrong, so that all others could have been taken before it is seen."""
@@ -281,3 +276,21 @@ def test_bytes_that_belong_to_nothing_are_found_by_the_checksum_of_the_file(chai
     ):
         with pytest.raises(CorruptFileError, match="uid-00000-of-00001 is damaged: its checksum is not the one"):
             restore()
+
+
+def test_a_shard_that_stands_in_for_another_is_refused(chain, tmp_path):
+    """Its rows would be there twice, and those of the other nowhere."""
+    snapshot = reshard(chain[0], tmp_path / "two", num_shards=2)
+    first, second = (f"tables/uid-0000{shard}-of-00002" for shard in range(2))
+    data = bytearray((snapshot / first).read_bytes())
+    data[44:48] = (1).to_bytes(4, "little")  # the number of the shard
+    end = 80 + int.from_bytes(data[72:76], "little")
+    data[76:80] = native.crc32c(bytes(data[:76] + data[80:end])).to_bytes(4, "little")
+    (snapshot / second).write_bytes(data)
+    entry = {"bytes": len(data), "crc32c": native.crc32c(bytes(data))}
+    rewrite_manifest(snapshot, lambda values: values["files"].__setitem__(second, entry))
+    for tables in (make_tables(PLAN), used().tables):
+        before = rows_of(tables)
+        with pytest.raises(CorruptFileError, match="uid-00001-of-00002 is damaged at byte 52: its buckets are not"):
+            load_snapshot(snapshot, plan=PLAN, tables=tables)
+        assert rows_of(tables) == before

@@ -82,20 +82,22 @@ def test_a_part_goes_on_with_the_counts_of_its_ids(tmp_path: Path) -> None:
 
 
 def test_parts_whose_heads_moved_differently_often_are_joined_head_to_head(tmp_path: Path) -> None:
-    parts = make_parts(2)
+    parts = make_parts(2, 3000)
     lower = [one for one in IDS if native.bucket_of_id(one) < 512]
     upper = [one for one in IDS if native.bucket_of_id(one) >= 512]
-    count(parts, lower[:1500] + upper[:300])
-    assert parts[0].head_increment > parts[1].head_increment + 1
-    recent = lower[1300:1500] + upper[:300]
+    count(parts, lower[:1550] + upper[:200])
+    # The split that the first part empties next is the one in which the second has its counts.
+    assert (parts[0].head_increment, parts[1].head_increment) == (6, 0)
+    recent = lower[1350:1550] + upper[:200]
     joined = native.join_filters(parts)
     assert joined.head_increment == parts[0].head_increment
     assert [joined.get(one) for one in recent] == [1] * len(recent)
     # What a part forgets next is what it would have forgotten next.
     bytes_of(joined, tmp_path / "joined")
-    again = restored(tmp_path / "joined", 2)
-    count(again, upper[300:700])
-    count(parts, upper[300:700])
+    again = restored(tmp_path / "joined", 2, 3000)
+    count(again, upper[200:900])
+    count(parts, upper[200:900])
+    assert parts[1].get(upper[0]) == 1
     assert [again[1].get(one) for one in upper] == [parts[1].get(one) for one in upper]
 
 
