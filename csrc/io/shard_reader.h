@@ -122,7 +122,7 @@ class ShardReader {
     if (header_.crc != header_crc(header_, std::as_bytes(std::span(schema_)))) {
       corrupt(76, "the header's checksum is wrong");
     }
-    if (header_.num_shards == 0 || header_.num_shards > kNumSubTables || header_.shard >= header_.num_shards) {
+    if (header_.num_shards > kNumSubTables || header_.shard >= header_.num_shards) {
       corrupt(44, "there is no such shard");
     }
     if (header_.first_bucket != first_bucket_of_shard(header_.shard, header_.num_shards) ||
