@@ -47,6 +47,7 @@ def test_a_parser_that_errs_is_noticed(monkeypatch: pytest.MonkeyPatch, tmp_path
         measure_parsing(records, TOY, tmp_path, lambda line: None)
 
 
+@pytest.mark.services
 @pytest.mark.skipif(not TENSORFLOW.interpreter().exists(), reason="`make bench-peers` installs TensorFlow")
 def test_tensorflow_parses_the_same_ids(tmp_path: Path) -> None:
     result = measure_parsing(make_records(TOY), TOY, tmp_path, pytest.fail)

@@ -90,7 +90,7 @@ def smoke(name: str, folder: Path) -> dict[str, Any]:
     """Run a benchmark and return its JSON line."""
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks", name, "--smoke", "--out", "line.json"],
-        cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=300,
+        cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=500,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     line = done.stdout.splitlines()[-1]
@@ -101,7 +101,7 @@ def smoke(name: str, folder: Path) -> dict[str, Any]:
     return report
 
 
-@pytest.mark.timeout(330)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", BENCHMARKS)
 def test_a_smoke_run_gives_every_figure(name: str, tmp_path: Path) -> None:
     report = smoke(name, tmp_path)
@@ -129,3 +129,13 @@ def test_every_benchmark_there_is_is_listed_described_and_run() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     measured = readme[readme.index("## Measured") : readme.index("## Coming from")]
     assert set(re.findall(r"^`(?:python -m benchmarks )?([a-z_]+)`", measured, re.MULTILINE)) == set(BENCHMARKS)
+
+
+@pytest.mark.services
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", ["data", "table", "train"])
+def test_peers_take_part(name: str, tmp_path: Path) -> None:
+    missing = {needed for needed in FIGURES[name].values() if needed and not AVAILABLE[needed]}
+    if missing:
+        pytest.skip(f"not installed: {', '.join(sorted(missing))}; `make bench-peers` installs them")
+    assert None not in smoke(name, tmp_path)["figures"].values()
