@@ -23,6 +23,7 @@ ChangeResult RowTable::change(BatchPlan& plan, const ChangeRequest& request) {
   const std::shared_lock batch(batch_mutex_);
   const ClosedGate closed(gate_);
   raise_max_time(request.time);
+  if (request.kind == ChangeRequest::Kind::kStep) raise_max_step(request.global_step);
   ChangeResult result;
   // How many first occurrences of a group the filter held back; all of them if the group gets no row.
   std::vector<std::uint32_t> skipped;
