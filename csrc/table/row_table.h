@@ -31,7 +31,7 @@ struct TableOptions {
   std::string name;
   std::vector<SegmentConfig> segments;
   bool serving = false;              // rows are compressed, have no optimizer state and take no gradients
-  bool skip_zero_embedding = false;  // serving: assigning or restoring an all-zero row erases the id
+  bool skip_zero_embedding = false;  // serving: assigning or restoring a row that is or reads as zeros erases the id
   std::size_t initial_capacity = 0;  // rows whose memory is taken at once
   std::size_t max_memory_bytes = 0;  // 0: no limit
   MemoryPolicy memory_policy = MemoryPolicy::kRefuseNewIds;

@@ -248,11 +248,13 @@ void RowTable::change_row(SubTable& sub_table, std::uint64_t hash, BatchPlan::Fo
   switch (request.kind) {
     case ChangeRequest::Kind::kAssign: {
       const float* last = value(positions.back());
-      if (options_.skip_zero_embedding && std::all_of(last, last + dim, [](float x) { return x == 0; })) {
+      const bool skips = options_.skip_zero_embedding;
+      const bool is_skipped = skips && std::all_of(last, last + dim, [](float x) { return x == 0; });
+      if (!is_skipped) layout_.write(weights, last);
+      // Compressors may make zeros of small numbers, and one_bit makes none of zeros.
+      if (is_skipped || (skips && layout_.reads_as_zeros(weights))) {
         sub_table.erase(chunk_layout_, hash);
         ++erase_count_;
-      } else {
-        layout_.write(weights, last);
       }
       return;
     }

@@ -306,32 +306,6 @@ def test_hostile_schemas(tmp_path: Path, schema: bytes) -> None:
     refused(tmp_path, header + schema + index + footer + struct.pack("<I", crc32c(footer)) + b"MONOEND\n")
 
 
-def test_newest_time_and_step_come_back_though_their_row_is_gone(tmp_path: Path) -> None:
-    table = trained(3)
-    ids = torch.tensor([10**6])
-    table.apply_gradients(ids, torch.ones(1, 2), time=10**6, global_step=900)
-    table.erase(ids)
-    table.save(tmp_path / "t", drop_expired=False)
-    restored = make(slot_expire_days={}, expire_days=1)
-    restored.restore(tmp_path / "t")
-    assert (restored.native.max_time, restored.native.max_step) == (10**6, 900)
-    assert restored.evict() == 3, "rows are as old as the newest update says"
-
-
-@pytest.mark.parametrize(("time", "step"), [(100, 0), (0, 100)])
-def test_a_table_without_rows_keeps_its_time_and_step_when_a_restore_fails(
-    tmp_path: Path, saved: bytes, time: int, step: int
-) -> None:
-    (tmp_path / "t-00000-of-00001").write_bytes(saved[:-600] + bytes(600))
-    table = make()
-    table.apply_gradients(torch.tensor([1]), torch.ones(1, 2), time=time, global_step=step)
-    table.erase(torch.tensor([1]))
-    assert not table.is_unused
-    with pytest.raises(CorruptFileError):
-        table.restore(tmp_path / "t")
-    assert (table.native.max_time, table.native.max_step) == (time, step)
-
-
 def test_files_of_rows_made_differently(tmp_path: Path) -> None:
     trained().save(tmp_path / "t")
     for table, what in (
