@@ -28,6 +28,7 @@ from monolith.export.versions import (
 )
 from monolith.model import LookupPlan, MonolithModel
 from monolith.model.hyper_params.spelling import to_snake_case
+from monolith.wire import SharedSecret
 
 _TORCH_TYPES = {"int64": torch.int64, "float32": torch.float32}
 _DATATYPES = {"int64": "INT64", "float32": "FP32"}
@@ -65,7 +66,7 @@ def write_export(
     `graph` and `weights`, the model itself is not touched, so that training may go on in another thread.
 
     Args:
-        base: folder of all versions; made if it is not there.
+        base: folder of all versions; made, with the shared secret of trainer and server, if it is not there.
         version: a number that is not taken yet.
         model: what to export.
         plan: what it looks up.
@@ -86,7 +87,8 @@ def write_export(
         raise FileExistsError(f"export version {version} is already in {root}; versions are never written twice")
     weights = dense_weights(model) if weights is None else weights
     graph = trace_model(model, plan, schema) if graph is None else graph
-    root.mkdir(parents=True, exist_ok=True)
+    # Trainer and server prove to each other that they can read it.
+    SharedSecret.made_in_folder(root)
     # Left by a writer that was killed.
     shutil.rmtree(unfinished, ignore_errors=True)
     try:

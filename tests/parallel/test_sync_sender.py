@@ -215,13 +215,13 @@ def test_dense_weights_are_sent_when_their_version_changes(serving):
     tables, version, weights = training_tables(), 1, {"tower.0.weight": torch.arange(6.0).view(2, 3)}
     with make_sender(tables, serving, dense_weights=lambda: (version, weights)) as sender:
         assert push(sender).dense
-        np.testing.assert_array_equal(serving.target.dense["tower.0.weight"], [[0, 1, 2], [3, 4, 5]])
+        np.testing.assert_array_equal(serving.target.dense_weights["tower.0.weight"], [[0, 1, 2], [3, 4, 5]])
         assert not push(sender).dense
         version, weights = 2, {"tower.0.weight": torch.ones(2, 3)}
         serving.fail = ["before"]
         assert sender.push_once().failures
         assert push(sender).dense
-        np.testing.assert_array_equal(serving.target.dense["tower.0.weight"], np.ones((2, 3)))
+        np.testing.assert_array_equal(serving.target.dense_weights["tower.0.weight"], np.ones((2, 3)))
 
 
 def test_the_watermark_arrives_with_the_rows_it_counts(serving):

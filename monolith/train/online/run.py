@@ -24,7 +24,7 @@ from monolith.train.online.status_file import StatusFile
 from monolith.train.online.step_gate import StepGate
 from monolith.train.saving.starting_point import open_state
 from monolith.train.state import TrainState
-from monolith.wire import TlsConfig
+from monolith.wire import SharedSecret, TlsConfig
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,7 +51,7 @@ class OnlineSettings:
     seed: int = 0
 
     tls: TlsConfig | None = None
-    """Certificates for the servers; without them they must be on this machine."""
+    """Certificates for the servers; without them both sides read the shared secret of the export folder."""
 
     def __post_init__(self) -> None:
         """Reject values that could only fail later, far from here."""
@@ -140,6 +140,7 @@ def run_online(
         sync_settings = SyncSettings(
             request_timeout_seconds=10.0,
             tls=settings.tls,
+            secret=None if settings.tls is not None else SharedSecret.made_in_folder(export_base),
             skip_zero_embedding=runner.skip_zero_embedding_when_serving,
         )
         sync = _ServerSync(state, gate, sync_targets, sync_settings, settings.sync_seconds)
