@@ -74,10 +74,12 @@ class Client:
                 if isinstance(error, OSError):
                     raise self._named(error, timeout_seconds) from error
                 raise
-        if kind == Kind.ERROR:
-            words = f"{self.address}: {reply.meta.get('error', 'an error without words')}"
-            raise _ERRORS.get(str(reply.meta.get("code")), RemoteError)(words)
-        return reply
+            if kind != Kind.ERROR:
+                return reply
+            code = str(reply.meta.get("code"))
+            if code in (SECRET_CODE, BUSY_CODE):
+                self._drop()  # the server hangs up after these words
+        raise _ERRORS.get(code, RemoteError)(f"{self.address}: {reply.meta.get('error', 'an error without words')}")
 
     def close(self) -> None:
         """Close the connection, if there is one."""

@@ -276,7 +276,8 @@ def _bind(address: Address) -> socket.socket:
         listener.bind(address.socket_address)
         if address.path is not None:
             os.chmod(address.path, stat.S_IRUSR | stat.S_IWUSR)  # before listen: nobody could connect until now
-        listener.listen(128)
+        # A client that finds the queue full comes again after a second: a burst must not cost others so much.
+        listener.listen(1024)
         listener.setblocking(False)
     except OSError as error:
         listener.close()
