@@ -4,7 +4,7 @@ import struct
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
@@ -149,6 +149,8 @@ def index_of(descriptions) -> bytes:
     )
 
 
+@example([], 0, b"x", 0)
+@example([(3, [0], b"x", 0)], 0, b"", 0)
 @given(DESCRIPTIONS, st.integers(-1, 1), st.binary(max_size=3), st.sampled_from([0, 0, 1, 100]))
 def test_an_index_with_right_checksums_is_read_as_exactly_what_it_says_or_refused(descriptions, more, noise, rest):
     index, num_arrays = index_of(descriptions) + noise, max(0, len(descriptions) + more)

@@ -278,3 +278,15 @@ def test_a_process_in_between_that_passes_everything_on_is_noticed(handler):
         with impostor(pass_on) as address, pytest.raises(SecretError, match="another process passes on"):
             connect(address, secret=SECRET)
     assert not handler.types
+
+
+def test_a_stranger_cannot_make_the_server_read_a_long_frame(handler):
+    index = b"{}" + struct.pack("<BBHQ", 3, 1, 5, 1 << 20) + b"nonce"
+    total = 128 + (1 << 20)
+    header = b"MNLWIRE\n" + struct.pack("<4H5Q4IQI", 2, 2, 1, 3, 0, 0, 0, 0, 0, 0, 2, 1, len(index) - 2, total,
+                                        native.crc32c(index))  # fmt: skip
+    with listen("127.0.0.1:0", handler, secret=SECRET, handshake_timeout_seconds=600) as server:
+        with raw(server.address) as sock:
+            sock.settimeout(10)
+            sock.sendall(header + struct.pack("<I", native.crc32c(header)))
+            assert sock.recv(1) == b"", "the header alone must end it"
