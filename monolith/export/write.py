@@ -28,7 +28,7 @@ from monolith.export.versions import (
 )
 from monolith.model import LookupPlan, MonolithModel
 from monolith.model.hyper_params.spelling import to_snake_case
-from monolith.wire import SharedSecret
+from monolith.wire import make_secret
 
 _TORCH_TYPES = {"int64": torch.int64, "float32": torch.float32}
 _DATATYPES = {"int64": "INT64", "float32": "FP32"}
@@ -88,7 +88,7 @@ def write_export(
     weights = dense_weights(model) if weights is None else weights
     graph = trace_model(model, plan, schema) if graph is None else graph
     # Trainer and server prove to each other that they can read it.
-    SharedSecret.made_in_folder(root)
+    make_secret(root)
     # Left by a writer that was killed.
     shutil.rmtree(unfinished, ignore_errors=True)
     try:

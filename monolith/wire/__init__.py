@@ -5,7 +5,7 @@ from monolith.wire.client import Client, connect
 from monolith.wire.deadline import Deadline
 from monolith.wire.frame import FrameLimits
 from monolith.wire.message import Array, Message
-from monolith.wire.secret import SharedSecret
+from monolith.wire.secret import SharedSecret, make_secret
 from monolith.wire.server import Handler, Server, listen
 from monolith.wire.tls import TlsConfig
 
@@ -22,4 +22,5 @@ __all__ = [
     "TlsConfig",
     "connect",
     "listen",
+    "make_secret",
 ]

@@ -126,7 +126,9 @@ def _receive(connection: Connection, step: Step, deadline: Deadline) -> Message:
 
 def _read(connection: Connection, header: Header, step: Step, deadline: Deadline) -> Message:
     if header.total_bytes > MAX_HANDSHAKE_BYTES:
-        raise CorruptFrameError(f"a frame of a handshake has {MAX_HANDSHAKE_BYTES} bytes at most, got {header.total_bytes}")
+        raise CorruptFrameError(
+            f"a frame of a handshake has {MAX_HANDSHAKE_BYTES} bytes at most, got {header.total_bytes}"
+        )
     message = connection.receive_rest(header, deadline)
     if header.kind == Kind.ERROR:
         raise SecretError(str(message.meta.get("error", "the other side ended the handshake without words")))

@@ -64,13 +64,9 @@ class SharedSecret:
 
     @classmethod
     def made_in_folder(cls, folder: str | os.PathLike[str]) -> Self:
-        """Return the secret of a folder, and make both if they are missing; of several processes, one makes it."""
-        base = Path(folder)
-        base.mkdir(parents=True, exist_ok=True)
-        path = base / SECRET_FILE
-        if not os.path.lexists(path):
-            _write_first(path, cls.new(str(path)).key)
-        return cls.of_folder(base)
+        """Return the secret of a folder, and make both if they are missing."""
+        make_secret(folder)
+        return cls.of_folder(folder)
 
     def proof(self, claim: bytes) -> bytes:
         """Return 32 bytes that only those can compute who know the secret: HMAC-SHA256 of the claim."""
@@ -79,6 +75,18 @@ class SharedSecret:
     def proves(self, claim: bytes, proof: bytes) -> bool:
         """Whether the proof is that of the claim; takes the same time for every wrong one."""
         return hmac.compare_digest(self.proof(claim), proof)
+
+
+def make_secret(folder: str | os.PathLike[str]) -> Path:
+    """Make a folder and its secret if they are missing, and return the secret's file; of several writers, one wins.
+
+    Whether the file can be trusted is not looked at: only those who use it need to know.
+    """
+    path = Path(folder) / SECRET_FILE
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not os.path.lexists(path):
+        _write_first(path, secrets.token_bytes(SECRET_BYTES))
+    return path
 
 
 def _write_first(path: Path, key: bytes) -> None:
@@ -96,8 +104,13 @@ def _write_first(path: Path, key: bytes) -> None:
         os.link(temporary, path)
     except FileExistsError:
         return
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK):
+            raise
+        # A file system without links: two writers at the same moment may each have read another secret.
+        os.rename(temporary, path)
     finally:
-        os.unlink(temporary)
+        temporary.unlink(missing_ok=True)
 
 
 def _check_rights(path: Path, found: os.stat_result) -> None:

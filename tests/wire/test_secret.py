@@ -1,5 +1,6 @@
 """The file of the shared secret: who writes it, who may read it, what an error says."""
 
+import errno
 import os
 import stat
 import subprocess
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from monolith.errors import SecretError
-from monolith.wire import SharedSecret
+from monolith.wire import SharedSecret, make_secret
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -127,3 +128,19 @@ def test_the_secret_is_in_no_error_and_no_log_line():
     with pytest.raises(ValueError, match="has 32 bytes, got 5 from a test") as caught:
         SharedSecret(b"short", "a test")
     assert "short" not in str(caught.value)
+
+
+def test_where_the_file_system_has_no_links_it_is_made_too(tmp_path, monkeypatch):
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EPERM, "no links here")
+
+    monkeypatch.setattr(os, "link", refuse)
+    made = SharedSecret.made_in_folder(tmp_path)
+    assert SharedSecret.made_in_folder(tmp_path).key == made.key
+    assert [entry.name for entry in tmp_path.iterdir()] == ["shared.secret"]
+
+
+def test_who_only_writes_exports_needs_no_file_that_can_be_trusted(tmp_path):
+    path = make_secret(tmp_path)
+    path.chmod(0o666)
+    assert make_secret(tmp_path) == path
