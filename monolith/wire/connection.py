@@ -30,6 +30,8 @@ class Connection:
             # A frame is written at once; waiting for more to send only costs time.
             with contextlib.suppress(OSError):  # lost already: the first read will say so
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                # A machine that vanished says nothing, as a silent peer does; the system asks after two hours.
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
     def send(
         self, message: Message, *, kind: Kind, request_id: int, deadline: Deadline = NO_DEADLINE, deadline_ms: int = 0

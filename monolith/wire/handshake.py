@@ -68,15 +68,12 @@ def greet_server(connection: Connection, secret: SharedSecret, deadline: Deadlin
     _receive(connection, Step.WELCOME, deadline)
 
 
-def check_client(connection: Connection, secret: SharedSecret, deadline: Deadline) -> bool:
-    """Let a client in that proves that it knows the secret; False if it hung up before its first word.
+def check_client(connection: Connection, header: Header, secret: SharedSecret, deadline: Deadline) -> None:
+    """Return once the client whose first header this is has proved that it knows the secret.
 
     Raises:
         SecretError: it does not know it; it got an error reply.
     """
-    header = connection.receive_header(deadline)
-    if header is None:
-        return False
     if header.kind == Kind.REQUEST:
         words = (
             "this server asks for the shared secret, and the client showed none; give the client the secret of the "
@@ -96,7 +93,6 @@ def check_client(connection: Connection, secret: SharedSecret, deadline: Deadlin
         _refuse(connection, header, "this client does not know the server's shared secret", deadline)
         raise SecretError("a client gave a wrong proof of knowing the secret")
     _send(connection, Step.WELCOME, deadline)
-    return True
 
 
 def refuse_greeting(connection: Connection, header: Header, deadline: Deadline) -> None:

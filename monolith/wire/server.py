@@ -164,8 +164,12 @@ class Server:
             # Here and not in the accepting thread: a client that says nothing must not hold up the others.
             sock.settimeout(self._handshake_timeout_seconds)
             sock.do_handshake()
-        if self._secret is not None and not check_client(peer.connection, self._secret, patience):
-            return False
+        if self._secret is not None:
+            header = peer.connection.receive_header(patience)
+            if header is None:
+                return False
+            peer.spoke = True
+            check_client(peer.connection, header, self._secret, patience)
         if self._tls is not None or self._secret is not None:
             self._peers.make_known(peer)
         return True

@@ -1,8 +1,11 @@
 """A real server, the data service, and files."""
 
+import contextlib
+import inspect
 import os
 import re
 import shutil
+import socket
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +17,7 @@ import torch
 
 from monolith.checkpoint import load_snapshot
 from monolith.checkpoint.torch_import.state_dict import read_state_dict
+from monolith.cli.serve import serve as serve_command
 from monolith.data.service import DataWorker, DataWorkerConfig, Dispatcher, DispatcherConfig
 from monolith.data.service.requests import Request, ask
 from monolith.errors import CorruptFileError, SecretError
@@ -23,6 +27,7 @@ from tests.checkpoint.made_snapshots import PLAN as SNAPSHOT_PLAN
 from tests.checkpoint.made_snapshots import make_rows, save
 from tests.data.service.numbered_input import INPUT
 from tests.export.movie import export
+from tests.security.attempts import hangs_up
 from tests.security.page import line
 from tests.serving.running_server import running
 
@@ -67,6 +72,42 @@ def test_http_changes_nothing(server):
             for method in ("POST", "PUT", "PATCH", "DELETE"):
                 assert client.request(method, place).status_code in (404, 405), (method, place)
         assert client.get("/v2/health/ready").status_code == 200
+
+
+def serve_default(name: str) -> Any:
+    pytest.importorskip("monolith.serving.connections", reason="the limits of HTTP are not there yet")
+    return inspect.signature(serve_command).parameters[name].default
+
+
+@line("a body of more than 4 MiB (`--max_body_bytes`)", "answered with 413")
+def test_large_bodies_are_refused(server):
+    _, ready = server
+    assert serve_default("max_body_bytes") == 4 << 20
+    url = f"{ready['url']}/v1/models/movie:predict"
+    assert httpx.post(url, content=b" " * (4 << 20), timeout=30).status_code == 400
+    assert httpx.post(url, content=b" " * (4 << 20 | 1), timeout=30).status_code == 413
+
+
+@line(
+    "a request that is begun and never finished",
+    "the connection ends after 30 s (`--request_seconds`); others do not wait",
+)
+@line(
+    "more connections than 512 (`--max_connections`)", "those that never sent a whole request lose their places first"
+)
+def test_slow_clients_lock_nobody_out(server):
+    _, ready = server
+    assert (serve_default("request_seconds"), serve_default("max_connections")) == (30, 512)
+    with contextlib.ExitStack() as cleanup, httpx.Client(base_url=ready["url"], timeout=30) as known:
+        assert known.get("/v2/health/ready").status_code == 200
+        slow = [cleanup.enter_context(socket.create_connection((ready["host"], ready["port"]))) for _ in range(600)]
+        for sock in slow:
+            with contextlib.suppress(OSError):  # its place may be lost already
+                sock.sendall(b"POST /v1/models/movie:predict HTTP/1.1\r\n")
+        assert known.get("/v2/health/ready").status_code == 200
+        assert httpx.get(f"{ready['url']}/v2/health/ready", timeout=30).status_code == 200
+        slow[0].settimeout(30)
+        assert hangs_up(slow[0])
 
 
 def dispatcher_settings(folder: Path, **changes: Any) -> DispatcherConfig:
