@@ -85,12 +85,12 @@ def check_client(connection: Connection, header: Header, secret: SharedSecret, d
     ours = secrets.token_bytes(NONCE_BYTES)
     nonces_and_place = theirs + ours + connection.local_name.encode()
     _send(connection, Step.CHALLENGE, deadline, nonce=ours, proof=secret.proof(_SERVER + nonces_and_place))
-    header = connection.receive_header(deadline)
-    if header is None:
+    answer = connection.receive_header(deadline)
+    if answer is None:
         raise SecretError("a client hung up when it was asked to prove that it knows the secret; it may know another")
-    proof = _bytes(_read(connection, header, Step.PROOF, deadline), "proof", PROOF_BYTES)
+    proof = _bytes(_read(connection, answer, Step.PROOF, deadline), "proof", PROOF_BYTES)
     if not secret.proves(_CLIENT + nonces_and_place, proof):
-        _refuse(connection, header, "this client does not know the server's shared secret", deadline)
+        _refuse(connection, answer, "this client does not know the server's shared secret", deadline)
         raise SecretError("a client gave a wrong proof of knowing the secret")
     _send(connection, Step.WELCOME, deadline)
 
