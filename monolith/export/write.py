@@ -87,8 +87,7 @@ def write_export(
         raise FileExistsError(f"export version {version} is already in {root}; versions are never written twice")
     weights = dense_weights(model) if weights is None else weights
     graph = trace_model(model, plan, schema) if graph is None else graph
-    # Trainer and server prove to each other that they can read it.
-    make_secret(root)
+    root.mkdir(parents=True, exist_ok=True)
     # Left by a writer that was killed.
     shutil.rmtree(unfinished, ignore_errors=True)
     try:
@@ -114,6 +113,8 @@ def write_export(
         _write_synced(unfinished / MODEL_FILE, description.to_bytes())
         _sync_path(unfinished / TABLES_FOLDER)
         _sync_path(unfinished)
+        # Before the version is there: a server that waits for it reads the secret at once.
+        make_secret(root)
         unfinished.rename(final)
     except BaseException:
         shutil.rmtree(unfinished, ignore_errors=True)
