@@ -46,6 +46,8 @@ def infer_schema(fields: Any, columns: Sequence[str] | None = None) -> Schema:
     for name in columns or ():
         if name not in fields.names:
             raise ColumnError(f"there is no column {name!r}; there are {', '.join(fields.names)}")
+    if not fields.names:
+        raise ColumnError("there is no column at all")
     chosen = [fields.field(name) for name in (fields.names if columns is None else columns)]
     return Schema(tuple((column_name(field.name), _infer(field.name, field.type)) for field in chosen))
 
