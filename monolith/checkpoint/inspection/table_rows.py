@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from monolith._core import native
-from monolith.checkpoint.layout import TABLES_NAME, base_and_number
-from monolith.checkpoint.manifest import Manifest, check_sizes, read_manifest
+from monolith.checkpoint.layout import TABLES_NAME
+from monolith.checkpoint.manifest import Manifest
 from monolith.checkpoint.restoring.delta_chain import chain_to, check_chain, read_erased
 from monolith.embedding import Table, TableConfig
 from monolith.embedding.shard_files import check_shard_files, find_shard_files
@@ -109,12 +109,8 @@ def table_files(folder: Path, name: str, config: TableConfig) -> TableFiles:
 
 
 def checked_manifest(folder: Path) -> Manifest:
-    """Return the manifest of a snapshot whose files have their sizes, or of a delta whose whole chain is checked."""
-    if base_and_number(folder)[1] > 0:
-        return check_chain(chain_to(folder))[-1]
-    manifest = read_manifest(folder)
-    check_sizes(folder, manifest)
-    return manifest
+    """Return the manifest of a snapshot or delta after checking every file of it and of what it builds on."""
+    return check_chain(chain_to(folder))[-1]
 
 
 def read_info(path: str) -> native.TableFileInfo:
