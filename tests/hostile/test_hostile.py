@@ -2,24 +2,20 @@
 
 import json
 import random
-import subprocess
-import sys
 
 import pytest
 
 from tests.hostile import children
-from tests.hostile.children import ROOT, attack_in_children
+from tests.hostile.__main__ import main
+from tests.hostile.children import attack_in_children
 from tests.hostile.damage import damaged
 from tests.hostile.kinds import KINDS, load_kind
 
 
-def test_damaged_data_files_and_checkpoints_are_refused_or_right(tmp_path):
+def test_damaged_data_files_and_checkpoints_are_refused_or_right(tmp_path, capsys):
     report = tmp_path / "report.json"
-    command = [sys.executable, "-m", "tests.hostile", "--seed", "3", "--count", "20", "--report", str(report)]
-    done = subprocess.run(
-        [*command, "--kind", "data", "--kind", "checkpoints"], cwd=ROOT, capture_output=True, text=True, timeout=110
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    chosen = ["--kind", "data", "--kind", "checkpoints", "--seed", "3", "--count", "20", "--report", str(report)]
+    assert main(chosen) == 0, capsys.readouterr().out
     kept = json.loads(report.read_text())
     for kind in ("data", "checkpoints"):
         assert kept[kind]["tried"] == 20 and kept[kind]["findings"] == []

@@ -137,6 +137,34 @@ def test_damaged_footers_are_refused_or_harmless(tmp_path):
     assert in_child(read) == ""
 
 
+def test_rows_that_a_row_group_lacks_are_missed(tmp_path):
+    path = tmp_path / "one.parquet"
+    pa.parquet.write_table(pa.table({"uid": [7, 8, 9]}), path, compression="none", use_dictionary=False)
+    content = bytearray(path.read_bytes())
+    # Page headers have no checksum, and pyarrow takes a page of fewer values for the end.
+    content[content.index(bytes([0x15, 6, 0x15]), 4) + 1] = 4
+    path.write_bytes(content)
+    with pytest.raises(CorruptFileError, match="chunk 0 has 2 rows, the footer says 3"):
+        list(ParquetSource(path))
+
+
+def test_chunks_of_other_columns_are_refused(tmp_path):
+    path = tmp_path / "one.parquet"
+    options = {"compression": "none", "use_dictionary": False, "write_statistics": False, "store_schema": False}
+    pa.parquet.write_table(pa.table({"aa": [1, 2], "bb": [3, 4]}), path, **options)
+    first, second = (pa.parquet.read_metadata(path).row_group(0).column(place).data_page_offset for place in (0, 1))
+    content = path.read_bytes()
+    for old, new, problem in (
+        # In the footer, numbers of one byte are doubled; what the second chunk says becomes what the first one says.
+        (b"\x19\x18\x02bb", b"\x19\x18\x02aa", "a column chunk of 'bb' says it is 'aa'"),
+        (bytes([0x26, 2 * second]), bytes([0x26, 2 * first]), "two column chunks have the same bytes"),
+    ):
+        place = content.rindex(old)
+        path.write_bytes(content[:place] + new + content[place + len(old) :])
+        with pytest.raises(CorruptFileError, match=problem):
+            list(ParquetSource(path, schema=Schema.of(aa="int64", bb="int64")))
+
+
 def test_list_items_that_a_page_header_leaves_out_are_missed(tmp_path):
     path = tmp_path / "one.parquet"
     table = pa.table({"tags": [[7, 8], [], [9, 10, 11]]})
