@@ -11,6 +11,7 @@ from monolith.data.columnar.column_error import ColumnError
 from monolith.data.columnar.json_records import JsonParser
 from monolith.data.parse import BadRecordError, records_of
 from monolith.protos.tf_example_pb2 import Example
+from tests.checkpoint.forked import in_child
 
 
 def serialized(uid, tags, label):
@@ -98,11 +99,14 @@ def test_batches_and_files_of_bad_records_alone_are_passed(form, tmp_path):
 def test_a_batch_of_bad_json_between_good_ones(tmp_path):
     with TFRecordWriter(str(tmp_path / "x.tfrecord")) as writer:
         writer.write_all([b'{"uid": 1}', b'{"uid": 2}', b"null", b"", b'{"uid": 5} null', b'{"uid": 6}'])
-    pipeline = mono.data.tfrecord(str(tmp_path / "x.tfrecord"), batch_size=2).parse(
-        "json", on_error="skip", uid="int64"
-    )
-    assert [batch.columns["uid"].tolist() for batch in pipeline] == [[1, 2], [6]]
-    assert pipeline.source.num_skipped == 3
+
+    def read():
+        source = mono.data.tfrecord(str(tmp_path / "x.tfrecord"), batch_size=2)
+        pipeline = source.parse("json", on_error="skip", uid="int64")
+        assert [batch.columns["uid"].tolist() for batch in pipeline] == [[1, 2], [6]]
+        assert pipeline.source.num_skipped == 3
+
+    assert in_child(read) == ""  # pyarrow would end the process
 
 
 def test_wrong_chains_say_what_to_do(files):
