@@ -18,7 +18,7 @@ class Kind(Protocol):
     """Attacks of a campaign."""
 
     def attack(self, seed: int, count: int) -> Report:
-        """Attack so often; the same seed is the same attacks."""
+        """Attack `count` times; the same seed makes the same attacks."""
         ...
 
 
