@@ -6,5 +6,10 @@ PROCESSES = multiprocessing.get_context("forkserver")
 """Python has one such server per process, with one list of imports: whoever comes first starts it."""
 
 PROCESSES.set_forkserver_preload(
-    ["tests.checkpoint.shards.shard_process", "tests.data.made_events", "tests.data.service.numbered_input"]
+    [
+        "tests.checkpoint.shards.shard_process",
+        "tests.data.made_events",
+        "tests.data.service.numbered_input",
+        "tests.train.reported_run",
+    ]
 )
