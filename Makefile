@@ -3,10 +3,12 @@ SYSTEM_PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PYTHON := $(BIN)/python
-# Not compiled to bytecode: Python does that for what is imported, which is the lesser part.
+# pip would compile all of it to bytecode; Python does that for what is imported, which is the lesser part.
 PIP_INSTALL := $(PYTHON) -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 # Tools that pip put into the environment (cmake, ninja) go before those of the system.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
+# Hundreds of processes import torch and this package; without bytecode on the disk each would compile them anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 DEMO := -m monolith demo --seconds 30 --port 0
 CPP := $(wildcard csrc/*/*.h csrc/*/*.cpp tests/csrc/*.h tests/csrc/*.cpp)

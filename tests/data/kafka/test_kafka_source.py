@@ -227,6 +227,7 @@ def test_a_writer_tells_of_records_that_did_not_arrive(broker, topic):
         nobody.write_records(topic, [b"1"] * 3, partition=0)
 
 
+@pytest.mark.services
 def test_a_real_broker_resumes_exactly(real_servers, fresh_topic):
     with KafkaWriter(real_servers) as writer:
         writer.write_records(fresh_topic, made(0, 100), keys=[b"%d" % n for n in range(100)])
