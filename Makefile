@@ -16,7 +16,7 @@ TEST_PROCESSES ?= 2
 SIDE_BY_SIDE := -j3
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-services test-csrc test-sanitize lint format bench bench-peers campaign-kill-online campaign-kill-save campaign-fuzz wheel wheel-check clean compiler native csrc-tests stubs setup-dev programs-of-services
+.PHONY: help setup demo test test-services test-csrc test-sanitize lint format bench bench-peers campaign-kill-online campaign-kill-save campaign-fuzz campaign-mutate wheel wheel-check clean compiler native csrc-tests stubs setup-dev programs-of-services
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-20s %s\n", $$1, $$2}'
@@ -69,6 +69,9 @@ campaign-kill-save: KILLS ?= 500
 campaign-kill-save: setup-dev ## Kill a saving process 500 times, take its power away 2000 times; the result goes to benchmarks/results
 	$(PYTHON) -m pytest tests/e2e/test_kill_save.py --kills $(KILLS) --kills-report benchmarks/results/kill-save-$$(date +%F).json
 	$(PYTHON) -m pytest tests/checkpoint/power_loss --power-losses 2000 --power-losses-seed $$(date +%s)
+
+campaign-mutate: setup-dev ## Make every kept mistake in a copy of the tree, and see its tests fail; the result goes to benchmarks/results
+	$(PYTHON) -m tests.mutation --report benchmarks/results/mutate-$$(date +%F).json
 
 SECONDS ?= 600
 
