@@ -128,6 +128,17 @@ def test_filters_have_their_changes_or_all_of_them(tmp_path):
         restore(links[2])
 
 
+def test_tables_in_use_hold_the_rows_of_the_chain_and_no_others(tmp_path):
+    state, links = make_chain(tmp_path)
+    in_use = State()
+    in_use.train(6)
+    before = rows_of(in_use.tables)[0]
+    wanted = rows_of(state.tables)
+    assert set(before["uid"]) - set(wanted[0]["uid"]), "no row has to go"
+    load_snapshot(links[-1], plan=PLAN, tables=in_use.tables)
+    assert rows_of(in_use.tables) == wanted
+
+
 @pytest.mark.parametrize("harm", ["missing", "no manifest", "flipped"])
 def test_a_broken_link_is_named_and_what_is_before_it_can_be_restored(tmp_path, harm):
     _, links = make_chain(tmp_path)

@@ -54,22 +54,24 @@ def test_predictions_need_one_label_each():
         PredictionWindow(4).add(torch.zeros(2), torch.zeros(3))
 
 
-@pytest.mark.parametrize("added", [0, 3, 5, 8, 12])
-@pytest.mark.parametrize("size", [5, 3, 9])
+@pytest.mark.parametrize("added", [0, 30, 50, 80, 120])
+@pytest.mark.parametrize("size", [50, 30, 90])
 def test_a_window_goes_on_from_what_was_saved(added, size):
     draw = torch.Generator().manual_seed(added)
-    scores, labels = torch.rand(40, generator=draw), (torch.rand(40, generator=draw) > 0.5).float()
-    window, other = PredictionWindow(5), PredictionWindow(size)
+    scores, labels = torch.rand(200, generator=draw), (torch.rand(200, generator=draw) > 0.5).float()
+    window, other = PredictionWindow(50), PredictionWindow(size)
     window.add(scores[:added], labels[:added])
     other.restore(window.tensors())
-    assert len(other) == min(added, 5, size)
-    for first in range(added, 40, 4):
+    oldest = max(0, added - 50)  # what the saved window had lost is lost
+    for last in range(added, 200, 7):
+        held = slice(max(oldest, last - size), last)
+        assert len(other) == held.stop - held.start
+        figures = [auc(scores[held], labels[held]), logloss(scores[held], labels[held])]
+        assert [other.auc(), other.logloss()] == pytest.approx(figures, rel=1e-12, nan_ok=True)
+        if size == 50:  # bit for bit: the order of summation is the same, too
+            np.testing.assert_array_equal([other.auc(), other.logloss()], [window.auc(), window.logloss()])
         for one in (window, other):
-            one.add(scores[first : first + 4], labels[first : first + 4])
-        if size == 5:  # bit for bit: also the order of summation is the same
-            assert [other.auc(), other.logloss()] == pytest.approx([window.auc(), window.logloss()], rel=0, nan_ok=True)
-    newest = slice(max(0, 40 - size), 40)
-    assert other.logloss() == pytest.approx(logloss(scores[newest], labels[newest]))
+            one.add(scores[last : last + 7], labels[last : last + 7])
 
 
 @pytest.mark.parametrize(
