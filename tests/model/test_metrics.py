@@ -60,7 +60,8 @@ def test_a_window_goes_on_from_what_was_saved(added, size):
     draw = torch.Generator().manual_seed(added)
     scores, labels = torch.rand(200, generator=draw), (torch.rand(200, generator=draw) > 0.5).float()
     window, other = PredictionWindow(50), PredictionWindow(size)
-    window.add(scores[:added], labels[:added])
+    for first in range(0, added, 20):  # in parts: a full window begins anywhere
+        window.add(scores[first : min(added, first + 20)], labels[first : min(added, first + 20)])
     other.restore(window.tensors())
     oldest = max(0, added - 50)  # what the saved window had lost is lost
     for last in range(added, 200, 7):
