@@ -23,6 +23,13 @@ def test_auc_counts_pairs_with_ties_half(levels):
     assert auc(scores, labels) == pytest.approx(auc_of_pairs(scores, labels), abs=1e-12)
 
 
+def test_labels_above_a_half_are_positive():
+    labels = [0.5, 0.51, 1.0, 0.0]
+    scores = [0.2, 0.3, 0.9, 0.1]
+    assert auc(scores, labels) == auc(scores, [0, 1, 1, 0]) == 1.0
+    assert logloss(scores, labels) == logloss(scores, [0, 1, 1, 0])
+
+
 def test_metrics_of_nothing_are_nan():
     assert math.isnan(auc([0.1, 0.9], [1, 1]))
     assert math.isnan(auc([], []))
