@@ -25,7 +25,7 @@ def test_auc_counts_pairs_with_ties_half(levels):
 
 def test_labels_above_a_half_are_positive():
     labels = [0.5, 0.51, 1.0, 0.0]
-    scores = [0.2, 0.3, 0.9, 0.1]
+    scores = [0.05, 0.3, 0.9, 0.1]
     assert auc(scores, labels) == auc(scores, [0, 1, 1, 0]) == 1.0
     assert logloss(scores, labels) == logloss(scores, [0, 1, 1, 0])
 
