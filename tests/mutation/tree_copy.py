@@ -56,7 +56,8 @@ class TreeCopy:
         """
         if not self._is_built:
             self._build()
-        options = ["-x", "-q", "--no-header", "-p", "no:cacheprovider", f"--randomly-seed={self._seed}"]
+        # `-m ""`: also those that only `make test-services` runs.
+        options = ["-x", "-q", "--no-header", "-m", "", "-p", "no:cacheprovider", f"--randomly-seed={self._seed}"]
         return self._run([sys.executable, "-m", "pytest", *options, *tests], seconds)
 
     def _build(self) -> None:
