@@ -1,6 +1,7 @@
 """Copies in an object store: a checkpoint is there when its manifest is, and what is fetched is what was put."""
 
 import contextlib
+import os
 
 import fsspec
 import pytest
@@ -101,6 +102,42 @@ def test_whatever_object_is_the_last_to_arrive_half_a_checkpoint_is_none(tmp_pat
         assert store.names() == []
     SnapshotStore(store_url).put(path)
     assert SnapshotStore(store_url).names() == ["model.ckpt-4"]
+
+
+def test_half_of_a_checkpoint_over_another_of_its_name_is_none(tmp_path, store_url, monkeypatch):
+    train(tmp_path / "abandoned", None, 4)
+    train(tmp_path / "model", None, 4)
+    old, new = (tmp_path / name / "model.ckpt-4" for name in ("abandoned", "model"))
+    store = SnapshotStore(store_url)
+    for count in range(sum(one.is_file() for one in new.rglob("*"))):
+        store.put(old)
+        with monkeypatch.context() as patch:
+            _FailsAfter(patch, store, count)
+            with pytest.raises(OSError, match="connection lost"):
+                store.put(new)
+        assert store.names() == []  # the old manifest does not vouch for the new files
+
+
+def test_what_is_fetched_is_on_the_disk_before_it_has_its_name(tmp_path, store_url, monkeypatch):
+    train(tmp_path / "model", store_url, 4)
+    real_sync, real_rename, flushed = os.fsync, os.rename, []
+
+    def sync(descriptor):
+        flushed.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+        real_sync(descriptor)
+
+    def rename(source, target):
+        flushed.append(f"rename to {target}")
+        real_rename(source, target)
+
+    monkeypatch.setattr(os, "fsync", sync)
+    monkeypatch.setattr(os, "rename", rename)
+    path = SnapshotStore(store_url).fetch(tmp_path / "other")
+    temporary = path.with_name(f"{path.name}.tmp")
+    before = flushed[: flushed.index(f"rename to {path}")]
+    inside = [temporary / one.relative_to(path) for one in path.rglob("*")]
+    assert {str(one) for one in [temporary, *inside]} <= set(before)
+    assert str(path.parent) in flushed[len(before) :], "the name itself is flushed"
 
 
 def test_whatever_object_is_the_last_to_go_half_a_checkpoint_is_none(tmp_path, store_url, monkeypatch):
