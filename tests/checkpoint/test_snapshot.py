@@ -184,14 +184,19 @@ def test_a_missing_or_shortened_file_is_noticed(tmp_path):
             file.write_bytes(content)
 
 
-def test_a_snapshot_without_manifest_never_existed(tmp_path):
+def test_a_snapshot_or_delta_without_manifest_never_existed(tmp_path):
     good, bad = save(tmp_path, 1), save(tmp_path, 2)
     (bad / "manifest.json").unlink()
+    (tmp_path / "model.ckpt-1.delta-1").mkdir()
     (tmp_path / "model.ckpt-3.tmp").mkdir()
     with pytest.warns(UserWarning, match="not written completely"):
         assert latest_snapshot(tmp_path) == good
-    assert sorted(one.name for one in clean_leftovers(tmp_path)) == ["model.ckpt-2", "model.ckpt-3.tmp"]
-    assert list_snapshots(tmp_path) == [good]
+    assert sorted(one.name for one in clean_leftovers(tmp_path)) == [
+        "model.ckpt-1.delta-1",
+        "model.ckpt-2",
+        "model.ckpt-3.tmp",
+    ]
+    assert list(tmp_path.iterdir()) == [good]
 
 
 def test_a_manifest_that_points_outside_is_refused(tmp_path):

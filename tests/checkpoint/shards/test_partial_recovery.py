@@ -117,10 +117,11 @@ def local(num_shards):
     return [Local(index, num_shards) for index in range(num_shards)]
 
 
-def test_what_several_wrote_is_a_snapshot_like_any_other(tmp_path):
+@pytest.mark.parametrize("times", [(100, 101, 102), (102, 100, 101)])
+def test_what_several_wrote_is_a_snapshot_like_any_other(tmp_path, times):
     shards = local(3)
-    for number, shard in enumerate(shards):
-        shard.add(IDS, 100 + number)  # each has seen another time last
+    for time, shard in zip(times, shards, strict=True):
+        shard.add(IDS, time)  # each has seen another time last
     path = PartialRecoverySaver(shards, PLAN, tmp_path).save(7, stream={"0": 9}, epoch=4)
     tables = make_tables(PLAN)
     snapshot = load_snapshot(path, plan=PLAN, tables=tables)
