@@ -120,13 +120,15 @@ def test_another_optimizer_takes_the_weights_and_starts_afresh(tmp_path):
         restore_tables(path, {"uid": wider})
 
 
-def test_the_newest_time_of_a_table_is_restored_though_its_newest_row_is_gone(tmp_path):
+def test_the_newest_time_and_step_of_a_table_are_restored_though_its_newest_row_is_gone(tmp_path):
     state = State()
+    state.tables["uid"].native.raise_max_step(9)
     state.tables["uid"].assign(torch.tensor([1]), torch.ones(1, 4), time=5)
     state.tables["uid"].assign(torch.tensor([2]), torch.ones(1, 4), time=3 * 86_400)
     state.tables["uid"].erase(torch.tensor([2]))
     restored = make_tables(PLAN)["uid"]
     assert restore_tables(state.freeze().write_snapshot(tmp_path), {"uid": restored}) == {"uid": 1}
+    assert restored.native.max_step == 9
     # Rows of users expire after a day; two have passed since this one was seen.
     assert restored.evict() == state.tables["uid"].evict() == 1
 
