@@ -23,6 +23,7 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
     started = time.perf_counter()
     with TemporaryDirectory(prefix="mutation-") as folder:
         tree = TreeCopy(root, Path(folder), seed=options.seed)
+        print(f"{len(mutations)} mutations; first their tests without any", flush=True)
         results = run_campaign(tree, mutations, seed=options.seed, seconds=options.seconds, on_result=_show)
     report = {**_summary(results), "seed": options.seed, "seconds": round(time.perf_counter() - started, 1)}
     line = json.dumps({**report, "machine": machine_facts()})
