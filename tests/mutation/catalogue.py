@@ -38,6 +38,11 @@ class Mutation:
         """Where it is, and the first line of the text that it replaces."""
         return f"{self.area}: {self.file}: {self.find.strip().splitlines()[0]}"
 
+    @property
+    def is_native(self) -> bool:
+        """Whether the native core has to be built with it."""
+        return Path(self.file).suffix in NATIVE_SUFFIXES
+
     def apply(self, text: str) -> str:
         """Return the text of the file with the wrong line.
 
