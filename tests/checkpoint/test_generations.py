@@ -11,7 +11,7 @@ from monolith.checkpoint import claim_generation
 from monolith.checkpoint.saving.generations import commit_by, current_generation
 from monolith.errors import FencedError
 
-CLAIMS = 60
+CLAIMS = 25
 SECONDS = 60
 
 CLAIM_MANY = """
