@@ -18,7 +18,7 @@ TEST_PROCESSES ?= 2
 SIDE_BY_SIDE := -j3
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-services test-csrc test-sanitize lint format bench bench-peers campaign-kill-online campaign-kill-save campaign-hostile campaign-fuzz wheel wheel-check clean compiler native csrc-tests stubs setup-dev programs-of-services
+.PHONY: help setup demo test test-services test-csrc test-sanitize lint format bench bench-peers campaign-kill-online campaign-kill-save campaign-hostile campaign-mutate campaign-fuzz wheel wheel-check clean compiler native csrc-tests stubs setup-dev programs-of-services
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-20s %s\n", $$1, $$2}'
@@ -76,6 +76,9 @@ SEED ?= 1
 
 campaign-hostile: setup-dev ## Attack with damaged files and checkpoints, and what else a stranger sends; the result goes to benchmarks/results
 	$(PYTHON) -m tests.hostile --seed $(SEED) --report benchmarks/results/hostile-$$(date +%F).json
+
+campaign-mutate: setup-dev ## Make every kept mistake in a copy of the tree, and see its tests fail; the result goes to benchmarks/results
+	$(PYTHON) -m tests.mutation --report benchmarks/results/mutate-$$(date +%F).json
 
 SECONDS ?= 600
 
