@@ -99,8 +99,20 @@ def crc32c(data: bytes, initial: int = 0) -> int:
 def mask_crc(crc: int) -> int:
     """The masked form that TFRecord stores."""
 
+class NotFiniteRow(ValueError):
+    pass
+
+def first_not_finite(values: _Floats) -> int:
+    """Returns the place of the first value that is NaN or infinite, or the number of values."""
+
 class OptimizerConfig:
-    def __init__(self, kind: str, params: Sequence[float], stochastic_rounding_float16: bool = False) -> None: ...
+    def __init__(
+        self,
+        kind: str,
+        params: Sequence[float],
+        stochastic_rounding_float16: bool = False,
+        max_gradient_norm: float = 0.0,
+    ) -> None: ...
 
 class InitializerConfig:
     def __init__(self, kind: str, a: float = 0.0, b: float = 0.0, seed: int = 0) -> None: ...
@@ -277,6 +289,13 @@ class TableFileInfo:
     @property
     def num_rows(self) -> int: ...
 
+class NotFinite(enum.Enum):
+    REFUSE = 0
+
+    DROP = 1
+
+    KEEP = 2
+
 class CorruptFile(ValueError):
     pass
 
@@ -288,6 +307,8 @@ def shard_file_name(basename: str, shard: int, num_shards: int) -> str: ...
 class SavedTable:
     @property
     def num_rows(self) -> int: ...
+    @property
+    def num_dropped(self) -> int: ...
     @property
     def checksums(self) -> list[int]: ...
 
@@ -327,8 +348,16 @@ class FrozenTable:
 def reshard_table(paths: Sequence[str], basename: str, num_shards: int) -> ReshardedTable: ...
 def read_table_file_info(path: str) -> TableFileInfo: ...
 def check_table_fits(table: RowTable, paths: Sequence[str], cleared: bool = True) -> None: ...
-def check_table_files(table: RowTable, paths: Sequence[str], cleared: bool = True) -> SavedTable: ...
-def load_table(table: RowTable, paths: Sequence[str], first_bucket: int = 0, last_bucket: int = 1024) -> SavedTable: ...
+def check_table_files(
+    table: RowTable, paths: Sequence[str], cleared: bool = True, not_finite: NotFinite = NotFinite.REFUSE
+) -> SavedTable: ...
+def load_table(
+    table: RowTable,
+    paths: Sequence[str],
+    first_bucket: int = 0,
+    last_bucket: int = 1024,
+    not_finite: NotFinite = NotFinite.REFUSE,
+) -> SavedTable: ...
 def bucket_of_id(id: int) -> int: ...
 
 NUM_BUCKETS: int = 1024
