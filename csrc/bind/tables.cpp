@@ -167,20 +167,18 @@ nb::tuple to_python(RowBatch&& batch, std::size_t row_bytes) {
                         to_array_2d(std::move(batch.rows), count, row_bytes));
 }
 
-void restore_rows(RowTable& table, IdsIn ids, UInt32sIn last_seen, BytesIn2d rows) {
-  if (last_seen.shape(0) != ids.shape(0) || rows.shape(0) != ids.shape(0) ||
-      rows.shape(1) != table.layout().row_bytes()) {
+std::span<const std::byte> checked_rows(const RowTable& table, IdsIn ids, BytesIn2d rows) {
+  if (rows.shape(0) != ids.shape(0) || rows.shape(1) != table.layout().row_bytes()) {
     throw std::invalid_argument("table '" + table.options().name + "': rows must be " + std::to_string(ids.shape(0)) +
-                                " x " + std::to_string(table.layout().row_bytes()) + " bytes with one last_seen each");
+                                " x " + std::to_string(table.layout().row_bytes()) + " bytes");
   }
   const auto bytes = std::as_bytes(std::span(rows.data(), rows.size()));
-  const std::size_t bad = table.layout().first_not_finite(bytes);
-  if (bad < ids.shape(0)) {
-    throw NotFiniteRow("table '" + table.options().name + "': of the row of id " + std::to_string(ids.data()[bad]) +
-                       ", " + table.layout().not_finite_part(bytes.data() + bad * table.layout().row_bytes()) +
-                       "; nothing was changed: leave such rows out, or mend them");
-  }
-  table.restore(as_span(ids), {last_seen.data(), last_seen.shape(0)}, bytes);
+  check_finite_rows(table, as_span(ids), bytes);
+  return bytes;
+}
+
+void restore_rows(RowTable& table, IdsIn ids, UInt32sIn last_seen, BytesIn2d rows) {
+  table.restore(as_span(ids), sized(last_seen, ids.shape(0)), checked_rows(table, ids, rows));
 }
 
 std::size_t lookup_ids(const RowTable& table, IdsIn ids, FloatsOut2d out) {
@@ -300,6 +298,9 @@ void bind_row_table(nb::module_& m) {
       .def("reinitialize", &reinitialize, "ids"_a.noconvert(), "time"_a, release)
       .def("evict", &RowTable::evict, "now"_a, release)
       .def("clear", &RowTable::clear, release)
+      .def(
+          "check_rows", [](const RowTable& t, IdsIn ids, BytesIn2d rows) { checked_rows(t, ids, rows); },
+          "ids"_a.noconvert(), "rows"_a.noconvert(), release)
       .def("restore", &restore_rows, "ids"_a.noconvert(), "last_seen"_a.noconvert(), "rows"_a.noconvert(), release)
       .def("begin_snapshot", nb::overload_cast<>(&RowTable::begin_snapshot), release)
       .def("end_snapshot", &RowTable::end_snapshot, release)

@@ -72,7 +72,7 @@ struct ChangeResult {
   std::size_t refused = 0;   // new ids that found no memory under the limit
 };
 
-// A row that is, or would become, not finite. Says which table and id.
+// A row of a file that is not finite, or one that a change would have made so. Says which table and id.
 class NotFiniteRow : public std::invalid_argument {
  public:
   using std::invalid_argument::invalid_argument;
