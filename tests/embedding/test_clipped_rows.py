@@ -18,7 +18,6 @@ from monolith.embedding import (
     TableConfig,
 )
 
-
 LEVELS = ("scalar", "avx2", "avx512")
 
 
