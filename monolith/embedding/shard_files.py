@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from monolith._core import native
-from monolith._core.native import NotFinite
+from monolith._core.native import NotFinite as NotFinite
 from monolith.errors import CorruptFileError, NotFiniteError, TableFullError
 
 _log = logging.getLogger(__name__)

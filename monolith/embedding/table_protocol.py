@@ -84,7 +84,7 @@ class DictTable:
 
     def assign_add(self, ids: Tensor, values: Tensor) -> None:
         """Add to rows; values of a repeated id add up, new ids get a row."""
-        changed = {}
+        changed: dict[int, Tensor] = {}
         for id_, value in self._pairs(ids, values):
             changed[id_] = changed.get(id_, self.rows.get(id_, torch.zeros(self.dim))) + value
         self._take(changed)
