@@ -32,7 +32,12 @@ class ModelDirInUseError(MonolithError, RuntimeError):
 
 
 class NotFiniteError(MonolithError, ArithmeticError):
-    """A loss or gradient is NaN or infinite; rows and weights are as they were before the batch."""
+    """Something is NaN or infinite, or would become so.
+
+    A loss or gradient: rows and weights are as they were before the batch. A row that a step would ruin: it keeps its
+    value, and so do dense weights; the other rows of the batch were stepped. A row in a checkpoint: nothing was
+    restored.
+    """
 
 
 class CorruptFrameError(MonolithError, ValueError):

@@ -7,7 +7,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
 from monolith.embedding import MultiTable
-from monolith.errors import CorruptFileError
+from monolith.errors import CorruptFileError, NotFiniteError
 from monolith.export.dense_session import DenseSession
 from monolith.export.description import Description
 from monolith.export.serving_model import ServingModel
@@ -57,7 +57,10 @@ def _tables(folder: Path, description: Description) -> MultiTable:
     for name, fields in description.tables.items():
         if fields["files"] != f"{TABLES_FOLDER}/{name}":
             raise CorruptFileError(f"{folder / MODEL_FILE}: table {name!r} has its files in {fields['files']!r}")
-        num_rows = tables[name].restore(folder / fields["files"])
+        try:
+            num_rows = tables[name].restore(folder / fields["files"])
+        except NotFiniteError as error:
+            raise CorruptFileError(f"{folder} cannot be served, export the model again: {error}") from error
         if num_rows != fields["num_rows"]:
             raise CorruptFileError(
                 f"{folder / fields['files']} has {num_rows} rows, {MODEL_FILE} says {fields['num_rows']}"

@@ -188,7 +188,7 @@ class TrainState:
         return {**dense_tensors(self.model, self.optimizer), **random_tensors(), **measured}
 
     def _restore(self, path: Path, options: RestoreOptions, *, cleared: bool, is_own: bool) -> None:
-        snapshot = load_snapshot(path, plan=self.plan, tables=self.tables)
+        snapshot = load_snapshot(path, plan=self.plan, tables=self.tables, drop_not_finite=options.drop_not_finite)
         if not cleared:
             restore_dense_tensors(
                 self.model,

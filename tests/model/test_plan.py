@@ -12,7 +12,7 @@ from torch import nn
 
 import monolith as mono
 from monolith.data import Schema
-from monolith.embedding import AdagradOptimizer, PolynomialDecay, SgdOptimizer
+from monolith.embedding import AdagradOptimizer, ClippedOptimizer, PolynomialDecay, SgdOptimizer
 from monolith.model import Lookup, LookupPlan, Mode, dense, dry_run, make_plan, make_tables, plan_differences
 from tests.model.movie_model import MovieRanking
 
@@ -78,6 +78,15 @@ def test_json_gives_the_plan_back():
     assert again.hash == plan.hash
     assert again.tables() == plan.tables()
     assert again.tables()["uid"].learning_rate_values(0) == [0.5, 0.25]
+
+
+def test_clipping_is_in_the_plan_and_not_in_its_hash():
+    clipped = ClippedOptimizer(AdagradOptimizer(learning_rate=0.1), max_norm=0.3)
+    plan, plain = (plan_of(dict(features=["uid"], slice_dim=4, optimizer=one)) for one in (clipped, clipped.optimizer))
+    assert plan.hash == plain.hash and plan != plain
+    assert '"maxGradientNorm":0.3' in plan.to_json()
+    (segment,) = LookupPlan.from_json(plan.to_json()).tables()["uid"].segments
+    assert segment.optimizer == clipped
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", "1", '{"format":1,"features":[{}],"tables":[]}'])

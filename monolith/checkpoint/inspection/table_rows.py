@@ -14,7 +14,7 @@ from monolith.checkpoint.layout import TABLES_NAME
 from monolith.checkpoint.manifest import Manifest
 from monolith.checkpoint.restoring.delta_chain import chain_to, check_chain, read_erased
 from monolith.embedding import Table, TableConfig
-from monolith.embedding.shard_files import check_shard_files, find_shard_files
+from monolith.embedding.shard_files import NotFinite, check_shard_files, find_shard_files, load_shard_files
 from monolith.errors import CorruptFileError
 
 NUM_PARTS = 32
@@ -70,7 +70,8 @@ class TableFiles:
         self._table = Table(plain)
         self._weight_bytes = 4 * config.dim
         for paths, _ in self.links:
-            check_shard_files(self._table.native, self._table.schema(), paths, cleared=True)
+            # Rows that are not finite are there to be looked at.
+            check_shard_files(self._table.native, self._table.schema(), paths, cleared=True, not_finite=NotFinite.KEEP)
 
     @property
     def num_rows(self) -> int:
@@ -91,7 +92,8 @@ class TableFiles:
             for paths, erased in self.links:
                 if erased is not None:
                     self._table.erase(erased)
-                native.load_table(self._table.native, paths, part * _BUCKETS, (part + 1) * _BUCKETS)
+                buckets = part * _BUCKETS, (part + 1) * _BUCKETS
+                load_shard_files(self._table.native, paths, buckets, not_finite=NotFinite.KEEP)
             read = [self._table.native.read_rows(part * _SUB_TABLES + offset) for offset in range(_SUB_TABLES)]
             ids, last_seen, stored = (np.concatenate(arrays) for arrays in zip(*read, strict=True))
             order = np.argsort(ids)

@@ -30,6 +30,9 @@ class RestoreOptions:
     continue_training: bool = False
     """With `clear_nn`, go on counting steps."""
 
+    drop_not_finite: bool = False
+    """Leave out rows that are NaN or infinite somewhere, instead of refusing the snapshot."""
+
     def __post_init__(self) -> None:
         """Reject values that could only fail later, far from here."""
         if self.clear_nn and self.alias_map is not None:
@@ -46,6 +49,7 @@ class RestoreOptions:
             guess_names=config.enable_alias_map_auto_gen is not False,
             clear_nn=config.clear_nn,
             continue_training=config.continue_training and config.clear_nn,
+            drop_not_finite=config.drop_not_finite,
         )
 
 

@@ -184,6 +184,6 @@ def test_weights_that_do_not_fit_or_are_no_numbers(tmp_path):
         import_into_snapshot(WEIGHT, ids, "nope", like, tmp_path / "new")
     broken = WEIGHT.clone()
     broken[1, 1] = float("nan")
-    with pytest.raises(ValueError, match="id -4 are not finite"):
+    with pytest.raises(ValueError, match="table 'mov': the value of id -4 in row 1, column 1 is nan"):
         import_into_snapshot(broken, ids, "mov", like, tmp_path / "new")
     assert not (tmp_path / "new").exists()
