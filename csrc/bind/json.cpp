@@ -52,6 +52,11 @@ class JsonValue {
   std::string shown() const { return document_->shown(node_); }
   bool is_true() const { return value().kind == parse::JsonKind::kTrue; }
 
+  std::int64_t integer() const {
+    require(parse::JsonKind::kInteger, "an integer");
+    return value().integer;
+  }
+
   std::string text() const {
     require(parse::JsonKind::kText, "a text");
     return document_->text_of(node_);
@@ -189,6 +194,7 @@ void bind_json(nb::module_& m) {
       .def("__len__", &JsonValue::size)
       .def("shown", &JsonValue::shown, "A few words for an error message.")
       .def("text", &JsonValue::text)
+      .def("integer", &JsonValue::integer)
       .def("member", &JsonValue::member, "name"_a, "The last member of this name, or None.")
       .def("names", &JsonValue::names, "limit"_a, "Names of an object's first members.")
       .def("items", &JsonValue::items, "limit"_a, "The first members of a list.")

@@ -8,7 +8,7 @@ import numpy as np
 import onnxruntime
 from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
 
-from monolith.errors import CorruptFileError
+from monolith.errors import CorruptFileError, shown
 from monolith.export.signature import Column
 
 # They have no class of their own in common.
@@ -73,7 +73,7 @@ class DenseSession:
 
     def _checked(self, name: str, value: Column) -> Column:
         if name not in self._weights:
-            raise ValueError(f"there is no dense weight {name!r}; the weights are {', '.join(self._weights)}")
+            raise ValueError(f"there is no dense weight {shown(name)}; the weights are {', '.join(self._weights)}")
         old = self._weights[name]
         if value.shape != old.shape or value.dtype != old.dtype:
             raise ValueError(

@@ -7,6 +7,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from monolith.errors import shown
+
 Column = NDArray[Any]
 
 # Name in files and in the Open Inference Protocol -> what NumPy calls it.
@@ -68,7 +70,7 @@ class Signature:
         for spec in self.inputs:
             if spec.name == name:
                 return spec
-        raise ValueError(f"there is no input {name!r}; the inputs are {self._input_names()}")
+        raise ValueError(f"there is no input {shown(name)}; the inputs are {self._input_names()}")
 
     def check(self, columns: Mapping[str, Column]) -> dict[str, Column]:
         """Return the columns in order, contiguous and of the right types, or say which one is wrong.
@@ -115,5 +117,5 @@ def _checked_column(spec: TensorSpec, column: Column) -> Column:
         raise ValueError(f"input {spec.name!r} must be {wanted}, got {column.dtype}; convert it with .astype({wanted})")
     if column.ndim != len(spec.shape) or column.shape[1:] != spec.shape[1:]:
         shape = ", ".join(("batch", *map(str, spec.shape[1:])))
-        raise ValueError(f"input {spec.name!r} must have shape [{shape}], got {list(column.shape)}")
+        raise ValueError(f"input {spec.name!r} must have shape [{shape}], got {shown(list(column.shape))}")
     return np.ascontiguousarray(column, dtype=wanted)

@@ -38,6 +38,12 @@ class Metrics:
             "monolith_request_seconds", "Time to answer.", ["route"], registry=self._registry, buckets=_BUCKETS
         )
         self._examples = Counter("monolith_predicted_examples", "Examples predicted.", registry=self._registry)
+        self._dropped = Counter(
+            "monolith_connections_dropped",
+            "Connections given up: slow, or the server full.",
+            ["reason"],
+            registry=self._registry,
+        )
         self._model = model
         self._progress = progress
         self._registry.register(self)
@@ -50,6 +56,10 @@ class Metrics:
     def count_examples(self, num_examples: int) -> None:
         """Count predictions."""
         self._examples.inc(num_examples)
+
+    def count_dropped(self, reason: str) -> None:
+        """Count a connection that was given up: "slow" or "full"."""
+        self._dropped.labels(reason).inc()
 
     def text(self) -> bytes:
         """Return all figures in Prometheus's text format."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any, cast
 
 import uvicorn
 from fastapi import FastAPI
@@ -17,13 +18,16 @@ from fastapi import FastAPI
 from monolith.export.load import load_export
 from monolith.export.serving_model import ServingModel
 from monolith.export.versions import latest_version, newest_export
-from monolith.serving.app import MAX_BODY_BYTES, create_app
+from monolith.serving.app import create_app
+from monolith.serving.connections import ConnectionLimits, Connections
 from monolith.serving.metrics import Metrics, Progress
+from monolith.serving.request_body import MAX_BODY_BYTES, Bodies
 from monolith.serving.sync_receiver import SyncReceiver
 from monolith.wire import SharedSecret, TlsConfig
 
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 8500
+DEFAULT_LIMITS = ConnectionLimits()
 
 _POLL_SECONDS = 0.2
 _SHUTDOWN_SECONDS = 5
@@ -64,6 +68,7 @@ def serve(
     wait: bool = False,
     num_threads: int = 1,
     max_body_bytes: int = MAX_BODY_BYTES,
+    limits: ConnectionLimits = DEFAULT_LIMITS,
     announce: Callable[[Ready], None] = lambda ready: None,
 ) -> None:
     """Serve the newest complete version until SIGTERM or Ctrl-C, then return.
@@ -78,7 +83,8 @@ def serve(
         ready_file: is there, with a `Ready` as JSON, while the server answers.
         wait: wait for the first version rather than fail.
         num_threads: threads that share the dense work of one request.
-        max_body_bytes: larger requests are refused.
+        max_body_bytes: larger requests are refused, compressed or not.
+        limits: how many connections there may be, and how long each may keep the server waiting.
         announce: is told when the server is about to answer.
 
     Raises:
@@ -87,6 +93,7 @@ def serve(
         OSError: the port is in use.
         SecretError: deltas are to be taken, and the shared secret is missing or readable by others.
     """
+    bodies = Bodies(max_body_bytes)
     with ExitStack() as cleanup:
         stop = cleanup.enter_context(_stop_signals())
         if ready_file is not None:
@@ -116,8 +123,9 @@ def serve(
             announce(ready)
 
         metrics = Metrics(model, lambda: progress_of(model, receiver))
-        app = create_app(model, metrics, max_body_bytes=max_body_bytes, on_ready=on_ready)
-        server = uvicorn.Server(_http_config(app))
+        connections = Connections(limits, metrics.count_dropped)
+        app = create_app(model, metrics, bodies, on_ready=on_ready)
+        server = uvicorn.Server(_http_config(app, connections))
         # From now on connections queue up, so whoever sees the ready file can connect.
         _listen(sock, host, port)
         server.run(sockets=[sock])
@@ -191,9 +199,11 @@ def _better_bind_error(error: OSError, what: str, option: str) -> OSError:
     return OSError(f"{what} {reason}; choose another with {option}")
 
 
-def _http_config(app: FastAPI) -> uvicorn.Config:
+def _http_config(app: FastAPI, connections: Connections) -> uvicorn.Config:
     return uvicorn.Config(
         app,
+        http=cast(Any, connections.protocol),
+        ws="none",
         log_config=None,
         access_log=False,
         lifespan="on",

@@ -8,7 +8,7 @@ import httpx
 import numpy as np
 import pytest
 
-from monolith.serving.app import MAX_BODY_BYTES
+from monolith.serving.request_body import MAX_BODY_BYTES
 from tests.export.movie import eager, export, request, trained
 from tests.serving.running_server import running
 
@@ -98,9 +98,9 @@ def test_unknown_ids_are_answered(client):
         (b"", "the request is no JSON"),
         (b"{", "the request is no JSON"),
         (b"\xff\xfe{", "the request is no JSON"),
-        (b"[]", "must be a JSON object, got list"),
+        (b"[]", "must be a JSON object, got a list of 0"),
         (b"[" * 200_000, "nested too deeply"),
-        (b'{"inputs": [NaN]}', "the number NaN, which is no JSON"),
+        (b'{"inputs": [NaN]}', "a value is expected at byte 12"),
         ({}, "'inputs' is missing"),
         ({"inputs": {"uid": [1]}}, "'inputs' must be a list"),
         ({"inputs": [3]}, "expected an object with 'name', got 3"),
@@ -117,13 +117,13 @@ def test_unknown_ids_are_answered(client):
         (changed("uid", data=None), "'data' is missing"),
         (changed("uid", datatype="STRING"), "datatype 'STRING' is unknown; it must be INT64"),
         (changed("uid", datatype="FP32"), "input 'uid' must be int64, got float32"),
-        (changed("uid", data=[1, 2.5]), "input 'uid': its data must be INT64 numbers, got float64"),
-        (changed("uid", data=[True, False]), "must be INT64 numbers, got bool"),
-        (changed("uid", data=["1", "2"]), "must be INT64 numbers"),
-        (changed("uid", data=[1, None]), "must be INT64 numbers, got object"),
+        (changed("uid", data=[1, 2.5]), "input 'uid': its data must be INT64 numbers, got 2.5"),
+        (changed("uid", data=[True, False]), "must be INT64 numbers, got true"),
+        (changed("uid", data=["1", "2"]), 'must be INT64 numbers, got "1"'),
+        (changed("uid", data=[1, None]), "must be INT64 numbers, got null"),
         (changed("uid", data=[[1], [2, 3]]), "nested evenly if at all"),
-        (changed("uid", data=[1, 2**63]), "input 'uid': "),
-        (changed("uid", data=[1, 2**70]), "must be INT64 numbers, got object"),
+        (changed("uid", data=[1, 2**63]), "input 'uid': a value is too large for INT64"),
+        (changed("uid", data=[1, 2**70]), "a value is too large for INT64"),
         (changed("hour", data=[1.0, 1e300]), "input 'hour': a value is too large for FP32"),
     ],
 )
@@ -141,12 +141,12 @@ def test_a_wrong_request_is_a_400_that_says_what_is_wrong(client, body, message)
         ({}, 'either "instances"'),
         ({"instances": [], "inputs": {}}, 'either "instances"'),
         ({"instances": [1]}, "instance 0 must be an object of inputs, got 1"),
-        ({"instances": [{"uid": 1}]}, "instance 0 has the inputs uid; they must be uid, mov, hour"),
+        ({"instances": [{"uid": 1}]}, 'instance 0 has the inputs "uid"; they must be uid, mov, hour'),
         ({"inputs": {"uid": [1], "mov": [2]}}, "input 'hour' is missing"),
         ({"inputs": {"movie": [1]}}, "there is no input 'movie'"),
         ({"inputs": [1, 2]}, "'inputs' must be an object of columns: uid, mov, hour"),
         ({"inputs": {"uid": 1}}, "'uid' must be a list, got 1"),
-        ({"signature_name": "other", "inputs": {}}, "no signature 'other'"),
+        ({"signature_name": "other", "inputs": {}}, 'no signature "other"'),
     ],
 )
 def test_a_wrong_request_in_the_other_form(client, body, message):
