@@ -12,7 +12,7 @@ from monolith.errors import CorruptFileError, shown
 from monolith.export.signature import Column
 
 # They have no class of their own in common.
-_LOAD_ERRORS = (
+GRAPH_ERRORS = (
     ort_errors.Fail,
     ort_errors.InvalidArgument,
     ort_errors.InvalidGraph,
@@ -20,6 +20,7 @@ _LOAD_ERRORS = (
     ort_errors.NotImplemented,
     ort_errors.RuntimeException,
 )
+"""What ONNX Runtime raises for a graph that it cannot load or run."""
 
 
 class DenseSession:
@@ -43,7 +44,7 @@ class DenseSession:
         options.log_severity_level = 3
         try:
             self._session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-        except _LOAD_ERRORS as error:
+        except GRAPH_ERRORS as error:
             raise CorruptFileError(f"{path} is no graph that ONNX Runtime can load: {error}") from error
         self._outputs = [output.name for output in self._session.get_outputs()]
         self._graph_names = dict(graph_names)

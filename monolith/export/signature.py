@@ -52,9 +52,15 @@ class TensorSpec:
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Self:
         """Return what `to_json` wrote."""
-        if fields["datatype"] not in DATATYPES:
-            raise ValueError(f"tensor {fields['name']!r}: unknown datatype {fields['datatype']!r}")
-        return cls(str(fields["name"]), str(fields["datatype"]), tuple(int(size) for size in fields["shape"]))
+        name, datatype, shape = fields["name"], fields["datatype"], fields["shape"]
+        if not isinstance(name, str) or not isinstance(shape, list):
+            raise ValueError(f"a tensor has a name and a list as its shape, got {shown(name)} and {shown(shape)}")
+        if datatype not in DATATYPES:
+            raise ValueError(f"tensor {shown(name)}: unknown datatype {shown(datatype)}")
+        is_batch = bool(shape) and shape[0] == -1
+        if not is_batch or not all(type(size) is int and size >= 0 for size in shape[1:]):
+            raise ValueError(f"tensor {shown(name)}: a shape is -1 and then sizes, got {shown(shape)}")
+        return cls(name, datatype, tuple(shape))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +111,10 @@ class Signature:
     def from_json(cls, fields: Mapping[str, Any]) -> Self:
         """Return what `to_json` wrote."""
         inputs, outputs = ([TensorSpec.from_json(spec) for spec in fields[part]] for part in ("inputs", "outputs"))
+        for specs in (inputs, outputs):
+            names = [spec.name for spec in specs]
+            if len(set(names)) < len(names):
+                raise ValueError(f"two tensors have one name among {shown(names)}")
         return cls(tuple(inputs), tuple(outputs))
 
     def _input_names(self) -> str:

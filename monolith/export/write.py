@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import struct
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,6 +15,7 @@ from monolith.data import Schema
 from monolith.embedding import Compressor, MultiTable
 from monolith.export.dense_graph import DenseGraph, dense_weights, graph_bytes, trace_dense
 from monolith.export.description import Description, FileCheck, RowInput
+from monolith.export.graph_check import weight_places
 from monolith.export.serving_tables import Progress, config_to_json, to_serving
 from monolith.export.signature import Column, Signature, TensorSpec
 from monolith.export.versions import (
@@ -130,13 +130,7 @@ def _write_dense(folder: Path, graph: DenseGraph, weights: Mapping[str, Column])
         raise ValueError(f"the graph reads the dense weight {missing[0]!r}, which the weights do not have")
     path = folder / WEIGHTS_FILE
     save_arrays(weights, path)
-    with path.open("rb") as file:
-        (header_bytes,) = struct.unpack("<Q", file.read(8))
-        header = json.loads(file.read(header_bytes))
-    start = 8 + header_bytes
-    places = {name: header[name]["data_offsets"] for name in weights}
-    offsets = {name: (start + begin, end - begin) for name, (begin, end) in places.items()}
-    (folder / GRAPH_FILE).write_bytes(graph_bytes(graph, WEIGHTS_FILE, offsets))
+    (folder / GRAPH_FILE).write_bytes(graph_bytes(graph, WEIGHTS_FILE, weight_places(path)))
 
 
 def _write_tables(

@@ -1,5 +1,6 @@
 """What ``/openapi.json`` says of each endpoint: FastAPI knows the paths, this the requests and answers."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from monolith.export.serving_model import ServingModel
@@ -160,9 +161,9 @@ def _path_parameter(name: str, value: str) -> Json:
     return {"name": name, "in": "path", "required": True, "schema": {"type": "string", "enum": [value]}}
 
 
-def _object(optional: list[str] | None = None, **members: Json) -> Json:
+def _object(optional: Sequence[str] = (), /, **members: Json) -> Json:
     """Return the schema of an object with exactly these members, all required but for some."""
-    required = [name for name in members if name not in (optional or ())]
+    required = [name for name in members if name not in optional]
     return {"type": "object", "properties": members, "required": required, "additionalProperties": False}
 
 

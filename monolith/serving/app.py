@@ -5,7 +5,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
@@ -148,7 +148,7 @@ def _response(answer: Answer, content: bytes, encoding: str | None) -> Response:
     return Response(content, media_type="application/octet-stream", headers=headers)
 
 
-def _json_response(value: dict[str, Any], status: int = 200, headers: dict[str, str] | None = None) -> Response:
+def _json_response(value: dict[str, Any], status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     # ASCII: a path may hold halves of characters, which nothing else could write down.
     return Response(json.dumps(value).encode(), status, headers, "application/json")
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import h11
 from starlette.types import ASGIApp, Receive, Scope, Send
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 RESERVED = 16
 """Connections beyond the limit that may still ask whether the server lives."""
@@ -145,7 +145,7 @@ class GuardedConnection(H11Protocol):
 
     def phase(self) -> Phase:
         """Return what it waits for now."""
-        cycle = self.cycle
+        cycle: RequestResponseCycle | None = self.cycle
         if cycle is None:
             return Phase.NEW
         if cycle.more_body:
@@ -175,7 +175,7 @@ class GuardedConnection(H11Protocol):
         """Begin; where there is no room, answer nothing but whether the server lives."""
         super().connection_made(transport)
         if not self._all.add(self):
-            self.app = _only_health(self.app)  # type: ignore[arg-type, assignment]
+            self.app = _only_health(self.app)
 
     def data_received(self, data: bytes) -> None:
         """Take what the client sent."""
