@@ -213,6 +213,10 @@ class GuardedConnection(H11Protocol):
         except h11.LocalProtocolError:
             # The application has begun its own answer.
             self.transport.abort()
+        if self.cycle is not None:
+            # From now on it must not answer any more.
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
         self.transport.close()
 
 
