@@ -29,6 +29,9 @@ def work_alone() -> None:
 def set_num_threads(count: int) -> None:
     """0 follows OpenMP's setting, which torch shares."""
 
+def release_free_memory() -> None:
+    """Gives back to the system what this process has freed: glibc keeps it, in every thread that needed it."""
+
 class SlotThresholds:
     def __init__(self, default_threshold: int, by_slot: Mapping[int, int] = {}) -> None: ...
     def threshold(self, id: int) -> int: ...

@@ -23,6 +23,9 @@ GRAPH_ERRORS = (
 """What ONNX Runtime raises for a graph that it cannot load or run."""
 
 
+_LARGE_BATCH = 8192
+
+
 class DenseSession:
     """Runs the graph; any number of threads may call `run` while another swaps the weights."""
 
@@ -46,6 +49,9 @@ class DenseSession:
             self._session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
         except GRAPH_ERRORS as error:
             raise CorruptFileError(f"{path} is no graph that ONNX Runtime can load: {error}") from error
+        # The runtime keeps for ever what one batch needed; what a large one did is given back.
+        self._shrinking = onnxruntime.RunOptions()
+        self._shrinking.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
         self._outputs = [output.name for output in self._session.get_outputs()]
         self._graph_names = dict(graph_names)
         self._swap_lock = threading.Lock()
@@ -62,7 +68,9 @@ class DenseSession:
         # Read once: a swap meanwhile replaces the whole dictionary.
         fed = dict(self._fed)
         fed.update((name, onnxruntime.OrtValue.ortvalue_from_numpy(value)) for name, value in inputs.items())
-        values = self._session.run_with_ort_values(self._outputs, fed)
+        num_rows = max((len(value) for value in inputs.values()), default=0)
+        options = self._shrinking if num_rows > _LARGE_BATCH else None
+        values = self._session.run_with_ort_values(self._outputs, fed, options)
         return {name: value.numpy() for name, value in zip(self._outputs, values, strict=True)}
 
     def swap(self, weights: Mapping[str, Column]) -> None:

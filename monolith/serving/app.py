@@ -1,11 +1,10 @@
 """The HTTP side of a served model: routes, and nothing that knows how predictions are made."""
 
-import json
 import logging
 import os
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
@@ -16,12 +15,13 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from monolith._core.native import release_free_memory
 from monolith.errors import NotFiniteError, shown
 from monolith.export.serving_model import ServingModel
 from monolith.serving import api_description, inference_protocol, predict_form
-from monolith.serving.answer import Answer
+from monolith.serving.answer import Answer, error_response, json_response
 from monolith.serving.metrics import Metrics
-from monolith.serving.request_body import Bodies, encoded, wanted_encoding
+from monolith.serving.request_body import MAX_BODY_BYTES, BodyError, WholeBodies, packed, unpacked, wanted_encoding
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -30,6 +30,9 @@ JSON_BYTES_HEADER = "Inference-Header-Content-Length"
 
 CLIENT_GONE = 499
 """Counted, never sent: the client closed the connection before its request was whole."""
+
+# From here on, giving back its memory takes no time beside the rest.
+_LARGE_BODY_BYTES = 1 << 20
 
 Form = Callable[[ServingModel, bytes, int | None], Answer]
 Endpoint = Callable[[Request], Any]
@@ -40,15 +43,18 @@ _log = logging.getLogger(__name__)
 def create_app(
     model: ServingModel,
     metrics: Metrics,
-    bodies: Bodies,
     *,
+    max_body_bytes: int = MAX_BODY_BYTES,
     on_ready: Callable[[], None] = lambda: None,
 ) -> FastAPI:
     """Return the application that answers for one model; `on_ready` is called when it is about to answer."""
     app = FastAPI(title="Monolith", lifespan=_lifespan(on_ready), docs_url=None, redoc_url=None)
     app.add_exception_handler(HTTPException, _http_error)
+    app.add_exception_handler(BodyError, _body_error)
+    # The last one is the first to see a request.
+    app.add_middleware(WholeBodies, max_bytes=max_body_bytes)
     app.add_middleware(_Counting, metrics=metrics)
-    answers = _Answers(model, metrics, bodies)
+    answers = _Answers(model, metrics, max_body_bytes)
     # The server stands below the front door and does not import it, but Python has, to get here.
     software = {"name": "monolith", "version": sys.modules["monolith"].__version__}
     described = api_description.operations(model)
@@ -59,7 +65,7 @@ def create_app(
     def add_constant(path: str, value: dict[str, Any]) -> None:
         async def constant(request: Request) -> Response:
             _require(model, request)
-            return _json_response(value)
+            return json_response(value)
 
         add("GET", path, constant)
 
@@ -83,10 +89,10 @@ def create_app(
 class _Answers:
     """Predicts in threads, so that others are answered meanwhile."""
 
-    def __init__(self, model: ServingModel, metrics: Metrics, bodies: Bodies) -> None:
+    def __init__(self, model: ServingModel, metrics: Metrics, max_body_bytes: int) -> None:
         self._model = model
         self._metrics = metrics
-        self._bodies = bodies
+        self._max_body_bytes = max_body_bytes
         # More would not be faster, would need more memory at a time, and keep the event loop from the interpreter.
         self._threads = anyio.CapacityLimiter(max(4, os.cpu_count() or 1))
 
@@ -96,27 +102,29 @@ class _Answers:
         async def endpoint(request: Request) -> Response:
             _require(self._model, request)
             json_bytes = _json_bytes(request)
-            packing = request.headers.get("content-encoding", "")
-            unpacking = wanted_encoding(request.headers.get("accept-encoding", ""))
-            async with self._bodies.read(request) as body:
-                answer, packed = await to_thread.run_sync(
-                    self._work, form, body, json_bytes, packing, unpacking, limiter=self._threads
-                )
+            settings = (request.headers.get("content-encoding", ""), request.headers.get("accept-encoding", ""))
+            answer, content, encoding = await to_thread.run_sync(
+                self._work, form, await request.body(), json_bytes, *settings, limiter=self._threads
+            )
             self._metrics.count_examples(answer.num_examples)
-            return _response(answer, *packed)
+            return _response(answer, content, encoding)
 
         return endpoint
 
     def _work(
-        self, form: Form, body: bytes, json_bytes: int | None, packing: str, unpacking: str | None
-    ) -> tuple[Answer, tuple[bytes, str | None]]:
+        self, form: Form, body: bytes, json_bytes: int | None, encoding: str, accepted: str
+    ) -> tuple[Answer, bytes, str | None]:
         try:
-            answer = form(self._model, self._bodies.decoded(body, packing), json_bytes)
+            body = unpacked(body, encoding, self._max_body_bytes)
+            answer = form(self._model, body, json_bytes)
         except ValueError as error:
             raise HTTPException(400, str(error)) from error
         except NotFiniteError as error:
             raise HTTPException(500, str(error)) from error
-        return answer, encoded(answer.content, unpacking)
+        finally:
+            if len(body) >= _LARGE_BODY_BYTES:
+                release_free_memory()
+        return answer, *packed(answer.content, wanted_encoding(accepted))
 
 
 def _require(model: ServingModel, request: Request) -> None:
@@ -148,14 +156,14 @@ def _response(answer: Answer, content: bytes, encoding: str | None) -> Response:
     return Response(content, media_type="application/octet-stream", headers=headers)
 
 
-def _json_response(value: dict[str, Any], status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    # ASCII: a path may hold halves of characters, which nothing else could write down.
-    return Response(json.dumps(value).encode(), status, headers, "application/json")
-
-
 async def _http_error(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    return _json_response({"error": error.detail}, error.status_code, error.headers)
+    return error_response(error.status_code, error.detail, error.headers)
+
+
+async def _body_error(_: Request, error: Exception) -> Response:
+    assert isinstance(error, BodyError)
+    return error_response(error.status, str(error), error.headers)
 
 
 class _Counting:
@@ -185,7 +193,7 @@ class _Counting:
             _log.exception("a defect in answering %s", shown(scope["path"]))
             if status:
                 raise
-            failure = _json_response({"error": "the server failed; its log says why"}, 500)
+            failure = error_response(500, "the server failed; its log says why")
             await failure(scope, receive, send_and_look)
         finally:
             # The pattern, not the path: a path is anybody's text, and each would be a figure of its own.

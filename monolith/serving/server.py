@@ -23,7 +23,7 @@ from monolith.export.versions import latest_version
 from monolith.serving.app import create_app
 from monolith.serving.connections import ConnectionLimits, Connections
 from monolith.serving.metrics import Metrics, Progress
-from monolith.serving.request_body import MAX_BODY_BYTES, Bodies
+from monolith.serving.request_body import MAX_BODY_BYTES
 from monolith.serving.sync_receiver import SyncReceiver
 from monolith.wire import SharedSecret, TlsConfig
 
@@ -95,7 +95,8 @@ def serve(
         OSError: the port is in use.
         SecretError: deltas are to be taken, and the shared secret is missing or readable by others.
     """
-    bodies = Bodies(max_body_bytes)
+    if max_body_bytes < 1:
+        raise ValueError(f"max_body_bytes must be positive, got {max_body_bytes}")
     _share_work(num_threads)
     with ExitStack() as cleanup:
         stop = cleanup.enter_context(_stop_signals())
@@ -131,7 +132,7 @@ def serve(
 
         metrics = Metrics(model, lambda: progress_of(model, receiver), num_damaged_exports=num_damaged)
         connections = Connections(limits, metrics.count_dropped)
-        app = create_app(model, metrics, bodies, on_ready=on_ready)
+        app = create_app(model, metrics, max_body_bytes=max_body_bytes, on_ready=on_ready)
         server = uvicorn.Server(_http_config(app, connections))
         # From now on connections queue up, so whoever sees the ready file can connect.
         _listen(sock, host, port)

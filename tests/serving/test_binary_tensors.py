@@ -83,26 +83,26 @@ def tensor(name="uid", shape=(2,), datatype=None, size=16, **fields):
     }
 
 
-@pytest.mark.parametrize(
-    ("inputs", "tail", "message"),
-    [
-        ([tensor(size=17)], bytes(16), "input 'uid': 17 bytes of binary data are announced, 16 follow"),
-        ([tensor(size=2**62)], bytes(16), "bytes of binary data are announced, 16 follow"),
-        ([tensor(size=-1)], bytes(16), "-1 bytes of binary data are announced"),
-        ([tensor(size=9)], bytes(9), "9 bytes of binary data are no whole number of INT64 values"),
-        ([tensor(size="16")], bytes(16), "binary_data_size must be a number of bytes"),
-        ([tensor(size=16.0)], bytes(16), "expected an integer, got 16"),
-        ([tensor(size=2**70)], bytes(16), "expected an integer"),
-        ([tensor(shape=(3,))], bytes(16), "shape [3] does not fit 2 values of data"),
-        ([tensor(data=[1, 2])], bytes(16), "input 'uid' has both data and binary data"),
-        ([tensor(parameters=[])], bytes(16), "'parameters' must be an object, got a list of 0"),
-        ([tensor("hour", size=8)], struct.pack("<ff", 1, float("nan")), "input 'hour': a value is NaN or infinite"),
-        ([tensor("hour", size=8)], struct.pack("<ff", float("inf"), 1), "input 'hour': a value is NaN or infinite"),
-        ([tensor(datatype="BOOL", size=2)], b"\x01\x02", "a BOOL is a byte 0 or 1, got 2"),
-        ([tensor(datatype="BYTES")], bytes(16), "datatype 'BYTES' is unknown; it must be INT64"),
-        ([tensor(), tensor("mov"), tensor("hour", size=8)], bytes(41), "1 bytes follow the last binary tensor"),
-    ],
-)
+WRONG_TENSORS = [
+    ([tensor(size=17)], bytes(16), "input 'uid': 17 bytes of binary data are announced, 16 follow"),
+    ([tensor(size=2**62)], bytes(16), "bytes of binary data are announced, 16 follow"),
+    ([tensor(size=-1)], bytes(16), "-1 bytes of binary data are announced"),
+    ([tensor(size=9)], bytes(9), "9 bytes of binary data are no whole number of INT64 values"),
+    ([tensor(size="16")], bytes(16), "binary_data_size must be a number of bytes"),
+    ([tensor(size=16.0)], bytes(16), "expected an integer, got 16"),
+    ([tensor(size=2**70)], bytes(16), "expected an integer"),
+    ([tensor(shape=(3,))], bytes(16), "shape [3] does not fit 2 values of data"),
+    ([tensor(data=[1, 2])], bytes(16), "input 'uid' has both data and binary data"),
+    ([tensor(parameters=[])], bytes(16), "'parameters' must be an object, got a list of 0"),
+    ([tensor("hour", size=8)], struct.pack("<ff", 1, float("nan")), "input 'hour': a value is NaN or infinite"),
+    ([tensor("hour", size=8)], struct.pack("<ff", float("inf"), 1), "input 'hour': a value is NaN or infinite"),
+    ([tensor(datatype="BOOL", size=2)], b"\x01\x02", "a BOOL is a byte 0 or 1, got 2"),
+    ([tensor(datatype="BYTES")], bytes(16), "datatype 'BYTES' is unknown; it must be INT64"),
+    ([tensor(), tensor("mov"), tensor("hour", size=8)], bytes(41), "1 bytes follow the last binary tensor"),
+]
+
+
+@pytest.mark.parametrize(("inputs", "tail", "message"), WRONG_TENSORS, ids=[one[2] for one in WRONG_TENSORS])
 def test_wrong_binary_tensors_are_a_400(client, inputs, tail, message):
     head = json.dumps({"inputs": inputs}).encode()
     headers = {"Inference-Header-Content-Length": str(len(head))}
@@ -144,19 +144,19 @@ def test_an_answer_is_not_packed_against_the_clients_wish(client, accepted):
     assert "Content-Encoding" not in answer.headers
 
 
-@pytest.mark.parametrize(
-    ("encoding", "content", "status", "message"),
-    [
-        ("br", b"x", 415, "Content-Encoding must be gzip, deflate or identity"),
-        ("gzip, gzip", b"x", 415, "Content-Encoding must be"),
-        ("gzip", b"{}", 400, "the request is no gzip"),
-        ("deflate", gzip.compress(b"{}"), 400, "the request is no deflate"),
-        ("gzip", gzip.compress(b"{}" * 1000)[:-1], 400, "the request is no gzip: it ends too early"),
-        ("gzip", gzip.compress(b"{}") + b"x", 400, "something follows its end"),
-        ("gzip", gzip.compress(bytes(MAX_BODY_BYTES + 1)), 413, f"more than {MAX_BODY_BYTES} bytes"),
-        ("deflate", zlib.compress(bytes(64 * MAX_BODY_BYTES)), 413, f"more than {MAX_BODY_BYTES} bytes"),
-    ],
-)
+WRONG_PACKING = [
+    ("br", b"x", 415, "Content-Encoding must be gzip, deflate or identity"),
+    ("gzip, gzip", b"x", 415, "Content-Encoding must be"),
+    ("gzip", b"{}", 400, "the request is no gzip"),
+    ("deflate", gzip.compress(b"{}"), 400, "the request is no deflate"),
+    ("gzip", gzip.compress(b"{}" * 1000)[:-1], 400, "the request is no gzip: it ends too early"),
+    ("gzip", gzip.compress(b"{}") + b"x", 400, "something follows its end"),
+    ("gzip", gzip.compress(bytes(MAX_BODY_BYTES + 1)), 413, f"more than {MAX_BODY_BYTES} bytes"),
+    ("deflate", zlib.compress(bytes(64 * MAX_BODY_BYTES)), 413, f"more than {MAX_BODY_BYTES} bytes"),
+]
+
+
+@pytest.mark.parametrize(("encoding", "content", "status", "message"), WRONG_PACKING, ids=range(len(WRONG_PACKING)))
 def test_wrong_packing_and_bombs_are_refused(client, encoding, content, status, message):
     answer = client.post(INFER, content=content, headers={"Content-Encoding": encoding})
     assert answer.status_code == status, answer.text

@@ -1,5 +1,6 @@
 """Requests that are legal, or nearly, and meant to harm: large, endless, broken off, with names of any length."""
 
+import http.client
 import json
 import os
 import socket
@@ -7,7 +8,6 @@ import threading
 import time
 from pathlib import Path
 
-import httpx
 import pytest
 
 from monolith.serving.request_body import MAX_BODY_BYTES
@@ -40,20 +40,28 @@ LARGE_PREDICT = {
 WHOLE = {path: [bodies[name] for name in bodies] for path, bodies in ((INFER, LARGE), (PREDICT, LARGE_PREDICT))}
 
 
-def slowest_liveness(url, bodies):
+def asked(port, method, path, body=None):
+    """The status of an answer; without httpx, whose own work would count as the server's."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    connection.request(method, path, body)
+    status = connection.getresponse().status
+    connection.close()
+    return status
+
+
+def slowest_liveness(port, bodies):
     """The longest that anybody waited for /v2/health/live while these bodies were answered, all at a time."""
     finished = threading.Event()
     waits = []
 
     def watch():
-        with httpx.Client(base_url=url) as own:
-            while not finished.is_set():
-                start = time.perf_counter()
-                assert own.get("/v2/health/live").status_code == 200
-                waits.append(time.perf_counter() - start)
+        while not finished.is_set():
+            start = time.perf_counter()
+            assert asked(port, "GET", "/v2/health/live") == 200
+            waits.append(time.perf_counter() - start)
 
     def send(path, body):
-        assert httpx.post(f"{url}{path}", content=body, timeout=60).status_code in (200, 400)
+        assert asked(port, "POST", path, body) in (200, 400)
 
     watcher = threading.Thread(target=watch)
     watcher.start()
@@ -71,7 +79,7 @@ def test_the_server_stays_alive_whatever_the_body(client):
     # The best of three: other work on this machine may take both cores for a while.
     waits = []
     while not waits or (min(waits) > 0.5 and len(waits) < 3):
-        waits.append(slowest_liveness(str(client.base_url).rstrip("/"), WHOLE))
+        waits.append(slowest_liveness(client.base_url.port, WHOLE))
     assert min(waits) < 0.5, waits
 
 
@@ -149,9 +157,8 @@ def test_an_upload_without_end_is_ended(client):
 
 
 def counted(client, status):
-    return figures(client).get(
-        f'monolith_requests_total{{route="{INFER.replace("movie", "{name}")}",status="{status}"}}', 0
-    )
+    """How many requests ended with a status, whatever they asked for."""
+    return sum(value for name, value in figures(client).items() if name.endswith(f',status="{status}"}}'))
 
 
 @pytest.mark.parametrize("sent", [b"", b'{"inputs": ['])
