@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Self, TypeVar
 
 from monolith._core import native
+from monolith.checkpoint.durable_files import file_crc32c
 from monolith.errors import CorruptFileError, shown
 from monolith.export.signature import Signature
 from monolith.export.versions import MODEL_FILE
@@ -18,8 +19,6 @@ MAJOR = 1
 """A reader refuses another major number."""
 
 Kind = TypeVar("Kind", str, "dict[str, Any]")
-
-_CHUNK_BYTES = 1 << 22
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,12 +49,7 @@ class FileCheck:
     @classmethod
     def of(cls, path: Path) -> Self:
         """Return size and checksum of a file."""
-        crc, size = 0, 0
-        with path.open("rb") as file:
-            while chunk := file.read(_CHUNK_BYTES):
-                crc = native.crc32c(chunk, crc)
-                size += len(chunk)
-        return cls(num_bytes=size, crc32c=crc)
+        return cls(num_bytes=path.stat().st_size, crc32c=file_crc32c(path))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
