@@ -106,13 +106,8 @@ def serve(
         sock = cleanup.enter_context(_bind(host, port))
         if wait and not _await_version(export_base, stop):
             return
-<<<<<<< HEAD
-        model = load_export(path, num_threads=num_threads)
-        receiver, where = _follow(model, export_base, sync_address, tls, cleanup)
-=======
         model, num_damaged = load_newest_export(export_base, num_threads=num_threads)
-        receiver, where = _follow(model, sync_address, tls, cleanup)
->>>>>>> 05877dd (Exports: the newest whole version serves; files are compared with each other; links and foreign external data are refused)
+        receiver, where = _follow(model, export_base, sync_address, tls, cleanup)
         ready = Ready(
             model=model.name,
             version=model.version,
