@@ -54,3 +54,15 @@ class SecretError(MonolithError, PermissionError):
 
 class FencedError(MonolithError):
     """A newer generation of the job is at work: this process must stop, what it sends is refused."""
+
+
+def shown(value: object, max_characters: int = 60) -> str:
+    """Return how an error message names a value from outside: its `repr`, never longer than a line.
+
+    >>> shown("a" * 1000)
+    "'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa..."
+    """
+    is_long = isinstance(value, str | bytes | list | tuple) and len(value) > max_characters
+    # Cut before too: the repr of a long text would be made whole first.
+    text = repr(value[:max_characters] if is_long else value)  # type: ignore[index]
+    return f"{text[:max_characters]}..." if is_long or len(text) > max_characters else text

@@ -2,7 +2,7 @@
 
 import enum
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias, overload
+from typing import Any, TypeAlias, overload
 
 import numpy
 import torch
@@ -28,6 +28,9 @@ def work_alone() -> None:
 
 def set_num_threads(count: int) -> None:
     """0 follows OpenMP's setting, which torch shares."""
+
+def release_free_memory() -> None:
+    """Gives back to the system what this process has freed: glibc keeps it, in every thread that needed it."""
 
 class SlotThresholds:
     def __init__(self, default_threshold: int, by_slot: Mapping[int, int] = {}) -> None: ...
@@ -647,6 +650,45 @@ class TfExampleConverter:
         self, data: _Bytes, row_splits: _Int64s
     ) -> tuple[torch.Tensor, torch.Tensor, list[tuple[int, int, str]]]:
         """Returns the records, their row splits, and (record, offset, text) per bad record."""
+
+class JsonValue:
+    """A value of a JSON text; see monolith.serving.json_values."""
+
+    @property
+    def kind(self) -> str:
+        """null, bool, number, text, list or object."""
+
+    @property
+    def is_true(self) -> bool: ...
+    def __len__(self) -> int: ...
+    def shown(self) -> str:
+        """A few words for an error message."""
+
+    def text(self) -> str: ...
+    def integer(self) -> int: ...
+    def member(self, name: str) -> JsonValue | None:
+        """The last member of this name, or None."""
+
+    def names(self, limit: int) -> list[str]:
+        """Names of an object's first members."""
+
+    def items(self, limit: int) -> list[JsonValue]:
+        """The first members of a list."""
+
+    def array(self, datatype: str) -> NDArray[Any]:
+        """A list, nested evenly if at all, as an array."""
+
+    def columns(self, columns: Sequence[tuple[str, str]]) -> list[NDArray[Any]]:
+        """A list of objects, all with exactly these (name, datatype), as an array per name."""
+
+def parse_json(text: bytes, offset: int, size: int, max_depth: int, max_values: int) -> JsonValue:
+    """Reads a part of a text without the interpreter lock; a ValueError says what is wrong at which byte."""
+
+def json_list(values: NDArray[Any]) -> bytes:
+    """Finite numbers as a JSON list, nested as they are."""
+
+def json_objects(members: Sequence[tuple[str, NDArray[Any]]]) -> bytes:
+    """(prefix, values) as a JSON list of objects; a prefix is '{"name":' or ',"name":'."""
 
 class FrameLayout:
     def __init__(
