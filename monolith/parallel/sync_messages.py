@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from monolith.errors import CorruptFrameError
+from monolith.errors import CorruptFrameError, shown
 from monolith.wire import Array, Message
 
 
@@ -143,15 +143,27 @@ def bases_to_meta(bases: Sequence[Position]) -> list[list[int]]:
 
 def bases_of(meta: Mapping[str, Any]) -> list[Position]:
     """Return the positions that a delta builds on; CorruptFrameError if they cannot be read."""
-    try:
-        return [Position(int(generation), int(sequence)) for generation, sequence in meta["bases"]]
-    except (KeyError, TypeError, ValueError) as error:
-        raise CorruptFrameError(f"a delta must name the positions it builds on, got {meta.get('bases')!r}") from error
+    bases = meta.get("bases")
+    if not isinstance(bases, list) or not all(_is_position(base) for base in bases):
+        raise CorruptFrameError(
+            "a delta must name the positions it builds on, each a list of generation and sequence, got "
+            f"{shown(bases)}"
+        )
+    return [Position(generation, sequence) for generation, sequence in bases]
 
 
 def watermark_of(meta: Mapping[str, Any]) -> dict[str, int]:
     """Return the numbers that tell how far in the stream of events the sender was; {} if it did not say."""
     watermark = meta.get("watermark", {})
-    if not isinstance(watermark, dict) or not all(isinstance(value, int) for value in watermark.values()):
-        raise CorruptFrameError(f"a watermark is a JSON object of whole numbers, got {watermark!r}")
+    if not isinstance(watermark, dict) or not all(_is_whole(value) for value in watermark.values()):
+        raise CorruptFrameError(f"a watermark is a JSON object of whole numbers, got {shown(watermark)}")
     return watermark
+
+
+def _is_position(value: object) -> bool:
+    return isinstance(value, list) and len(value) == 2 and all(_is_whole(number) for number in value)
+
+
+def _is_whole(value: object) -> bool:
+    # True is an int to Python; text and 1.5 would become one.
+    return isinstance(value, int) and not isinstance(value, bool)

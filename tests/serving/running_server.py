@@ -9,19 +9,20 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PATIENCE_SECONDS = 60
 
 
-def start(base: Path, *options: str) -> subprocess.Popen[str]:
+def start(base: Path, *options: str, stderr: int | IO[str] = subprocess.PIPE) -> subprocess.Popen[str]:
+    """Start a server; one that logs more than a pipe holds needs a file for it."""
     return subprocess.Popen(
         [sys.executable, "-m", "monolith", "serve", str(base), *options],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        stderr=stderr,
         text=True,
     )
 
@@ -48,9 +49,11 @@ def stop(process: subprocess.Popen[str], number: signal.Signals = signal.SIGTERM
 
 
 @contextmanager
-def running(base: Path, ready_file: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any]]]:
+def running(
+    base: Path, ready_file: Path, *options: str, stderr: int | IO[str] = subprocess.PIPE
+) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any]]]:
     """A server that is ready, on a free port; ends with the block."""
-    process = start(base, "--port", "0", "--ready-file", str(ready_file), *options)
+    process = start(base, "--port", "0", "--ready-file", str(ready_file), *options, stderr=stderr)
     try:
         yield process, wait_for(ready_file, process)
     finally:

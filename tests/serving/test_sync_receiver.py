@@ -234,11 +234,18 @@ def test_a_weight_that_was_exported_infinite_may_stay_so(receiver, target):
     assert target.dense_weights["w"].tolist() == [INF, 2]
 
 
-@pytest.mark.parametrize("meta", [{}, {"bases": 3}, {"bases": [[1]]}, {"bases": [[3, 10]], "watermark": [1]}])
+@pytest.mark.parametrize(
+    "meta",
+    [
+        {},
+        *({"bases": bases} for bases in (3, [[1]], [["3", "10"]], [[3.0, 10.0]], [[3.5, 10]], ["31"], [[3, True]])),
+        *({"bases": [[3, 10]], "watermark": watermark} for watermark in ([1], {"event_seq": True})),
+    ],
+)
 def test_meta_data_that_does_not_fit_is_an_error_for_the_sender_only(receiver, target, meta):
     message = Message(type=SyncType.DELTA, generation=3, sequence=11, plan_hash=PLAN, meta=meta)
     with receiver.listen("127.0.0.1:0", insecure=True) as server, connect(server.address) as client:
-        with pytest.raises(RemoteError):
+        with pytest.raises(RemoteError, match="positions it builds on|watermark is"):
             client.request(message, 30)
         with pytest.raises(RemoteError, match="type 1"):
             client.request(Message(type=1, plan_hash=PLAN), 30)
