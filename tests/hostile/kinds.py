@@ -8,6 +8,10 @@ from tests.hostile.report import Report
 KINDS = {
     "data": "tests.hostile.data_files",
     "checkpoints": "tests.hostile.checkpoints",
+    "frames": "tests.hostile.ports.frames",
+    "requests": "tests.hostile.ports.requests",
+    "slow_clients": "tests.hostile.ports.slow_clients",
+    "strangers": "tests.hostile.ports.strangers",
 }
 
 

@@ -80,4 +80,5 @@ class Report:
         for name, counts in (*sorted(self.parts.items()), ("all", self.total)):
             cells = "  ".join(f"{getattr(counts, head):{len(head)}}" for head in heads)
             lines.append(f"{name:{width}}  {cells}")
-        return "\n".join([*lines, *self.findings])
+        figures = [f"{name}: {value}" for name, value in self.figures.items()]
+        return "\n".join([*lines, *figures, *self.findings])

@@ -52,5 +52,5 @@ def test_damage_depends_on_the_seed_and_always_changes_something():
 
 @pytest.mark.parametrize("name", KINDS)
 def test_a_campaign_is_large_enough(name):
-    least = {"data": 700, "checkpoints": 600}
-    assert load_kind(name).COUNT >= least.get(name, 1)
+    least = {"data": 700, "checkpoints": 600, "frames": 1000, "requests": 5000, "slow_clients": 300, "strangers": 300}
+    assert load_kind(name).COUNT >= least[name]

@@ -53,9 +53,9 @@ def _attack_once(server: AttackedServer, secret: SharedSecret, dice: random.Rand
     frame = made_frame(server, dice)
     if dice.random() < STRANGERS:
         greeting = dice.choice(sorted(GREETINGS))
-        _exchange(server, GREETINGS[greeting] + frame.data)
+        exchange(server, GREETINGS[greeting] + frame.data)
         return f"stranger, {greeting}", "refused"
-    _exchange(server, frame.data, secret)
+    exchange(server, frame.data, secret)
     if frame.applied is None:
         return frame.part, "refused"
     return _applied(server, frame, dice)
@@ -84,10 +84,10 @@ def _interrupted_full_sync(server: AttackedServer, secret: SharedSecret, dice: r
     for _ in range(dice.randrange(1, 4)):
         frame = made_frame(server, dice)
         if frame.part != "full sync not begun":  # this one is
-            _exchange(server, frame.data, secret)
+            exchange(server, frame.data, secret)
         wrong = {"ids/mov": np.arange(4), "rows/mov": np.full((4, 7), np.nan, np.float32)}
         rows = Message(type=SyncType.FULL_ROWS, **fields, arrays={**good_delta(server, dice).arrays, **wrong})
-        _exchange(server, frame_of(rows), secret)
+        exchange(server, frame_of(rows), secret)
     arrays = {}
     for name, table in server.tables.tables.items():
         ids = [some for some, _ in table.items()]
@@ -98,7 +98,7 @@ def _interrupted_full_sync(server: AttackedServer, secret: SharedSecret, dice: r
     return "full sync, interrupted", "read_right"
 
 
-def _exchange(server: AttackedServer, data: bytes, secret: SharedSecret | None = None) -> bytes:
+def exchange(server: AttackedServer, data: bytes, secret: SharedSecret | None = None) -> bytes:
     """Send bytes, after a handshake if there is a secret, and return what comes until the server hangs up."""
     answer = b""
     address = (server.delta_address.host, server.delta_address.port)
@@ -119,17 +119,18 @@ def _say_no_more(sock: socket.socket) -> None:
         sock.shutdown(socket.SHUT_WR)
 
 
-def _step(step: Step, name: str, num_bytes: int) -> bytes:
-    message = Message(type=step, arrays={name: np.zeros(num_bytes, np.uint8)})
+def handshake_frame(step: Step, name: str, content: bytes) -> bytes:
+    """Return one step of a handshake as bytes."""
+    message = Message(type=step, arrays={name: np.frombuffer(content, np.uint8)})
     return b"".join(encode_frame(message, kind=Kind.HANDSHAKE))
 
 
-_HELLO = _step(Step.HELLO, "nonce", NONCE_BYTES)
+_HELLO = handshake_frame(Step.HELLO, "nonce", bytes(NONCE_BYTES))
 GREETINGS = {
     "no handshake": b"",
     "half a handshake": _HELLO,
-    "wrong proof": _HELLO + _step(Step.PROOF, "proof", PROOF_BYTES),
-    "proof first": _step(Step.PROOF, "proof", PROOF_BYTES),
-    "proof of other length": _HELLO + _step(Step.PROOF, "proof", PROOF_BYTES - 1),
+    "wrong proof": _HELLO + handshake_frame(Step.PROOF, "proof", bytes(PROOF_BYTES)),
+    "proof first": handshake_frame(Step.PROOF, "proof", bytes(PROOF_BYTES)),
+    "proof of other length": _HELLO + handshake_frame(Step.PROOF, "proof", bytes(PROOF_BYTES - 1)),
 }
 """What strangers say before their frame."""

@@ -19,7 +19,8 @@ Arrays = Mapping[str, np.ndarray]
 
 # Where fields of a header are; docs/formats.md, "Wire frames".
 VERSIONS, TYPE, KIND, GENERATION, SEQUENCE, PLAN_HASH, META_BYTES, NUM_ARRAYS, DESCRIPTION_BYTES, TOTAL_BYTES = (
-    (8, "<HH"), (12, "<H"), (14, "<H"), (24, "<Q"), (40, "<Q"), (48, "<Q"), (60, "<I"), (64, "<I"), (68, "<I"), (72, "<Q"),
+    (8, "<HH"), (12, "<H"), (14, "<H"), (24, "<Q"), (40, "<Q"), (48, "<Q"), (60, "<I"), (64, "<I"), (68, "<I"), (72,
+    "<Q"),
 )  # fmt: skip
 
 HUGE = (2**31, 2**32 - 1, 2**63 - 1, 2**63, 2**64 - 1)
@@ -219,11 +220,13 @@ _MISFITS: dict[str, Callable[[Message, random.Random], dict[str, np.ndarray]]] =
 _METAS = [
     "", "{", "[]", "null", "7", "{}", '{"bases":null}', '{"bases":7}', '{"bases":[7]}', '{"bases":[[]]}',
     '{"bases":[[GENERATION]]}', '{"bases":[[GENERATION,SEQUENCE,0]]}', '{"bases":[[null,null]]}',
-    '{"bases":[["GENERATION","SEQUENCE"]]}', '{"bases":[[GENERATION.0,SEQUENCE.0]]}', '{"bases":[[GENERATION.5,SEQUENCE.5]]}',
+    '{"bases":[["GENERATION","SEQUENCE"]]}', '{"bases":[[GENERATION.0,SEQUENCE.0]]}',
+    '{"bases":[[GENERATION.5,SEQUENCE.5]]}',
     '{"bases":[[Infinity,SEQUENCE]]}', '{"bases":[[NaN,NaN]]}', '{"bases":[[1e999,1]]}', '{"bases":[[true,SEQUENCE]]}',
     '{"bases":{"GENERATION":"SEQUENCE"}}', '{"bases":["11"]}', '{"bases":[[' + "9" * 5000 + ',1]]}',
     '{"bases":[[GENERATION,SEQUENCE]],"watermark":7}', '{"bases":[[GENERATION,SEQUENCE]],"watermark":{"a":NaN}}',
-    '{"bases":[[GENERATION,SEQUENCE]],"watermark":{"a":"b"}}', '{"bases":[[GENERATION,SEQUENCE]],"watermark":{"a":true}}',
+    '{"bases":[[GENERATION,SEQUENCE]],"watermark":{"a":"b"}}',
+    '{"bases":[[GENERATION,SEQUENCE]],"watermark":{"a":true}}',
     '{"bases":' + "[" * 100_000 + "]" * 100_000 + "}", '{"a":' * 50_000, '{"\udcff":1}', "\ufeff{}", "\0",
 ]  # fmt: skip
 

@@ -98,14 +98,18 @@ def _texts(dice: random.Random) -> RawRequest:
 def _wrong_tensor(dice: random.Random) -> RawRequest:
     name, change = dice.choice(["uid", "mov", "hour"]), dice.choice(_WRONG_TENSORS)
     body = json.dumps(changed(name, **change)).encode()
-    return RawRequest("wrong tensor", post(INFER, body), REFUSED)
+    is_float = name == "hour" and change == {"data": [2**64, 1]}
+    return RawRequest("wrong tensor", post(INFER, body), ANY if is_float else REFUSED)
 
 
 def _wrong_example(dice: random.Random) -> RawRequest:
     example = {"uid": 1, "mov": 2, "hour": 0.5}
-    example[dice.choice(sorted(example))] = dice.choice(_WRONG_VALUES)
-    form = {"inputs": {name: [one] for name, one in example.items()}} if dice.random() < 0.5 else {"instances": [example]}
-    return RawRequest("wrong example", post(PREDICT, json.dumps(form).encode()), REFUSED)
+    name, value = dice.choice(sorted(example)), dice.choice(_WRONG_VALUES)
+    form = {"instances": [{**example, name: value}]}
+    if dice.random() < 0.5:
+        form = {"inputs": {key: [one] for key, one in form["instances"][0].items()}}
+    is_float = name == "hour" and type(value) is int
+    return RawRequest("wrong example", post(PREDICT, json.dumps(form).encode()), ANY if is_float else REFUSED)
 
 
 def _binary(dice: random.Random) -> RawRequest:
@@ -159,26 +163,31 @@ _LINES = [
     b"TRACE /v2 HTTP/1.1", b"DELETE /v2/models/movie HTTP/1.1", b"PUT /metrics HTTP/1.1", b"HEAD /v2 HTTP/1.1",
     b"GET /%00%ff%fe HTTP/1.1", b"GET /%ED%A0%80 HTTP/1.1", b"GET /%zz HTTP/1.1", b"GET /v2/models/%ff HTTP/1.1",
     b"GET /v2?" + b"a" * 9000 + b" HTTP/1.1", b"GET /" + b"a" * 60_000 + b" HTTP/1.1", b"A" * 70_000 + b" / HTTP/1.1",
-    b"GET /v2/models/movie/versions/" + b"9" * 5000 + b" HTTP/1.1", "GET /\u00e9 HTTP/1.1".encode(), b"POST /v2 HTTP/1.1",
+    b"GET /v2/models/movie/versions/" + b"9" * 5000 + b" HTTP/1.1", "GET /\u00e9 HTTP/1.1".encode(),
+    b"POST /v2 HTTP/1.1",
     b"GET /v2/health/live HTTP/1.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: x",
     b"GET //v2//health//live HTTP/1.1", b"GET /v2/models/movie:predict HTTP/1.1", b"POST /openapi.json HTTP/1.1",
 ]  # fmt: skip
 
 _HEADERS = [
     b"Content-Length: 5", b"Content-Length: -1", b"Content-Length: x", b"Content-Length: " + b"9" * 400,
-    b"Content-Length: 1e3", b"Content-Length: +5", b"Content-Length: 5, 6", b"Content-Length: 0x10", b"Content-Length: \xb2",
+    b"Content-Length: 1e3", b"Content-Length: +5", b"Content-Length: 5, 6", b"Content-Length: 0x10",
+    b"Content-Length: \xb2",
     b"Transfer-Encoding: chunked", b"Transfer-Encoding: gzip", b"Transfer-Encoding: chunked, chunked",
     b"Transfer-Encoding : chunked", b"Transfer-Encoding:\x0bchunked", b"no colon", b": empty", b"X: a\r\n folded",
     b"X\x00Y: z", b"X: \x00", b"X: \xff\xfe", b"X: " + b"a" * 70_000, b"\r\n".join(b"X-%d: y" % n for n in range(2000)),
     b"Host: y", b"Host: \xff", b"Expect: 100-continue", b"Expect: nothing", b"Upgrade: h2c", b"Connection: upgrade",
-    b"Content-Encoding: gzip, gzip", b"Content-Encoding: \xff", b"Content-Type: \xff", b"Content-Type: application/json; charset=utf-16",
+    b"Content-Encoding: gzip, gzip", b"Content-Encoding: \xff", b"Content-Type: \xff",
+    b"Content-Type: application/json; charset=utf-16",
     b"Accept-Encoding: gzip;q=x", b"Accept-Encoding: " + b"," * 5000, b"Inference-Header-Content-Length: 7",
     b"Inference-Header-Content-Length: \xc2\xb2", b"Range: bytes=0-" + b"9" * 99, b"Cookie: " + b"a=b;" * 9000,
 ]  # fmt: skip
 
 _CHUNKS = [
-    b"5\r\nhello\r\n", b"-5\r\nhello\r\n", b"FFFFFFFFFFFFFFFF\r\n", b"ffffffffffffffffffffffff\r\nx\r\n", b"x\r\n", b"5\r\nhel",
-    b"5hello", b"0\r\n", b"0\r\nX: y\r\n\r\n", b"5;" + b"e" * 9000 + b"\r\nhello\r\n", b"5\nhello\n", b"\r\n", b"2\r\n{}\r\n",
+    b"5\r\nhello\r\n", b"-5\r\nhello\r\n", b"FFFFFFFFFFFFFFFF\r\n", b"ffffffffffffffffffffffff\r\nx\r\n", b"x\r\n",
+    b"5\r\nhel",
+    b"5hello", b"0\r\n", b"0\r\nX: y\r\n\r\n", b"5;" + b"e" * 9000 + b"\r\nhello\r\n", b"5\nhello\n", b"\r\n",
+    b"2\r\n{}\r\n",
     b"0x5\r\nhello\r\n", b" 5\r\nhello\r\n", b"5\r\nhelloworld\r\n", b"0\r\n\r\nGET /v2 HTTP/1.1\r\n\r\n", b"\x00" * 99,
 ]  # fmt: skip
 
@@ -188,12 +197,15 @@ _WRONG_VALUES = [
 ]  # fmt: skip
 
 _WRONG_TENSORS = [
-    {"shape": [3]}, {"shape": [-2]}, {"shape": [2, 1, 1]}, {"shape": [2**63]}, {"shape": [2**32, 2**32]}, {"shape": "2"},
+    {"shape": [3]}, {"shape": [-2]}, {"shape": [2, 1, 1]}, {"shape": [2**63]}, {"shape": [2**32, 2**32]},
+    {"shape": "2"},
     {"shape": [2.5]}, {"shape": [True, True]}, {"shape": None}, {"shape": []}, {"shape": [None]}, {"shape": [1] * 999},
-    {"datatype": "BYTES"}, {"datatype": "FP64"}, {"datatype": 7}, {"datatype": None}, {"datatype": "\ud800"}, {"datatype": []},
+    {"datatype": "BYTES"}, {"datatype": "FP64"}, {"datatype": 7}, {"datatype": None}, {"datatype": "\ud800"},
+    {"datatype": []},
     {"name": "none"}, {"name": 7}, {"name": None}, {"name": ""}, {"name": "\ud800"}, {"name": {}}, {"data": None},
     {"data": []}, {"data": {}}, {"data": "12"}, {"data": [1]}, {"data": [[1], [2, 3]]}, {"data": [None, None]},
-    {"data": [float("nan"), 1]}, {"data": [float("inf"), 1]}, {"data": [1e400, 1]}, {"data": ["1", "2"]}, {"data": [10**400, 1]},
+    {"data": [float("nan"), 1]}, {"data": [float("inf"), 1]}, {"data": [1e400, 1]}, {"data": ["1", "2"]},
+    {"data": [10**400, 1]},
     {"data": [2**64, 1]}, {"parameters": 7}, {"parameters": {"binary_data_size": 16}}, {"parameters": []},
 ]  # fmt: skip
 
@@ -218,12 +230,13 @@ def _texts_of_json() -> list[bytes]:
 @cache
 def _packed_bodies() -> list[tuple[bytes, str]]:
     good = json.dumps(infer_body(request(1))).encode()
-    bomb = gzip.compress(bytes(100 << 20))
+    bomb = gzip.compress(bytes(32 << 20))
     return [
-        (bomb, "gzip"), (gzip.compress(bomb), "gzip"), (zlib.compress(bytes(100 << 20)), "deflate"), (good, "gzip"),
+        (bomb, "gzip"), (gzip.compress(bomb), "gzip"), (zlib.compress(bytes(32 << 20)), "deflate"), (good, "gzip"),
         (good, "deflate"), (gzip.compress(good)[:-3], "gzip"), (gzip.compress(good) + b"x", "gzip"), (b"", "gzip"),
         (gzip.compress(good) * 2, "gzip"), (gzip.compress(good), "deflate"), (gzip.compress(b""), "gzip"), (good, "br"),
-        (good, "zstd"), (good, "gzip, identity"), (good, "x" * 9999), (gzip.compress(b" " * (MAX_BODY_BYTES + 1)), "gzip"),
+        (good, "zstd"), (good, "gzip, identity"), (good, "x" * 9999), (gzip.compress(b" " * (MAX_BODY_BYTES + 1)),
+        "gzip"),
         (gzip.compress(gzip.compress(good)), "gzip"), (b"\x1f\x8b\x08\x04" + b"\xff" * 99, "gzip"),
     ]  # fmt: skip
 

@@ -12,8 +12,8 @@ from tests.hostile.ports.described_requests import described_requests, is_instal
 from tests.hostile.ports.raw_requests import RawRequest, raw_request
 from tests.hostile.report import Report
 
-COUNT = 6000
-DESCRIBED = 0.4
+COUNT = 5200
+DESCRIBED = 0.3
 """Part of the requests that are made from the description."""
 
 CLIENTS = 4
