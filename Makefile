@@ -74,7 +74,7 @@ campaign-kill-save: setup-dev ## Kill a saving process 500 times, take its power
 
 SEED ?= 1
 
-campaign-hostile: setup-dev ## Attack with damaged files and checkpoints, and what else a stranger sends; the result goes to benchmarks/results
+campaign-hostile: setup-dev $(VENV)/.services programs-of-services ## Attack with damaged files, checkpoints, deltas and requests, slow clients and strangers; the result goes to benchmarks/results
 	$(PYTHON) -m tests.hostile --seed $(SEED) --report benchmarks/results/hostile-$$(date +%F).json
 
 campaign-mutate: setup-dev ## Make every kept mistake in a copy of the tree, and see its tests fail; the result goes to benchmarks/results

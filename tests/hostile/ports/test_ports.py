@@ -53,8 +53,8 @@ def test_requests_of_any_kind_are_answered_and_good_ones_rightly(server, monkeyp
 
 
 @pytest.mark.services
+@pytest.mark.skipif(not requests.is_installed(), reason="needs schemathesis, of the extra `services`")
 def test_requests_made_from_the_description_are_answered(server):
-    assert requests.is_installed()
     report = requests.attack_at(server, 3, 100)
     assert_good(report, 100)
     assert {"described, positive", "described, negative"} <= set(report.parts)
