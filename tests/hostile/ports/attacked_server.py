@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from monolith.errors import CorruptFrameError, RemoteError
 from monolith.wire import Address, Message, SharedSecret, TlsConfig, connect
 from tests.export.movie import eager, export, trained
 from tests.hostile.report import Report
@@ -122,7 +123,7 @@ class AttackedServer:
         try:
             yield
             seen = json.loads(watcher.communicate("\n", timeout=2 * PATIENCE_SECONDS)[0])
-        except OSError as error:
+        except (OSError, http.client.HTTPException, RemoteError, CorruptFrameError) as error:
             # Nobody but the server is at the other end of every connection.
             report.findings.append(f"{report.kind}, seed {report.seed}: {error!r}; {self._end()}")
             return

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from monolith.errors import RemoteError
 from tests.hostile.ports import attacked_server, frames, requests, slow_clients, strangers
 from tests.hostile.ports.made_frames import good_delta
 from tests.hostile.ports.raw_requests import raw_request
@@ -92,6 +93,15 @@ def test_a_server_that_holds_something_else_is_noticed(server):
     finally:
         server.sequence -= 1
     assert server.what_is_wrong() == ""
+
+
+@pytest.mark.parametrize("error", [ConnectionRefusedError(), RemoteError("a good delta was refused")])
+def test_a_server_that_is_gone_or_refuses_what_is_good_is_noticed(server, error):
+    report = Report("made", 1)
+    with server.watched(report):
+        raise error
+    assert not report.is_good
+    assert repr(error) in report.findings[0]
 
 
 def test_slow_answers_are_noticed(server, monkeypatch):
