@@ -51,7 +51,7 @@ class Trainer:
         config: RunnerConfig,
         *,
         hooks: Sequence[Hook] = (),
-        sync: Sync | None = None,
+        syncs: Sequence[Sync] = (),
         saving_listeners: Sequence[SaveListener] = (),
         guard_listeners: Sequence[SaveListener] = (),
     ) -> None:
@@ -61,8 +61,8 @@ class Trainer:
         """
         self.state = state
         self.config = config
-        self.hooks = [*hooks, *state.model.training_hooks]
-        self.sync = sync
+        self.hooks = list(hooks)
+        self.syncs = list(syncs)
         self.metrics = state.measure(config.metric_window)
         self.context = RunContext(
             model=state.model,
@@ -101,8 +101,8 @@ class Trainer:
                     hook.before_run(self.context)
                 self._between_steps = False
                 loss, spec = self._step(batch)
-                if self.sync is not None:
-                    self.sync(state)
+                for sync in self.syncs:
+                    sync(state)
                 self.saver.after_step()
                 self._between_steps = True
                 self._tell_hooks(batch, loss, spec)

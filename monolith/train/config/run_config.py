@@ -51,6 +51,17 @@ class RunConfig:
     base_name: str | None = setting(None, "Name of the model in serving.")
     ps_replica_num: int | None = setting(None, "Replicas of each shard in serving.")
     enable_parameter_sync: bool = setting(False, "Send what was learned to serving all the time.")
+    export_base: str | None = setting(None, "Folder of versions for servers, written while training; makes a run live.")
+    sync_targets: str | list[str] | None = setting(None, "Where servers take deltas, by comma; makes a run live.")
+    sync_every_seconds: float | None = setting(
+        None, "What changed goes to the servers this often; 0.5, or 10 with enable_realtime_training."
+    )
+    export_every_seconds: float = setting(60.0, "A version for servers this often, besides the one at the start.")
+    exports_max_to_keep: int = setting(3, "Versions kept in the export base.")
+    tls_cert: str | None = setting(None, "Certificate that servers are shown (PEM).")
+    tls_key: str | None = setting(None, "Its private key (PEM).")
+    tls_ca: str | None = setting(None, "Authority that the servers' certificates must have (PEM).")
+    status_path: str | None = setting(None, "JSON file that says how training goes, written about once a second.")
     model_dir: str | Path = setting("", "Folder of the snapshots; a run goes on from the newest one in it.")
     restore_dir: str | None = setting(None, "Another model_dir, or a URL with copies of one, to start from.")
     restore_ckpt: str | None = setting(None, "Which of its snapshots; the newest if not given.")

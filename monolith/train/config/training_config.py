@@ -46,6 +46,17 @@ class CpuTrainingConfig:
     tide_end_minute: int | None = setting(None, "Minute of the end.")
     tide_save_secs: int | None = setting(None, "Seconds between snapshots outside the window.")
     enable_realtime_training: bool = setting(False, "Send what was learned to serving all the time.")
+    export_base: str | None = setting(None, "Folder of versions for servers, written while training; makes a run live.")
+    sync_targets: str | list[str] | None = setting(None, "Where servers take deltas, by comma; makes a run live.")
+    sync_every_seconds: float | None = setting(
+        None, "What changed goes to the servers this often; 0.5, or 10 with enable_realtime_training."
+    )
+    export_every_seconds: float = setting(60.0, "A version for servers this often, besides the one at the start.")
+    exports_max_to_keep: int = setting(3, "Versions kept in the export base.")
+    tls_cert: str | None = setting(None, "Certificate that servers are shown (PEM).")
+    tls_key: str | None = setting(None, "Its private key (PEM).")
+    tls_ca: str | None = setting(None, "Authority that the servers' certificates must have (PEM).")
+    status_path: str | None = setting(None, "JSON file that says how training goes, written about once a second.")
     enable_async_optimize: bool = setting(False, "Synchronous training steps rows in the background.")
     enable_pipelined_fwda2a: bool = setting(False, "Overlap the exchange of rows with computing.")
     enable_pipelined_bwda2a: bool = setting(False, "Overlap the exchange of gradients with computing.")
