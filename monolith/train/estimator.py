@@ -11,12 +11,15 @@ from typing import Any
 from torch import Tensor
 
 from monolith.checkpoint import latest_state
+from monolith.data import Source
+from monolith.data.input_config import input_settings
 from monolith.hooks import Hook
 from monolith.model import Mode
 from monolith.observe.metric_prefix import DEFAULT_PREFIX, set_metric_prefix
-from monolith.train.config import RunConfig, RunnerConfig, require_one_process
+from monolith.train.config import RunConfig, RunnerConfig
+from monolith.train.config.run_settings import RunSettings, export_base_of, restore_config, serving_name
 from monolith.train.config.task_settings import task_parameter
-from monolith.train.live.live_config import export_base_of, serving_name
+from monolith.train.config.unread import check_unread
 from monolith.train.loop import RunResult, Sync
 from monolith.train.made_model import ModelLike, make_model
 from monolith.train.run import run
@@ -45,7 +48,7 @@ class Estimator:
         config = conf.to_runner_config() if isinstance(conf, RunConfig) else copy.copy(conf)
         if warm_start_from is not None:
             config.restore_dir = warm_start_from
-        require_one_process(config)
+        check_unread(vars(config), config.changed())
         self.model = make_model(model, params, seed=config.seed, override=config.params_override)
         if not str(config.model_dir):
             config.model_dir = default_model_dir(type(self.model).__name__)
@@ -114,7 +117,7 @@ class Estimator:
         _check_hooks(hooks)
         self._name_metrics()
         trained = self._trained(checkpoint_path)  # first: a model that was never trained needs no data to say so
-        source = self.model.input_fn(Mode.EVAL)
+        source = self._source(Mode.EVAL)
         return trained.evaluate(source, steps=steps, group_by=group_by, hooks=hooks or ())
 
     def predict(
@@ -127,7 +130,7 @@ class Estimator:
         """Yield the predictions of the source for PREDICT by head: of one event at a time, or of whole batches."""
         _check_hooks(hooks)
         trained = self._trained(checkpoint_path)
-        for found in trained.predict(self.model.input_fn(Mode.PREDICT), keys=predict_keys, hooks=hooks or ()):
+        for found in trained.predict(self._source(Mode.PREDICT), keys=predict_keys, hooks=hooks or ()):
             if yield_single_examples:
                 for row in zip(*found.values(), strict=True):
                     yield dict(zip(found, row, strict=True))
@@ -153,7 +156,7 @@ class Estimator:
         if dense_only:
             raise NotImplementedError("dense_only=True: a version without tables is not there yet; export all of it")
         base = Path(export_base) if export_base is not None else export_base_of(self.config, self.model)
-        schema = self.model.input_fn(Mode.TRAIN).schema
+        schema = self._source(Mode.TRAIN).schema
         return self._trained(checkpoint_path).export(base, schema, name=name or serving_name(self.config, self.model))
 
     def get_variable_names(self) -> list[str]:
@@ -175,11 +178,15 @@ class Estimator:
     def close(self) -> None:
         """Give back what the estimator holds; one of a single process holds nothing between calls."""
 
-    def _trained(self, checkpoint_path: str | None) -> TrainedModel:
-        return open_trained(self.model, self.config, checkpoint_path)
+    def _trained(self, checkpoint_path: str | None = None) -> TrainedModel:
+        return open_trained(self.model, Path(self.config.model_dir), restore_config(self.config), checkpoint_path)
 
     def _variables(self) -> dict[str, Tensor]:
-        return open_trained(self.model, self.config).variables()
+        return self._trained().variables()
+
+    def _source(self, mode: Mode) -> Source:
+        with input_settings(RunSettings.of(self.config, self.model).input):
+            return self.model.input_fn(mode)
 
     def _name_metrics(self) -> None:
         name = self.config.deep_insight_name

@@ -1,25 +1,24 @@
 """run: puts a training run together. Every way to train a model ends here."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from importlib import import_module
-from pathlib import Path
 
 from monolith.checkpoint import ModelDirOwner
 from monolith.data import Source
+from monolith.data.input_config import InputConfig, input_settings
+from monolith.data.service import ServiceSource
 from monolith.hooks import Hook
 from monolith.model import Mode, MonolithModel
 from monolith.train.config import RunnerConfig
-from monolith.train.config.task_settings import task_settings
+from monolith.train.config.run_settings import RunSettings
 from monolith.train.hooks.live_view import LiveView
 from monolith.train.hooks.standard import standard_hooks
 from monolith.train.hooks.status_file import StatusFile
-from monolith.train.live.live_config import LiveConfig
 from monolith.train.loop import RunResult, Sync, Trainer
 from monolith.train.model_dump import MODEL_DUMP_NAME, DumpUtils
 from monolith.train.saving.save_listener import SaveListener
-from monolith.train.saving.starting_point import open_state
-from monolith.train.state import TrainState
+from monolith.train.state import TrainState, open_state
 
 
 def run(
@@ -42,7 +41,7 @@ def run(
     Args:
         model: what to train.
         config: the settings of the run.
-        source: where batches come from; the model's own for TRAIN if not given.
+        source: where batches come from; if not given, the data service that settings name, or the model's own source.
         steps: end after this many steps of this run.
         max_steps: end after this many steps of all runs together.
         hooks: watch the run after those that settings ask for, and before the model's own.
@@ -50,40 +49,41 @@ def run(
         saving_listeners: called before each save, and after each one that succeeded.
         guard_listeners: called before each save, and after it however it ended.
     """
-    asked, config = config, task_settings(config, model)
-    live = LiveConfig.of(config, model)  # first: what it refuses must not leave a trace
-    view = LiveView(every_steps=config.log_step_count_steps)
-    watching = [*standard_hooks(config, type(model).__name__), *hooks, view]
+    settings = RunSettings.of(config, model)  # first: what it refuses must not leave a trace
+    settings.process.apply()
+    view = LiveView(every_steps=settings.watch.log_steps)
+    watching = [*standard_hooks(settings.watch), *hooks, view]
     begun = _begin([*watching, *model.training_hooks])
+    folder = settings.saving.folder
     with ExitStack() as cleanup:
-        cleanup.enter_context(ModelDirOwner(config.model_dir))
-        state = TrainState(
-            model,
-            model.input_fn(Mode.TRAIN) if source is None else source,
-            evict_every_seconds=config.evict_every_seconds,
-            fused_layout=config.enable_fused_layout,
-        )
+        cleanup.enter_context(ModelDirOwner(folder))
+        state = TrainState(model, _source(model, settings.input) if source is None else source, settings.state)
         # Some models add their hooks when their model function first runs, in the dry run above.
         _begin([hook for hook in model.training_hooks if hook not in begun])
         watching += model.training_hooks
-        open_state(state, config)
-        _dump(state, asked)
-        syncs = [] if sync is None else [sync]
-        sequence: Callable[[], int] | None = None
-        if live is not None:
-            # Loaded here: exports need packages that a run without them does not.
-            serving = import_module("monolith.train.live.serving").LiveServing(state, live)
-            cleanup.enter_context(serving)
+        open_state(state, folder, settings.restore, mirror_dir=settings.saving.mirror_dir)
+        if settings.watch.model_dump:
+            dump = DumpUtils(enable=True)
+            dump.record_params(model)
+            dump.add_config(config)
+            dump.add_plan(state.plan)
+            dump.dump(folder / MODEL_DUMP_NAME)
+        serving = None
+        if settings.live is not None:
+            # Loaded here: exports need packages that other runs do without.
+            serving = cleanup.enter_context(
+                import_module("monolith.train.live.serving").LiveServing(state, settings.live)
+            )
             watching.append(serving.gate)
-            syncs.append(lambda _: serving.after_step())
-            sequence = lambda: serving.sequence  # noqa: E731
-        if config.status_path:
-            watching.append(StatusFile(config.status_path, state, sequence=sequence))
+        if settings.watch.status_path:
+            sequence = None if serving is None else lambda: serving.sequence
+            watching.append(StatusFile(settings.watch.status_path, state, sequence=sequence))
         trainer = Trainer(
             state,
-            config,
+            settings.loop,
+            settings.saving,
             hooks=watching,
-            syncs=syncs,
+            syncs=[one for one in (sync, None if serving is None else serving.after_step) if one is not None],
             saving_listeners=saving_listeners,
             guard_listeners=guard_listeners,
         )
@@ -96,16 +96,16 @@ def _begin(hooks: Sequence[Hook]) -> Sequence[Hook]:
     return hooks
 
 
+def _source(model: MonolithModel, config: InputConfig) -> Source:
+    if config.use_dataservice:
+        assert config.dispatcher is not None
+        return ServiceSource(config.dispatcher, trainer=f"trainer-{type(model).__name__}")
+    with input_settings(config):
+        return model.input_fn(Mode.TRAIN)
+
+
 def _last_step(state: TrainState, steps: int | None, max_steps: int | None) -> int | None:
     limits = [] if max_steps is None else [max_steps]
     if steps is not None:
         limits.append(state.global_step + steps)
     return min(limits, default=None)
-
-
-def _dump(state: TrainState, config: RunnerConfig) -> None:
-    dump = DumpUtils(config.enable_model_dump)
-    dump.record_params(state.model)
-    dump.add_config(config)
-    dump.add_plan(state.plan)
-    dump.dump(Path(config.model_dir) / MODEL_DUMP_NAME)

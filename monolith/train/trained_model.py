@@ -22,21 +22,20 @@ from monolith.hooks import Hook, RunContext, StepValues
 from monolith.model import EstimatorSpec, Lookup, LookupPlan, Mode, MonolithModel, make_tables, run_dense
 from monolith.model.metrics import Calibration, GroupedAuc, StreamingAuc, StreamingMean, StreamingMse
 from monolith.model.spec import observations, predictions
-from monolith.train.config import RunnerConfig
-from monolith.train.saving.restore_options import RestoreOptions
+from monolith.train.state import RestoreConfig
 
 
 class TrainedModel:
     """A copy of a model with the rows and weights of a snapshot."""
 
     def __init__(
-        self, model: MonolithModel, path: str | os.PathLike[str], options: RestoreOptions | None = None
+        self, model: MonolithModel, path: str | os.PathLike[str], options: RestoreConfig | None = None
     ) -> None:
         """Read the snapshot in folder `path`; the plan is the one it was trained with.
 
         `options` tell of dense weights that were renamed.
         """
-        options = options or RestoreOptions()
+        options = options or RestoreConfig()
         folder = Path(path)
         self.plan = LookupPlan.from_json(read_manifest(folder).plan)
         self.tables = make_tables(self.plan)
@@ -139,28 +138,31 @@ class TrainedModel:
 
 
 def open_trained(
-    model: MonolithModel, config: RunnerConfig, checkpoint_path: str | os.PathLike[str] | None = None
+    model: MonolithModel,
+    model_dir: Path,
+    config: RestoreConfig | None = None,
+    checkpoint_path: str | os.PathLike[str] | None = None,
 ) -> TrainedModel:
-    """Return the model as it is in a snapshot: the one in folder `checkpoint_path`, or the one that settings say.
+    """Return the model as it is in a snapshot: the one in folder `checkpoint_path`, or the one that `config` says.
 
     That is `restore_ckpt` or the newest in `model_dir`, else in `restore_dir`, a folder or a URL. Nothing is written.
     """
-    options = RestoreOptions.of(config)
+    config = config or RestoreConfig()
     if checkpoint_path is not None:
-        return TrainedModel(model, checkpoint_path, options)
-    path = choose_snapshot(config.model_dir, restore_ckpt=options.restore_ckpt, mode=LOOK)
+        return TrainedModel(model, checkpoint_path, config)
+    path = choose_snapshot(model_dir, restore_ckpt=config.restore_ckpt, mode=LOOK)
     if path is None and config.restore_dir and is_remote(config.restore_dir):
         with (
             TemporaryDirectory() as folder,
-            fetched_checkpoint(config.restore_dir, Path(folder), options.restore_ckpt) as fetched,
+            fetched_checkpoint(config.restore_dir, Path(folder), config.restore_ckpt) as fetched,
         ):
-            return TrainedModel(model, fetched, options)
+            return TrainedModel(model, fetched, config)
     if path is None and config.restore_dir:
-        path = choose_snapshot(config.restore_dir, restore_ckpt=options.restore_ckpt, mode=LOOK)
+        path = choose_snapshot(config.restore_dir, restore_ckpt=config.restore_ckpt, mode=LOOK)
     if path is None:
         elsewhere = f" nor in {config.restore_dir}" if config.restore_dir else ""
-        raise FileNotFoundError(f"there is no snapshot in {config.model_dir}{elsewhere}; train the model first")
-    return TrainedModel(model, path, options)
+        raise FileNotFoundError(f"there is no snapshot in {model_dir}{elsewhere}; train the model first")
+    return TrainedModel(model, path, config)
 
 
 @dataclass

@@ -11,7 +11,7 @@ from monolith.data import Schema
 from monolith.errors import CorruptFileError
 from monolith.model import make_plan, make_tables
 from monolith.train import state
-from monolith.train.saving.restore_options import RestoreOptions
+from monolith.train.state import RestoreConfig
 from tests.train.counting_model import Counting, Events, train
 
 
@@ -155,9 +155,9 @@ def test_a_crash_while_weights_are_cleared_loses_no_row(tmp_path, monkeypatch, m
 
 def test_options_that_contradict_each_other_are_refused():
     with pytest.raises(ValueError, match="alias_map must be None"):
-        RestoreOptions(clear_nn=True, alias_map={})
+        RestoreConfig(clear_nn=True, alias_map={})
     with pytest.raises(ValueError, match="continue_training"):
-        RestoreOptions(continue_training=True)
+        RestoreConfig(continue_training=True)
 
 
 def test_looking_at_a_model_takes_the_named_one_always_and_leaves_no_trace(tmp_path):

@@ -10,7 +10,7 @@ from monolith.embedding import AdagradOptimizer, ConstantsInitializer
 from monolith.embedding.combiners import FirstN
 from monolith.model.native_task import FeatureColumnV1, FeatureSlotConfig, NativeTask, TaskSpec
 from monolith.tensors import Ragged
-from monolith.train.config import CpuTrainingConfig, RunnerConfig
+from monolith.train.config import CpuTrainingConfig
 from monolith.train.cpu_training import local_train_internal
 from monolith.train.trained_model import open_trained
 from tests.train.recorder import Recorder
@@ -92,7 +92,7 @@ def trained(task, folder, **settings):
     recorder = Recorder()
     config = CpuTrainingConfig(log_step_count_steps=0, save_summary_steps=0, **settings)
     local_train_internal(task.params(), config, folder, user_hooks=[recorder])
-    model = open_trained(task(), RunnerConfig(model_dir=folder))
+    model = open_trained(task(), folder)
     (predicted,) = next(iter(model.predict(Repeated(1)))).values()
     return recorder, model.tables["ragged_feature"].lookup(torch.tensor(IDS)).numpy(), predicted.tolist()
 

@@ -97,18 +97,22 @@ class RunConfig:
     metrics_port: int = setting(0, "Port of 127.0.0.1 where Prometheus finds the run's counters; 0 opens none.")
 
     def to_runner_config(self) -> RunnerConfig:
-        """Return what runs: the command line is heard, and overruled by every value that was changed here."""
+        """Return what runs: command-line flags apply unless code changed the value."""
         config = RunnerConfig(**{name: getattr(self, name) for name in _ALWAYS})
         known = runner_defaults()
         for name in self.changed():
             target = _RENAMED.get(name, name)
             if target in known:
                 setattr(config, target, getattr(self, name))
+        if self.enable_local_profiling and config.profile_some_steps_from is None:
+            config.profile_some_steps_from = 0
+        asked = config.changed()
         if config.discovery_type is ServiceDiscoveryType.CONSUL:
             config.discovery_type = ServiceDiscoveryType.ZK
         if not config.enable_gpu_training:
             config.embedding_prefetch_capacity = max(config.embedding_prefetch_capacity, 1)
             config.enable_embedding_postpush = True
+        config.derived = [name for name in config.changed() if name not in asked]
         super(RunnerConfig, config).__post_init__()  # what was copied is checked too
         return config
 

@@ -8,6 +8,8 @@ from typing import Any
 from monolith.train.config.setting import setting
 
 DEFAULT_SNAPSHOT_SECONDS = 60.0
+SERVER_TYPES = ("worker", "ps")
+MODES = ("train", "eval", "infer")
 
 
 @dataclass(kw_only=True)
@@ -118,6 +120,11 @@ class CpuTrainingConfig:
 
     def __post_init__(self) -> None:
         """Reject values that could only fail later, far from here."""
+        for name, choices in (("server_type", SERVER_TYPES), ("mode", MODES)):
+            if getattr(self, name) not in choices:
+                raise ValueError(
+                    f"{type(self).__name__}: {name} must be {' or '.join(choices)}, got {getattr(self, name)!r}"
+                )
         lowest = {"checkpoints_max_to_keep": 1, "metric_window": 1, "evict_every_seconds": 0, "num_ps": 0}
         lowest |= {"num_workers": 1, "log_step_count_steps": 0, "save_summary_steps": 0, "metrics_port": 0}
         for name, value in lowest.items():

@@ -54,7 +54,7 @@ class LiveServing:
         """The number of the newest delta."""
         return self._sender.sequence
 
-    def after_step(self) -> None:
+    def after_step(self, state: TrainState) -> None:
         """Note how far training is; a trainer that was replaced must not go on."""
         self._note_position()
         if self._sender.links and not self._loop.running:
