@@ -1,4 +1,4 @@
-"""RunnerConfig: what runs, after code and command line were heard."""
+"""RunnerConfig: the settings of a run, from code and command line."""
 
 from dataclasses import dataclass, field, fields
 from enum import Enum
