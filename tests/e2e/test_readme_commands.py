@@ -14,11 +14,7 @@ import pytest
 import monolith as mono
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
-SCRIPT = """
-trap 'kill $(jobs -p)' EXIT
-monolith() {{ "{python}" -m monolith "$@"; }}
-{commands}
-"""
+END_WITH_THE_SERVER = "trap 'kill $(jobs -p)' EXIT\n"
 
 
 def block(language: str, having: str) -> str:
@@ -39,10 +35,14 @@ def test_from_a_class_to_a_served_answer(tmp_path):
     model, _, _ = block("python", "class Ranking").partition("estimator = ")
     (tmp_path / "ranking.py").write_text(model.replace("count=100_000", "count=20_000"))
     commands = block("sh", "monolith export").replace("8500", str(free_port()))
+    command = tmp_path / "bin" / "monolith"
+    command.parent.mkdir()
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m monolith "$@"\n')
+    command.chmod(0o755)
     ran = subprocess.run(
-        ["bash", "-e", "-c", SCRIPT.format(python=sys.executable, commands=commands)],
+        ["bash", "-e", "-c", END_WITH_THE_SERVER + commands],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+        env={**os.environ, "PATH": f"{command.parent}:{os.environ['PATH']}"},
         capture_output=True,
         text=True,
         timeout=200,
