@@ -3,31 +3,46 @@ SYSTEM_PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PYTHON := $(BIN)/python
-PIP_INSTALL := $(PYTHON) -m pip install --quiet --disable-pip-version-check -c constraints.txt
+# Not compiled to bytecode: Python does that for what is imported, which is the lesser part.
+PIP_INSTALL := $(PYTHON) -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 # Tools that pip put into the environment (cmake, ninja) go before those of the system.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 DEMO := -m monolith demo --seconds 30 --port 0
 CPP := $(wildcard csrc/*/*.h csrc/*/*.cpp tests/csrc/*.h tests/csrc/*.cpp)
 PYTEST_ARGS ?=
+TEST_PROCESSES ?= 2
+# pip and the compiler; a ninja that heeds make's limit needs a third for its second file.
+SIDE_BY_SIDE := -j3
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-csrc test-sanitize lint format bench bench-peers campaign-kill-online campaign-kill-save campaign-fuzz wheel wheel-check clean compiler native stubs setup-dev
+.PHONY: help setup demo test test-services test-csrc test-sanitize lint format bench bench-peers campaign-kill-online campaign-kill-save campaign-fuzz wheel wheel-check clean compiler native csrc-tests stubs setup-dev programs-of-services
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-20s %s\n", $$1, $$2}'
 
 setup: ## Create .venv, install what is needed, build the native core in place
-	@$(MAKE) --no-print-directory -j2 $(VENV)/.installed native
+	@$(MAKE) --no-print-directory $(SIDE_BY_SIDE) $(VENV)/.installed native
 	@$(MAKE) --no-print-directory stubs
 
-setup-dev: setup $(VENV)/.dev
+# All packages at once, beside the compiler.
+setup-dev:
+	@$(MAKE) --no-print-directory $(SIDE_BY_SIDE) $(VENV)/.dev native
+	@$(MAKE) --no-print-directory stubs
 
 demo: setup ## Run a whole live system on this machine: generator, trainer, server; about 50 seconds
 	$(PYTHON) $(DEMO)
 
-test: setup-dev test-csrc ## Run all tests: C++, Python, docstrings, README
-	$(PYTHON) -m pytest $(PYTEST_ARGS)
+test: ## Run the tests: C++, Python, docstrings, README, benchmarks at tiny sizes
+	@$(MAKE) --no-print-directory $(SIDE_BY_SIDE) $(VENV)/.dev test-csrc
+	@$(MAKE) --no-print-directory stubs
+	$(PYTHON) -m pytest -n $(TEST_PROCESSES) --dist worksteal $(PYTEST_ARGS)
+
+test-services: setup-dev $(VENV)/.services programs-of-services ## Run the tests that are slow or need services, peers or a clean environment; installs those
+	-@$(MAKE) --no-print-directory bench-peers
+	$(PYTHON) -m pytest -m services $(PYTEST_ARGS)
+	@$(MAKE) --no-print-directory test-csrc FUZZ_SECONDS=30
+	@$(MAKE) --no-print-directory wheel
 
 lint: setup-dev ## Check style, types, layers and layout
 	$(BIN)/ruff check
@@ -43,7 +58,8 @@ format: setup-dev ## Put Python and C++ into the form that lint asks for
 	$(BIN)/clang-format -i $(CPP)
 
 bench: setup-dev ## Measure everything; `make bench-peers` first to compare with other systems
-	$(PYTHON) -m benchmarks
+	for name in $$($(PYTHON) -c 'from benchmarks.registry import BENCHMARKS; print(*BENCHMARKS)'); do \
+	  $(PYTHON) -m benchmarks $$name || exit; done
 
 campaign-kill-online: KILLS ?= 50
 campaign-kill-online: setup-dev ## Kill trainer and server of an online job 50 times; the result goes to benchmarks/results
@@ -76,47 +92,65 @@ $(VENV)/.builder: | compiler
 	$(PIP_INSTALL) nanobind scikit-build-core $$(command -v cmake >/dev/null || echo cmake) $$(command -v ninja >/dev/null || echo ninja)
 	@touch $@
 
+INSTALL_TREE := $(PIP_INSTALL) --no-build-isolation --config-settings wheel.cmake=false --config-settings editable.mode=inplace
+
 $(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/.builder
-	$(PIP_INSTALL) --no-build-isolation --config-settings wheel.cmake=false --config-settings editable.mode=inplace -e '.[serving]'
+	$(INSTALL_TREE) -e '.[serving]'
 	@touch $@
 
 # What tests and lint need besides.
-$(VENV)/.dev: $(VENV)/.installed
-	$(PIP_INSTALL) --no-build-isolation --config-settings wheel.cmake=false --config-settings editable.mode=inplace -e '.[dev,serving,kafka,tensorboard,columnar]'
+$(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/.builder
+	$(INSTALL_TREE) -e '.[dev,serving,kafka,tensorboard,columnar]'
+	@touch $(VENV)/.installed $@
+
+# What service tests need besides: packages, and programs as COMMAND:DEBIAN-PACKAGE.
+$(VENV)/.services: $(VENV)/.dev
+	$(INSTALL_TREE) -e '.[services]'
 	@touch $@
 
-build/dev/build.ninja: | $(VENV)/.builder
-	cmake -S . -B build/dev -G Ninja -DMONOLITH_INPLACE=ON -DPython_EXECUTABLE=$(CURDIR)/$(PYTHON) >/dev/null
+SERVICE_PROGRAMS := openssl:openssl
+
+programs-of-services:
+	@missing=; for one in $(SERVICE_PROGRAMS); do command -v $${one%%:*} >/dev/null || missing="$$missing $${one##*:}"; done; \
+	test -z "$$missing" && exit; \
+	root=$$(test $$(id -u) = 0 || command -v sudo || echo none); \
+	command -v apt-get >/dev/null && test "$$root" != none && $$root apt-get -qq update && $$root apt-get -qq install --yes $$missing || \
+	  echo "not installed, and not installable here:$$missing; tests that need them are skipped" >&2
+
+build/dev/build.ninja: Makefile | $(VENV)/.builder
+	cmake -S . -B build/dev -G Ninja -DMONOLITH_INPLACE=ON -DMONOLITH_CSRC_TESTS=ON -DPython_EXECUTABLE=$(CURDIR)/$(PYTHON) >/dev/null
 	@touch $@
 
 native: build/dev/build.ninja
 	@cmake --build build/dev
+
+# One build of the core, which the module and the tests link.
+csrc-tests: build/dev/build.ninja
+	@cmake --build build/dev --target native csrc_tests
 
 stubs: native $(VENV)/.installed
 	@$(PYTHON) tools/write_stubs.py
 
 # --- C++ tests -------------------------------------------------------------------------------------------------------
 
-CTEST := ctest --output-on-failure --no-tests=ignore
-FUZZ_SECONDS ?= 15
+CTEST := ctest --parallel 2 --output-on-failure --no-tests=ignore
+FUZZ_SECONDS ?= 5
 # The fuzz drivers of a build side by side, for so many seconds, with a seed that they print.
 FUZZ = seed=$$(date +%s); $(1)/parse_fuzz_test --seconds $(2) --seed $$seed & parse=$$!; \
 	$(1)/table_file_fuzz_test --seconds $(2) --seed $$seed & files=$$!; \
 	$(1)/record_frames_test --seconds $(2) --seed $$seed; frames=$$?; wait $$parse && wait $$files && exit $$frames
 
-test-csrc: $(VENV)/.builder ## Run the C++ tests
-	@cmake -S . -B build/csrc -G Ninja -DMONOLITH_CSRC_TESTS=ON >/dev/null
-	@cmake --build build/csrc
-	$(CTEST) --test-dir build/csrc
-	@$(call FUZZ,build/csrc,$(FUZZ_SECONDS))
+test-csrc: csrc-tests ## Run the C++ tests
+	$(CTEST) --test-dir build/dev
+	@$(call FUZZ,build/dev,$(FUZZ_SECONDS))
 
 test-sanitize: $(VENV)/.builder ## Run the C++ tests under the address and the thread sanitizer
 	cmake -S . -B build/asan -G Ninja -DMONOLITH_CSRC_TESTS=ON -DMONOLITH_SANITIZE=address >/dev/null
-	cmake --build build/asan
+	cmake --build build/asan --target csrc_tests
 	$(CTEST) --test-dir build/asan
 	@$(call FUZZ,build/asan,$(FUZZ_SECONDS))
 	cmake -S . -B build/tsan -G Ninja -DMONOLITH_CSRC_TESTS=ON -DMONOLITH_SANITIZE=thread >/dev/null
-	cmake --build build/tsan
+	cmake --build build/tsan --target csrc_tests
 	$(CTEST) --test-dir build/tsan
 
 # --- systems to compare with, each in an environment of its own ------------------------------------------------------

@@ -9,13 +9,16 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.registry import BENCHMARKS, load
+from benchmarks.registry import BENCHMARKS, Size, run
 from benchmarks.report import json_line, show
 
 
 def main(
-    name: Annotated[str | None, typer.Argument(help="Which benchmark to run; without it they are listed.")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Small sizes: a check that it runs, not a result.")] = False,
+    name: Annotated[
+        str | None, typer.Argument(help=f"One of {', '.join(BENCHMARKS)}; without it they are listed.")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Small sizes: a first look, not a result.")] = False,
+    smoke: Annotated[bool, typer.Option("--smoke", help="Tiny sizes: seconds, to see that all of it runs.")] = False,
     out: Annotated[Path | None, typer.Option("--out", help="Also write the JSON line to this file.")] = None,
 ) -> None:
     """Measure Monolith against peers and bounds; prints a table and, last, one JSON line."""
@@ -28,8 +31,11 @@ def main(
         return
     if name not in BENCHMARKS:
         raise typer.BadParameter(f"unknown benchmark {name!r}; choose one of {', '.join(sorted(BENCHMARKS))}")
+    if quick and smoke:
+        raise typer.BadParameter("--quick and --smoke are two sizes; choose one")
+    size: Size = "smoke" if smoke else "quick" if quick else "full"
     stages = Console(stderr=True)
-    report = load(name).run(quick=quick, progress=lambda stage: stages.print(stage, style="dim", highlight=False))
+    report = run(name, size=size, progress=lambda stage: stages.print(stage, style="dim", highlight=False))
     show(report, console)
     line = json_line(report)
     if out is not None:

@@ -1,10 +1,10 @@
-"""The benchmarks there are: each is the module `benchmarks.NAME` with a `run(*, quick, progress) -> Report`."""
+"""The benchmarks there are: each is the module `benchmarks.NAME` with `SIZES` and `measure`."""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
-from typing import Protocol, cast
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, Protocol, TypeAlias, cast
 
 from benchmarks.report import Report
 
@@ -18,11 +18,16 @@ BENCHMARKS = {
 }
 """Name to one line on what it measures."""
 
+Size: TypeAlias = Literal["full", "quick", "smoke"]
+"""For a result; for a first look; to see in seconds that all of the code runs."""
+
 
 class Benchmark(Protocol):
     """What a benchmark module offers."""
 
-    def run(self, *, quick: bool, progress: Callable[[str], None]) -> Report:
+    SIZES: Mapping[Size, Any]
+
+    def measure(self, sizes: Any, *, quick: bool, progress: Callable[[str], None]) -> Report:
         """Measure and return the report; `progress` gets one line per stage."""
         ...
 
@@ -32,3 +37,9 @@ def load(name: str) -> Benchmark:
     if name not in BENCHMARKS:
         raise ValueError(f"unknown benchmark {name!r}; choose one of {', '.join(sorted(BENCHMARKS))}")
     return cast(Benchmark, importlib.import_module(f"benchmarks.{name}"))
+
+
+def run(name: str, *, size: Size, progress: Callable[[str], None]) -> Report:
+    """Measure at one of the sizes; all but the full one are marked as quick in the report."""
+    benchmark = load(name)
+    return benchmark.measure(benchmark.SIZES[size], quick=size != "full", progress=progress)

@@ -43,5 +43,9 @@ class RemoteError(MonolithError):
     """The other process answered a request with an error; its words are the message."""
 
 
+class SecretError(MonolithError, PermissionError):
+    """One side of a connection does not know the job's shared secret, or the secret's file cannot be used."""
+
+
 class FencedError(MonolithError):
     """A newer generation of the job is at work: this process must stop, what it sends is refused."""

@@ -45,11 +45,8 @@ class CheckpointSizes:
 
 FULL = CheckpointSizes(num_rows=1_600_000, num_saves=5, num_quiet_steps=40)
 QUICK = CheckpointSizes(num_rows=100_000, num_saves=3, num_quiet_steps=10)
-
-
-def run(*, quick: bool, progress: Callable[[str], None]) -> Report:
-    """Measure everything."""
-    return measure(QUICK if quick else FULL, quick=quick, progress=progress)
+SMOKE = CheckpointSizes(num_rows=20_000, num_saves=1, num_quiet_steps=2, batch_size=64, dim=8)
+SIZES = {"full": FULL, "quick": QUICK, "smoke": SMOKE}
 
 
 def measure(sizes: CheckpointSizes, *, quick: bool, progress: Callable[[str], None]) -> Report:

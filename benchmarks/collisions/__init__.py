@@ -46,11 +46,10 @@ class CollisionSizes:
 
 FULL = CollisionSizes(num_seeds=10, users=2_000, movies=500, num_train=300_000, num_test=100_000)
 QUICK = CollisionSizes(num_seeds=2, users=200, movies=100, num_train=60_000, num_test=40_000)
-
-
-def run(*, quick: bool, progress: Callable[[str], None]) -> Report:
-    """Measure everything."""
-    return measure(QUICK if quick else FULL, quick=quick, progress=progress)
+SMOKE = CollisionSizes(
+    num_seeds=2, users=200, movies=100, num_train=600, num_test=300, batch_size=64, movielens_epochs=1
+)
+SIZES = {"full": FULL, "quick": QUICK, "smoke": SMOKE}
 
 
 def measure(sizes: CollisionSizes, *, quick: bool, progress: Callable[[str], None]) -> Report:

@@ -17,14 +17,11 @@ from benchmarks.data.overlap import measure_overlap
 from benchmarks.data.parsing import measure_parsing
 from benchmarks.data.records import make_records
 from benchmarks.data.service import measure_service
-from benchmarks.data.sizes import FULL, QUICK, DataSizes
+from benchmarks.data.sizes import SIZES, DataSizes
 from benchmarks.machine import busy_notice
 from benchmarks.report import Report
 
-
-def run(*, quick: bool, progress: Callable[[str], None]) -> Report:
-    """Measure everything, with --quick on fewer batches."""
-    return measure(QUICK if quick else FULL, quick=quick, progress=progress)
+__all__ = ["SIZES", "measure"]
 
 
 def measure(sizes: DataSizes, *, quick: bool, progress: Callable[[str], None]) -> Report:

@@ -42,3 +42,8 @@ class DataSizes:
 
 FULL = DataSizes()
 QUICK = DataSizes(num_batches=8, num_files=2, parsed_batches=4, steps=16, overlap_rounds=MIN_ROUNDS)
+SMOKE = DataSizes(
+    batch_size=64, num_batches=2, num_files=2, parsed_batches=1, steps=3, embedding_dim=4, hidden=(8,),
+    overlap_rounds=MIN_ROUNDS,
+)  # fmt: skip
+SIZES = {"full": FULL, "quick": QUICK, "smoke": SMOKE}

@@ -18,7 +18,7 @@ import numpy as np
 
 from benchmarks.machine import busy_notice
 from benchmarks.online.asking import Asker, asked_politely
-from benchmarks.online.job import MODEL, Job
+from benchmarks.online.job import MODEL, Job, Progress
 from benchmarks.online.probed_events import ProbedEvents
 from benchmarks.report import Figure, Report
 from monolith.data import EventLogWriter, MovieEvents, log_length
@@ -29,6 +29,7 @@ MAX_PAUSE_SECONDS = 0.2
 """Between two probes; a few times what a batch needs to fill, and the pause between two pushes."""
 
 _CHUNK = 100_000
+_SILENT_SECONDS = 2.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,11 +51,8 @@ class OnlineSizes:
 
 FULL = OnlineSizes(num_probes=500, num_backlog=8_000_000, ask_seconds=20.0)
 QUICK = OnlineSizes(num_probes=50, num_backlog=1_000_000, ask_seconds=3.0)
-
-
-def run(*, quick: bool, progress: Callable[[str], None]) -> Report:
-    """Measure everything."""
-    return measure(QUICK if quick else FULL, quick=quick, progress=progress)
+SMOKE = OnlineSizes(num_probes=3, num_backlog=20_000, ask_seconds=0.2, batch_size=64, rate_per_second=1_000.0)
+SIZES = {"full": FULL, "quick": QUICK, "smoke": SMOKE}
 
 
 def measure(sizes: OnlineSizes, *, quick: bool, progress: Callable[[str], None]) -> Report:
@@ -104,18 +102,40 @@ def _throughput(job: Job, events: ProbedEvents, sizes: OnlineSizes) -> float:
 
     Between two words of the trainer from within the backlog: it says with each when that was.
     """
-    before = log_length(job.log)
+    start = end = log_length(job.log)
     with EventLogWriter(job.log, events.schema) as writer, asked_politely(job.url):
-        for first in range(before, before + sizes.num_backlog, _CHUNK):
-            writer.append(events.events(first, min(_CHUNK, before + sizes.num_backlog - first)))
-        writer.flush()
-        written, enough = time.time(), before + sizes.num_backlog // 2
-        job.wait_until("training on the backlog", lambda: job.progress().time > written, STAGE_SECONDS)
-        begin = job.progress()
-        enough = max(enough, begin.offset)
-        job.wait_until("half of the backlog", lambda: job.progress().offset > enough, STAGE_SECONDS)
-        end = job.progress()
-    return (end.offset - begin.offset) / (end.time - begin.time)
+
+        def feed() -> None:
+            nonlocal end
+            for first in range(end, end + sizes.num_backlog, _CHUNK):
+                writer.append(events.events(first, min(_CHUNK, end + sizes.num_backlog - first)))
+            writer.flush()
+            end += sizes.num_backlog
+
+        feed()
+        begin = _next_word(job, "training on the backlog", Progress(time.time(), start), feed)
+        enough = max(start + sizes.num_backlog // 2, begin.offset)
+        last = _next_word(job, "half of the backlog", Progress(begin.time, enough), feed)
+    return (last.offset - begin.offset) / (last.time - begin.time)
+
+
+def _next_word(job: Job, what: str, beyond: Progress, feed: Callable[[], None]) -> Progress:
+    """Return the trainer's first word from beyond a time and an offset.
+
+    It says one about every second while it trains. One that is silent for longer has nothing left, and is fed again.
+    """
+    patience = time.monotonic() + _SILENT_SECONDS
+
+    def said() -> bool:
+        nonlocal patience
+        now = job.progress()
+        if time.monotonic() > patience:
+            feed()
+            patience = time.monotonic() + _SILENT_SECONDS
+        return now.time > beyond.time and now.offset > beyond.offset
+
+    job.wait_until(what, said, STAGE_SECONDS)
+    return job.progress()
 
 
 def _figures(freshness: list[float], throughput: float, predictions: float) -> list[Figure]:

@@ -83,7 +83,8 @@ class Job:
         if not self._status.exists():
             return Progress(0.0, 0)
         status = json.loads(self._status.read_text())
-        return Progress(status["time"], status["stream"]["0"])
+        # A trainer says where it is before its first batch too, when it is nowhere in the stream yet.
+        return Progress(status["time"], status["stream"].get("0", 0))
 
     def check(self) -> None:
         """Raise with its last words if a process has ended."""

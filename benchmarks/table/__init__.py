@@ -14,13 +14,10 @@ from benchmarks.report import Report
 from benchmarks.table.figures import figures
 from benchmarks.table.growth import measure_growth
 from benchmarks.table.lookup import measure_lookup
-from benchmarks.table.sizes import FULL, QUICK, TableSizes
+from benchmarks.table.sizes import SIZES, TableSizes
 from benchmarks.table.training import measure_training
 
-
-def run(*, quick: bool, progress: Callable[[str], None]) -> Report:
-    """Measure everything at the sizes of the issue, or at a tenth of them."""
-    return measure(QUICK if quick else FULL, quick=quick, progress=progress)
+__all__ = ["SIZES", "measure"]
 
 
 def measure(sizes: TableSizes, *, quick: bool, progress: Callable[[str], None]) -> Report:

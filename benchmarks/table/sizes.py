@@ -67,3 +67,8 @@ class TableSizes:
 
 FULL = TableSizes()
 QUICK = TableSizes(num_rows=1_000_000, growth_rows=(250_000, 500_000, 1_000_000, 2_000_000), growth_batch_size=16_384)
+SMOKE = TableSizes(
+    num_rows=5_000, dims=(16,), batch_size=512, num_features=2, training_batch_size=64, training_steps=1,
+    growth_rows=(1_000, 4_000), growth_batch_size=256,
+)  # fmt: skip
+SIZES = {"full": FULL, "quick": QUICK, "smoke": SMOKE}

@@ -17,13 +17,10 @@ from benchmarks.peers.clicks.shape import MODELS
 from benchmarks.report import Report
 from benchmarks.train.figures import figures
 from benchmarks.train.records import write_records
-from benchmarks.train.sizes import FULL, QUICK, TrainSizes
+from benchmarks.train.sizes import SIZES, TrainSizes
 from benchmarks.train.turns import measure_model
 
-
-def run(*, quick: bool, progress: Callable[[str], None]) -> Report:
-    """Measure everything, with --quick in shorter rounds and smaller tables."""
-    return measure(QUICK if quick else FULL, quick=quick, progress=progress)
+__all__ = ["SIZES", "measure"]
 
 
 def measure(sizes: TrainSizes, *, quick: bool, progress: Callable[[str], None]) -> Report:

@@ -89,3 +89,5 @@ class TrainSizes:
 
 FULL = TrainSizes()
 QUICK = TrainSizes(max_table_rows=400_000, num_steps=3)
+SMOKE = TrainSizes(num_ids=50_000, max_table_rows=1_000, batch_size=64, num_steps=1, dim=4, hidden=(8, 4))
+SIZES = {"full": FULL, "quick": QUICK, "smoke": SMOKE}

@@ -80,9 +80,10 @@ void bind_admission(nb::module_& m) {
       .def(
           "restore_changed",
           [](SlidingHashFilter& f, const std::string& name, const std::vector<std::string>& changes) {
-            with_os_errors([&] { f.restore(name, changes); });
+            return with_os_errors([&] { return f.restore(name, changes); });
           },
-          "basename"_a, "changes"_a)
+          "basename"_a, "changes"_a,
+          "Returns the version of older files, whose counts are dropped; 0 if there are none.")
       .def("add", &SlidingHashFilter::add, "id"_a, "count"_a = 1)
       .def("get", &SlidingHashFilter::get, "id"_a)
       .def_prop_ro("capacity", &SlidingHashFilter::capacity)

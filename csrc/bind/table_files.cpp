@@ -71,6 +71,7 @@ void bind_table_files(nb::module_& m) {
       .def_ro("generation", &TableFileInfo::generation)
       .def_ro("epoch", &TableFileInfo::epoch)
       .def_ro("max_time", &TableFileInfo::max_time)
+      .def_ro("max_step", &TableFileInfo::max_step)
       .def_ro("shard", &TableFileInfo::shard)
       .def_ro("num_shards", &TableFileInfo::num_shards)
       .def_ro("weight_bytes", &TableFileInfo::weight_bytes)

@@ -227,6 +227,9 @@ void bind_results(nb::module_& m) {
       .def_ro("inserted", &ChangeResult::inserted)
       .def_ro("filtered", &ChangeResult::filtered)
       .def_ro("refused", &ChangeResult::refused);
+  nb::class_<TableProgress>(m, "TableProgress")
+      .def_ro("max_time", &TableProgress::max_time)
+      .def_ro("max_step", &TableProgress::max_step);
   nb::class_<TableMemory>(m, "TableMemory")
       .def_ro("index_bytes", &TableMemory::index_bytes)
       .def_ro("row_bytes", &TableMemory::row_bytes)
@@ -271,6 +274,8 @@ void bind_row_table(nb::module_& m) {
       .def_prop_ro("weight_bytes", [](const RowTable& t) { return t.layout().weight_bytes(); })
       .def_prop_ro("max_time", &RowTable::max_time)
       .def("raise_max_time", &RowTable::raise_max_time, "time"_a)
+      .def_prop_ro("max_step", &RowTable::max_step)
+      .def("raise_max_step", &RowTable::raise_max_step, "global_step"_a)
       .def("size", &RowTable::size, release)
       .def("memory", &RowTable::memory, release)
       .def("set_filter", &RowTable::set_filter, "filter"_a.none(), "thresholds"_a)

@@ -17,8 +17,9 @@ namespace monolith {
 
 // A cell is (signature << 4) | count; 0 is an empty cell. An id starts at a cell and owns the first of the next cells
 // that is empty or bears its signature: two ids of one signature close together share a count, which is the filter's
-// error. Starts ascend with the hash, so the ids of a run of buckets (table/id_hash.h) lie in a run of cells. Not
-// thread-safe.
+// error. Starts ascend with the hash, so the ids of a run of buckets (table/id_hash.h) lie in a run of cells. The
+// signature is the low end of the hash, on which no start depends: neighbours share it by chance alone, also where ids
+// are consecutive numbers. Not thread-safe.
 template <std::unsigned_integral Cell>
 class CellArray {
  public:
@@ -43,8 +44,7 @@ class CellArray {
   }
 
   static Cell signature(std::int64_t id) {
-    const auto bits = static_cast<std::uint64_t>(id);
-    return static_cast<Cell>(((bits >> 17) | (bits << 15)) & (std::numeric_limits<Cell>::max() >> 4));
+    return static_cast<Cell>(hash_id(id) & (std::numeric_limits<Cell>::max() >> 4));
   }
 
   void prefetch(std::size_t start) const { __builtin_prefetch(&cells_[start]); }

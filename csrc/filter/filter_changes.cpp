@@ -100,10 +100,14 @@ void save_filter_changes(const std::string& name, BucketRange buckets, const Sta
   }
 }
 
-void apply_filter_changes(const std::string& name, BucketRange buckets, const CellRange& kept, State& state) {
+std::uint32_t apply_filter_changes(const std::string& name, BucketRange buckets, const CellRange& kept, State& state) {
   const File file(std::fopen(name.c_str(), "rb"));
   if (!file) filter_io::throw_errno("cannot open " + name);
   const Header header = filter_io::read_header(file.get(), name, changes_header(state, buckets));
+  if (header.version < filter_format::kOldestReadVersion) {
+    state.clear();
+    return header.version;
+  }
   if (header.buckets() != buckets) filter_io::refuse(name, "it is of other buckets than what it changes");
   std::uint64_t num_blocks = 0;
   for (auto& split : state.splits) {
@@ -133,6 +137,8 @@ void apply_filter_changes(const std::string& name, BucketRange buckets, const Ce
   state.head = header.head;
   state.head_increment = header.head_increment;
   state.failure_count = header.failure_count;
+  if (header.version < filter_format::kVersion) state.clear();
+  return header.version;
 }
 
 }  // namespace monolith

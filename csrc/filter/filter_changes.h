@@ -31,9 +31,10 @@ struct SplitChanges {
 void save_filter_changes(const std::string& name, BucketRange buckets, const SlidingHashFilter::State& state,
                          const std::vector<SplitChanges>& changes);
 
-// Makes the changes of a file of these buckets in a filter's splits, where cells lie in `kept`. Throws
-// std::system_error or std::invalid_argument; `state` is then of no use.
-void apply_filter_changes(const std::string& name, BucketRange buckets, const CellRange& kept,
-                          SlidingHashFilter::State& state);
+// Makes the changes of a file of these buckets in a filter's splits, where cells lie in `kept`; after those of an older
+// version the filter is empty. Returns the version. Throws std::system_error or std::invalid_argument; `state` is then
+// of no use.
+std::uint32_t apply_filter_changes(const std::string& name, BucketRange buckets, const CellRange& kept,
+                                   SlidingHashFilter::State& state);
 
 }  // namespace monolith

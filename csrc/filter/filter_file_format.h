@@ -18,7 +18,10 @@ static_assert(std::endian::native == std::endian::little, "the structs below are
 
 inline constexpr std::array<char, 8> kMagic = {'M', 'N', 'L', 'F', 'I', 'L', 'T', '\n'};
 inline constexpr std::array<char, 8> kChangesMagic = {'M', 'N', 'L', 'F', 'D', 'L', 'T', '\n'};
-inline constexpr std::uint32_t kVersion = 3;  // in 1 and 2, ids started at other cells
+// In 1 and 2, ids started at other cells; in 3, which has the same parts, they had other signatures. Counts of those
+// cannot be found again.
+inline constexpr std::uint32_t kVersion = 4;
+inline constexpr std::uint32_t kOldestReadVersion = 3;
 inline constexpr std::size_t kBlockCells = 10000;
 inline constexpr std::uint64_t kFooterOffset = ~std::uint64_t{0};
 

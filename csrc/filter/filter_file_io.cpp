@@ -74,12 +74,18 @@ Header header_of(const SlidingHashFilter::State& state, BucketRange buckets, std
 
 Header read_header(std::FILE* file, const std::string& name, const Header& expected) {
   Header header;
-  read_value(file, header, name);
+  constexpr std::size_t kPreludeBytes = offsetof(Header, split);
+  read_value(file, header, name, kPreludeBytes);
   if (header.magic != expected.magic) refuse(name, "it is not an admission filter file of this kind");
-  if (header.version != filter_format::kVersion) {
+  if (header.version == 0 || header.version > filter_format::kVersion) {
     refuse(name, "its format version " + std::to_string(header.version) + " is unknown; this build reads version " +
                      std::to_string(filter_format::kVersion));
   }
+  if (header.version < filter_format::kOldestReadVersion) {
+    header.last_bucket = kNumBuckets;  // there were no parts
+    return header;
+  }
+  read(file, std::as_writable_bytes(std::span(&header, 1)).subspan(kPreludeBytes), name);
   if (header.header_crc != filter_format::header_crc(header)) refuse(name, "the checksum of its header is wrong");
   check_match(name, "split_num", expected.split_num, header.split_num);
   check_match(name, "max_forward_step", expected.max_forward_step, header.max_forward_step);

@@ -41,7 +41,8 @@ void read_footer(std::FILE* file, const std::string& name, filter_format::Footer
 filter_format::Header header_of(const SlidingHashFilter::State& state, BucketRange buckets, std::size_t split,
                                 std::uint32_t crc);
 
-// Reads a header of the magic and sizes that are expected.
+// Reads a header of the magic and sizes that are expected, of this version or an older one. Of versions before
+// kOldestReadVersion, the version alone is read.
 filter_format::Header read_header(std::FILE* file, const std::string& name, const filter_format::Header& expected);
 
 }  // namespace monolith::filter_io

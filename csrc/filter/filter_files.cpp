@@ -210,8 +210,8 @@ void save_filter_files(const std::string& basename, BucketRange buckets, const S
   }
 }
 
-void load_filter_files(const std::string& basename, std::span<const std::string> changes, BucketRange buckets,
-                       State& state) {
+std::uint32_t load_filter_files(const std::string& basename, std::span<const std::string> changes, BucketRange buckets,
+                                State& state) {
   const std::size_t num_splits = state.splits.size();
   check_files_present(basename, num_splits);
   StateCrc crc;
@@ -223,11 +223,13 @@ void load_filter_files(const std::string& basename, std::span<const std::string>
     if (!file) throw_errno("cannot open " + name);
     const Header header = read_header(file.get(), name, header_of(state, buckets, split, 0));
     if (!first) first = header;
-    if (header.state_crc != first->state_crc || header.head_increment != first->head_increment ||
-        header.failure_count != first->failure_count || header.buckets() != first->buckets()) {
+    if (header.version != first->version || header.state_crc != first->state_crc ||
+        header.head_increment != first->head_increment || header.failure_count != first->failure_count ||
+        header.buckets() != first->buckets()) {
       refuse(name, "it comes from another save than " + split_name(basename, 0, num_splits));
     }
     takes_part = header.buckets() != buckets;
+    if (header.version < filter_format::kOldestReadVersion) continue;
     Split& cells = state.splits[split];
     const CellRange kept(cells, takes_part ? buckets : BucketRange{});
     crc.add_split(header.num_elements);
@@ -237,18 +239,23 @@ void load_filter_files(const std::string& basename, std::span<const std::string>
     });
     cells.set_num_elements(header.num_elements);
   }
-  if (crc.value() != first->state_crc) {
+  if (first->version >= filter_format::kOldestReadVersion && crc.value() != first->state_crc) {
     refuse(basename, "the files do not add up to the state that was saved");
   }
   state.head = first->head;
   state.head_increment = first->head_increment;
   state.failure_count = first->failure_count;
+  if (first->version < filter_format::kVersion) state.clear();
+  std::uint32_t oldest = first->version;
   const CellRange kept(state.splits[0], takes_part ? buckets : BucketRange{});  // all splits have the same size
-  for (const std::string& name : changes) apply_filter_changes(name, first->buckets(), kept, state);
-  if (!takes_part) return;
+  for (const std::string& name : changes) {
+    oldest = std::min(oldest, apply_filter_changes(name, first->buckets(), kept, state));
+  }
+  if (!takes_part) return oldest;
   for (Split& cells : state.splits) cells.set_num_elements(kept.cut(cells));
   // Only one of the parts has it, so that they add up again.
   if (buckets.first > 0) state.failure_count = 0;
+  return oldest;
 }
 
 }  // namespace monolith

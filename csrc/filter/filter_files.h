@@ -1,6 +1,7 @@
 // The files of a sliding hash filter: one per split, `<basename>-%05d-of-%05d`, specified in docs/formats.md.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 
@@ -15,8 +16,8 @@ void save_filter_files(const std::string& basename, BucketRange buckets, const S
 // Fills `state`, which must be empty and has the sizes that the files must agree with: with all of them if they are of
 // these buckets, with what concerns these buckets if they are of all. Then come the files of changes, in order. Nothing
 // is allocated by what a file says. Throws std::system_error (ENOENT where files are missing) or std::invalid_argument;
-// `state` is then of no use.
-void load_filter_files(const std::string& basename, std::span<const std::string> changes, BucketRange buckets,
-                       SlidingHashFilter::State& state);
+// `state` is then of no use. Counts of files of an older version are dropped; returns the oldest version.
+std::uint32_t load_filter_files(const std::string& basename, std::span<const std::string> changes, BucketRange buckets,
+                                SlidingHashFilter::State& state);
 
 }  // namespace monolith

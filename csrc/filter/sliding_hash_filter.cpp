@@ -6,6 +6,7 @@
 
 #include "filter/cell_range.h"
 #include "filter/filter_changes.h"
+#include "filter/filter_file_format.h"
 #include "filter/filter_files.h"
 
 namespace monolith {
@@ -14,6 +15,13 @@ bool operator==(const SlidingHashFilter::State& a, const SlidingHashFilter::Stat
   // Only the moves since the last full turn matter, once the ring has turned.
   return a.splits == b.splits && a.head == b.head &&
          a.head_increment % a.splits.size() == b.head_increment % b.splits.size();
+}
+
+void SlidingHashFilter::State::clear() {
+  for (Split& split : splits) split.clear();
+  head = 0;
+  head_increment = 0;
+  failure_count = 0;
 }
 
 SlidingHashFilter::State SlidingHashFilter::empty_state(std::size_t capacity, std::size_t split_num) {
@@ -128,14 +136,15 @@ void SlidingHashFilter::save(const std::string& basename) {
   save_filter_files(basename, buckets_, state_);
 }
 
-void SlidingHashFilter::restore(const std::string& basename, std::span<const std::string> changes) {
+std::uint32_t SlidingHashFilter::restore(const std::string& basename, std::span<const std::string> changes) {
   const std::lock_guard lock(mutex_);
   State restored = empty_state(capacity_, state_.splits.size());
-  load_filter_files(basename, changes, buckets_, restored);
+  const std::uint32_t oldest = load_filter_files(basename, changes, buckets_, restored);
   while (frozen_ && frozen_->copy_some(state_)) {
   }
   state_ = std::move(restored);
   if (changed_) mark_all();
+  return oldest < filter_format::kVersion ? oldest : 0;
 }
 
 std::unique_ptr<SlidingHashFilter> SlidingHashFilter::join(std::span<const SlidingHashFilter* const> parts) {

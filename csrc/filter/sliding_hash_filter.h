@@ -40,6 +40,7 @@ class SlidingHashFilter final : public AdmissionFilter {
     std::uint64_t failure_count = 0;   // ids that found no cell and passed
 
     std::size_t max_backward_step() const { return splits.size() - kMaxForwardStep; }
+    void clear();
     friend bool operator==(const State& a, const State& b);
   };
 
@@ -69,8 +70,9 @@ class SlidingHashFilter final : public AdmissionFilter {
   void save(const std::string& basename) override;
   void restore(const std::string& basename) override { restore(basename, {}); }
 
-  // Becomes what was saved under `basename` and changed by files of save_frozen_changes, in order.
-  void restore(const std::string& basename, std::span<const std::string> changes);
+  // Becomes what was saved under `basename` and changed by files of save_frozen_changes, in order. Counts of files of
+  // an older version cannot be found again and are dropped: returns that version then, else 0.
+  std::uint32_t restore(const std::string& basename, std::span<const std::string> changes);
 
   bool freeze(bool take_changes) override;
   void save_frozen(const std::string& basename) override;

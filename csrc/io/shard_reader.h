@@ -87,7 +87,8 @@ class ShardReader {
 
   // The checksum of the file, given that of all its blocks.
   std::uint32_t checksum(const BlocksCrc& blocks) const {
-    const std::uint32_t front = crc32c(std::as_bytes(std::span(schema_)), crc32c(bytes_of(header_)));
+    const std::uint32_t header = crc32c(bytes_of(header_).first(header_bytes(header_)));
+    const std::uint32_t front = crc32c(std::as_bytes(std::span(schema_)), header);
     const std::uint32_t both = join_crc32c(front, blocks.crc, blocks.bytes);
     return crc32c(bytes_of(footer_), crc32c(std::as_bytes(std::span(index_)), both));
   }
@@ -106,22 +107,26 @@ class ShardReader {
   const BucketEntry& bucket_entry(std::uint32_t bucket) const { return index_[bucket - header_.first_bucket]; }
 
   void read_header() {
-    if (size() < sizeof(Header) + sizeof(Footer)) corrupt(size(), "too short for a table file");
-    file_.read(0, std::as_writable_bytes(std::span(&header_, 1)));
+    const auto bytes = std::as_writable_bytes(std::span(&header_, 1));
+    if (size() < kShortHeaderBytes + sizeof(Footer)) corrupt(size(), "too short for a table file");
+    file_.read(0, bytes.first(kShortHeaderBytes));
     if (header_.magic != kMagic) corrupt(0, "not a table file");
     if (header_.major != kMajor) {
       throw CorruptFile(path_ + " has format version " + std::to_string(header_.major) + "." +
                         std::to_string(header_.minor) + ", this build reads version 1; read it with a newer release");
     }
     if (header_.endian_mark != kEndianMark) corrupt(12, "wrong byte order");
-    if (header_.schema_bytes > kMaxSchemaBytes || sizeof(Header) + header_.schema_bytes + sizeof(Footer) > size()) {
+    const std::size_t schema_at = header_bytes(header_);
+    if (header_.schema_bytes > kMaxSchemaBytes || schema_at + header_.schema_bytes + sizeof(Footer) > size()) {
       corrupt(72, "the schema is longer than the file");
     }
+    file_.read(kShortHeaderBytes, bytes.first(schema_at).subspan(kShortHeaderBytes));
     schema_.resize(header_.schema_bytes);
-    file_.read(sizeof(Header), std::as_writable_bytes(std::span(schema_)));
+    file_.read(schema_at, std::as_writable_bytes(std::span(schema_)));
     if (header_.crc != header_crc(header_, std::as_bytes(std::span(schema_)))) {
       corrupt(76, "the header's checksum is wrong");
     }
+    if (header_.max_step < 0) corrupt(80, "its newest step is negative");
     if (header_.num_shards > kNumSubTables || header_.shard >= header_.num_shards) {
       corrupt(44, "there is no such shard");
     }

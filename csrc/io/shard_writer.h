@@ -93,6 +93,7 @@ inline void write_header(ShardWriter& file, const TableFileInfo& info) {
   header.generation = info.generation;
   header.epoch = info.epoch;
   header.max_time = info.max_time;
+  header.max_step = info.max_step;
   header.shard = info.shard;
   header.num_shards = info.num_shards;
   header.first_bucket = first_bucket_of_shard(info.shard, info.num_shards);

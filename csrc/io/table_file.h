@@ -35,6 +35,7 @@ struct TableFileInfo {
   std::uint64_t generation = 0;
   std::uint64_t epoch = 0;
   std::uint32_t max_time = 0;
+  std::int64_t max_step = 0;
   std::uint32_t shard = 0;
   std::uint32_t num_shards = 1;
   std::uint32_t weight_bytes = 0;  // of one row
@@ -81,7 +82,7 @@ class FrozenTable {
 
   std::shared_ptr<RowTable> table_;
   std::vector<ConsumerChanges> changes_;  // by sub-table; empty without a consumer
-  std::uint32_t max_time_ = 0;
+  TableProgress progress_;
   bool open_ = false;
 };
 

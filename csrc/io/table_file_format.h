@@ -20,7 +20,7 @@ namespace monolith::table_file {
 inline constexpr std::array<char, 8> kMagic{'M', 'O', 'N', 'O', 'T', 'B', 'L', '\n'};
 inline constexpr std::array<char, 8> kEndMagic{'M', 'O', 'N', 'O', 'E', 'N', 'D', '\n'};
 inline constexpr std::uint16_t kMajor = 1;
-inline constexpr std::uint16_t kMinor = 0;
+inline constexpr std::uint16_t kMinor = 1;  // in 0, headers end before max_step
 inline constexpr std::uint32_t kEndianMark = 0x01020304;
 inline constexpr std::size_t kBlockRows = 4096;
 inline constexpr std::uint32_t kBucketsPerSubTable = kNumBuckets / kNumSubTables;
@@ -33,9 +33,14 @@ struct Header {
   std::uint64_t plan_hash, generation, epoch;
   std::uint32_t max_time, shard, num_shards, first_bucket, last_bucket;
   std::uint32_t weight_bytes, state_bytes, serving, schema_bytes;
-  std::uint32_t crc;  // of the header before it and the schema after it
+  std::uint32_t crc;  // of the header before and after it, and of the schema
+  std::int64_t max_step;
 };
-static_assert(sizeof(Header) == 80);
+static_assert(sizeof(Header) == 88);
+
+inline constexpr std::size_t kShortHeaderBytes = offsetof(Header, max_step);  // of minor version 0
+
+inline std::size_t header_bytes(const Header& header) { return header.minor == 0 ? kShortHeaderBytes : sizeof(Header); }
 
 struct BlockHeader {
   std::uint32_t bucket, num_rows;
@@ -70,7 +75,8 @@ std::span<const std::byte> bytes_of(const T& value) {
 }
 
 inline std::uint32_t header_crc(const Header& header, std::span<const std::byte> schema) {
-  return crc32c(schema, crc32c(bytes_of(header).first(offsetof(Header, crc))));
+  const std::span<const std::byte> bytes = bytes_of(header).first(header_bytes(header));
+  return crc32c(schema, crc32c(bytes.subspan(kShortHeaderBytes), crc32c(bytes.first(offsetof(Header, crc)))));
 }
 
 inline std::size_t block_bytes(std::size_t num_rows, std::size_t row_bytes) {

@@ -70,9 +70,9 @@ void expect_rows(const ShardReader& file, RowTable& table) {
 TableFileInfo read_table_file_info(const std::string& path) {
   const ShardReader file(path);
   const table_file::Header& header = file.header();
-  return {file.schema(),      header.plan_hash,    header.generation,     header.epoch,
-          header.max_time,    header.shard,        header.num_shards,     header.weight_bytes,
-          header.state_bytes, header.serving != 0, file.footer().num_rows};
+  return {file.schema(),       header.plan_hash,   header.generation,   header.epoch,
+          header.max_time,     header.max_step,    header.shard,        header.num_shards,
+          header.weight_bytes, header.state_bytes, header.serving != 0, file.footer().num_rows};
 }
 
 void check_table_fits(const RowTable& table, const std::vector<std::string>& paths, bool cleared) {
@@ -103,6 +103,7 @@ SavedTable load_table(RowTable& table, const std::vector<std::string>& paths, st
     const ShardReader file(path);
     file.check_rows_fit(table);
     table.raise_max_time(file.header().max_time);
+    table.raise_max_step(file.header().max_step);
     if (first_bucket == 0 && last_bucket == kNumBuckets) expect_rows(file, table);
   }
   return visit_files(table, paths, first_bucket, last_bucket,

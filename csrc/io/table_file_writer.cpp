@@ -120,7 +120,7 @@ std::string shard_file_name(const std::string& basename, std::uint32_t shard, st
 
 FrozenTable::FrozenTable(std::shared_ptr<RowTable> table, std::optional<std::size_t> consumer)
     : table_(std::move(table)) {
-  max_time_ = consumer ? table_->begin_snapshot(*consumer, changes_) : table_->begin_snapshot();
+  progress_ = consumer ? table_->begin_snapshot(*consumer, changes_) : table_->begin_snapshot();
   open_ = true;
 }
 
@@ -131,7 +131,7 @@ bool FrozenTable::overflowed() const {
 SavedTable FrozenTable::save(const std::string& basename, TableFileInfo info, bool drop_expired, bool in_parallel) {
   return write(basename, std::move(info), in_parallel, [&](std::uint32_t sub_table) {
     RowBatch batch = table_->read_snapshot(sub_table);
-    if (drop_expired) table_file::drop_expired_rows(*table_, max_time_, batch);
+    if (drop_expired) table_file::drop_expired_rows(*table_, progress_.max_time, batch);
     return batch;
   });
 }
@@ -164,7 +164,8 @@ SavedTable FrozenTable::write(const std::string& basename, TableFileInfo info, b
                                 std::to_string(table_file::kMaxSchemaBytes) + "; use fewer segments");
   }
   const RowLayout& layout = table_->layout();
-  info.max_time = max_time_;
+  info.max_time = progress_.max_time;
+  info.max_step = progress_.max_step;
   info.weight_bytes = static_cast<std::uint32_t>(layout.weight_bytes());
   info.state_bytes = static_cast<std::uint32_t>(layout.state_bytes());
   info.serving = layout.serving();

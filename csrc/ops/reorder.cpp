@@ -6,6 +6,7 @@
 #include <string>
 
 #include "ops/id_numbers.h"
+#include "ops/id_shard.h"
 #include "ops/parallel_for.h"
 
 namespace monolith {
@@ -26,14 +27,13 @@ Slot make_slot(Int64Span ids, std::size_t num_shards, bool rank0_empty) {
   Slot slot;
   slot.inverse.reserve(ids.size());
   IdNumbers index(std::min<std::size_t>(ids.size(), 1024));
-  const auto modulus = static_cast<std::int64_t>(rank0_empty ? num_shards - 1 : num_shards);
+  const std::size_t first_shard = rank0_empty ? 1 : 0;
   for (const std::int64_t id : ids) {
     const std::int64_t place = index.insert(id, static_cast<std::int64_t>(slot.unique.size()));
     slot.inverse.push_back(static_cast<std::int32_t>(place));
     if (static_cast<std::size_t>(place) < slot.unique.size()) continue;
     slot.unique.push_back(id);
-    const std::int64_t rest = id % modulus;
-    slot.shard_of.push_back(static_cast<std::int32_t>((rest < 0 ? rest + modulus : rest) + (rank0_empty ? 1 : 0)));
+    slot.shard_of.push_back(static_cast<std::int32_t>(first_shard + shard_of_id(id, num_shards - first_shard)));
   }
   return slot;
 }

@@ -25,8 +25,8 @@ struct FusedReordered {
   std::vector<std::int32_t> offsets;             // per id of all inputs: where its row begins, in floats
 };
 
-// Removes repetitions per input; id v belongs to shard v mod n, or to 1 + v mod (n - 1) if rank 0 stays empty.
-// The modulo of a negative id is taken as Python takes it. `dims` are the widths of the rows, one per input.
+// Removes repetitions per input; id v belongs to shard v mod n, or to 1 + v mod (n - 1) if rank 0 stays empty, with v
+// taken without sign (id_shard.h). `dims` are the widths of the rows, one per input.
 FusedReordered fused_reorder_by_indices(std::span<const Int64Span> inputs, std::size_t num_shards, Int64Span dims,
                                         bool rank0_empty);
 

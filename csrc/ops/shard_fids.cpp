@@ -7,6 +7,7 @@
 #include <string>
 
 #include "ops/id_numbers.h"
+#include "ops/id_shard.h"
 #include "ops/parallel_for.h"
 
 namespace monolith {
@@ -62,7 +63,7 @@ void shard_one(const FidColumn& column, std::size_t num_ps, bool unique, Shards&
   IdNumbers seen(unique ? std::min<std::size_t>(column.ids.size(), 4096) : 0);
   for (std::size_t k = 0; k < column.ids.size(); ++k) {
     const std::int64_t id = column.ids[k];
-    const std::size_t server = num_ps == 1 ? 0 : static_cast<std::uint64_t>(id) % num_ps;
+    const std::size_t server = num_ps == 1 ? 0 : shard_of_id(id, num_ps);
     std::vector<std::int64_t>& fids = shards.fids[server];
     const auto next = static_cast<std::int64_t>(fids.size());
     // An id always goes to the same server, so one index serves them all.

@@ -162,17 +162,22 @@ void Compressor::retrieve(const float* weights, float* out) const {
 
 void Compressor::backward(const float* weights, float* gradient, std::int64_t global_step) const {
   if (kind_ != Kind::kOneBit) return;
-  const float wanted = scale_at(global_step);
-  float factor = scale();
-  while (factor < wanted && !scale_->compare_exchange_weak(factor, wanted, std::memory_order_relaxed)) {
-  }
-  factor = std::max(factor, wanted);
+  advance(global_step);
+  const float factor = scale();
   const float slope = config_.amplitude * factor;
   for (std::size_t i = 0; i < dim_; ++i) gradient[i] *= slope * tanh_slope(factor * weights[i]);
 }
 
+void Compressor::advance(std::int64_t global_step) const {
+  if (kind_ != Kind::kOneBit) return;
+  const float wanted = scale_at(global_step);
+  float factor = scale();
+  while (factor < wanted && !scale_->compare_exchange_weak(factor, wanted, std::memory_order_relaxed)) {
+  }
+}
+
 void Compressor::set_step(std::int64_t global_step) const {
-  scale_->store(scale_at(global_step), std::memory_order_relaxed);
+  if (kind_ == Kind::kOneBit) scale_->store(scale_at(global_step), std::memory_order_relaxed);
 }
 
 float Compressor::scale_at(std::int64_t global_step) const {

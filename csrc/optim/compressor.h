@@ -53,11 +53,13 @@ class Compressor {
   // For fp32, fp16 and bf16 both are the identity, and `is_identity()` says so. `retrieve` may work in place.
   bool is_identity() const { return kind_ != Kind::kFixedR8 && kind_ != Kind::kOneBit; }
   void retrieve(const float* weights, float* out) const;
-  // Moves one_bit's scale on to `global_step` first; a late gradient of an earlier step does not move it back.
+  // Moves one_bit's scale on to `global_step` first.
   void backward(const float* weights, float* gradient, std::int64_t global_step) const;
 
-  // one_bit's scale; `set_step` puts it where `global_step` has it, for a table that was restored.
+  // one_bit's scale. `advance` moves it on to where `global_step` has it, and never back: a gradient may come late.
+  // `set_step` puts it there in any case, for a table that starts again.
   float scale() const { return scale_->load(std::memory_order_relaxed); }
+  void advance(std::int64_t global_step) const;
   void set_step(std::int64_t global_step) const;
 
  private:

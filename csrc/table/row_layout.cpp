@@ -1,5 +1,6 @@
 #include "table/row_layout.h"
 
+#include <algorithm>
 #include <cstring>
 #include <stdexcept>
 
@@ -62,6 +63,20 @@ void RowLayout::read_stored(const std::byte* weights, float* out) const {
   } else {
     std::memcpy(out, weights, dim_ * sizeof(float));
   }
+}
+
+bool RowLayout::reads_as_zeros(const std::byte* weights) const {
+  std::vector<float> values(dim_);
+  read(weights, values.data());
+  return std::ranges::all_of(values, [](float value) { return value == 0; });
+}
+
+void RowLayout::advance_compressors(std::int64_t global_step) const {
+  for (const Segment& segment : segments_) segment.compressor.advance(global_step);
+}
+
+void RowLayout::restart_compressors() const {
+  for (const Segment& segment : segments_) segment.compressor.set_step(0);
 }
 
 void RowLayout::write(std::byte* weights, const float* values) const {

@@ -46,6 +46,13 @@ class RowLayout {
   // For a row whose weights are about to be assigned: zeros meanwhile.
   void initialize_state(std::byte* weights, std::byte* state) const;
 
+  // Reading the row gives zeros only.
+  bool reads_as_zeros(const std::byte* weights) const;
+
+  // Compressors whose readings depend on the step: on to `global_step`, never back; or back to the first step.
+  void advance_compressors(std::int64_t global_step) const;
+  void restart_compressors() const;
+
   // One optimizer step. `learning_rates` has one value a segment.
   void step(std::int64_t id, std::byte* weights, std::byte* state, const float* gradient,
             std::span<const float> learning_rates, std::int64_t global_step) const;

@@ -84,6 +84,13 @@ void RowTable::raise_max_time(std::uint32_t time) {
   }
 }
 
+void RowTable::raise_max_step(std::int64_t global_step) {
+  std::int64_t seen = max_step();
+  while (seen < global_step && !max_step_.compare_exchange_weak(seen, global_step, std::memory_order_relaxed)) {
+  }
+  layout_.advance_compressors(global_step);
+}
+
 void RowTable::set_filter(std::shared_ptr<AdmissionFilter> filter, SlotThresholds thresholds) {
   const std::unique_lock batch(batch_mutex_);
   filter_ = std::move(filter);
@@ -180,6 +187,8 @@ void RowTable::clear() {
   ++erase_count_;
   for (std::uint32_t i = 0; i < kNumSubTables; ++i) sub_tables_[i].lock.unlock();
   max_time_.store(0);
+  max_step_.store(0);
+  layout_.restart_compressors();
 }
 
 std::size_t RowTable::add_consumer() {

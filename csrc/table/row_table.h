@@ -31,13 +31,19 @@ struct TableOptions {
   std::string name;
   std::vector<SegmentConfig> segments;
   bool serving = false;              // rows are compressed, have no optimizer state and take no gradients
-  bool skip_zero_embedding = false;  // serving: assigning an all-zero row erases the id
+  bool skip_zero_embedding = false;  // serving: assigning or restoring a row that is or reads as zeros erases the id
   std::size_t initial_capacity = 0;  // rows whose memory is taken at once
   std::size_t max_memory_bytes = 0;  // 0: no limit
   MemoryPolicy memory_policy = MemoryPolicy::kRefuseNewIds;
   std::uint32_t default_expire_days = 36500;
   std::unordered_map<std::uint32_t, std::uint32_t> slot_expire_days;  // by fid slot
   std::size_t max_changes_per_consumer = std::size_t{64} << 20;
+};
+
+// How far its updates have brought a table.
+struct TableProgress {
+  std::uint32_t max_time = 0;  // the newest, in seconds
+  std::int64_t max_step = 0;   // the newest global step of a gradient
 };
 
 struct TableMemory {
@@ -96,6 +102,9 @@ class RowTable {
   TableMemory memory() const;
   std::uint32_t max_time() const { return max_time_.load(std::memory_order_relaxed); }
   void raise_max_time(std::uint32_t time);
+  // What a training lookup reads through a one_bit compressor depends on it.
+  std::int64_t max_step() const { return max_step_.load(std::memory_order_relaxed); }
+  void raise_max_step(std::int64_t global_step);
 
   // Consulted for ids that have no row; nullptr admits all.
   void set_filter(std::shared_ptr<AdmissionFilter> filter, SlotThresholds thresholds);
@@ -138,11 +147,11 @@ class RowTable {
 
   // One point in time: between begin_snapshot and end_snapshot, read_snapshot gives each sub-table as it was at the
   // beginning, while the table goes on being written to. Each sub-table is read once. One snapshot at a time.
-  // begin_snapshot returns the max_time of that moment. With `changes`, what the consumer has not taken yet is taken at
+  // begin_snapshot returns the progress of that moment. With `changes`, what the consumer has not taken yet is taken at
   // that moment too, by sub-table; read_snapshot_changes then gives the rows of these ids that there were, and names
   // those that there were not in `erased`, both in the order of files.
-  std::uint32_t begin_snapshot();
-  std::uint32_t begin_snapshot(std::size_t consumer, std::vector<ConsumerChanges>& changes);
+  TableProgress begin_snapshot();
+  TableProgress begin_snapshot(std::size_t consumer, std::vector<ConsumerChanges>& changes);
   RowBatch read_snapshot(std::uint32_t sub_table);
   RowBatch read_snapshot_changes(std::uint32_t sub_table, const ConsumerChanges& changes,
                                  std::vector<std::int64_t>& erased);
@@ -203,6 +212,7 @@ class RowTable {
   std::shared_ptr<AdmissionFilter> filter_;
   SlotThresholds thresholds_;
   std::atomic<std::uint32_t> max_time_{0};
+  std::atomic<std::int64_t> max_step_{0};
   mutable std::atomic<std::uint64_t> erase_count_{
       0};          // calls that erased rows, so that plans know when to search again
   ReadGate gate_;  // closed by everything that changes weights or the index

@@ -23,6 +23,7 @@ ChangeResult RowTable::change(BatchPlan& plan, const ChangeRequest& request) {
   const std::shared_lock batch(batch_mutex_);
   const ClosedGate closed(gate_);
   raise_max_time(request.time);
+  if (request.kind == ChangeRequest::Kind::kStep) raise_max_step(request.global_step);
   ChangeResult result;
   // How many first occurrences of a group the filter held back; all of them if the group gets no row.
   std::vector<std::uint32_t> skipped;
@@ -247,11 +248,13 @@ void RowTable::change_row(SubTable& sub_table, std::uint64_t hash, BatchPlan::Fo
   switch (request.kind) {
     case ChangeRequest::Kind::kAssign: {
       const float* last = value(positions.back());
-      if (options_.skip_zero_embedding && std::all_of(last, last + dim, [](float x) { return x == 0; })) {
+      const bool skips = options_.skip_zero_embedding;
+      const bool is_skipped = skips && std::all_of(last, last + dim, [](float x) { return x == 0; });
+      if (!is_skipped) layout_.write(weights, last);
+      // Compressors may make zeros of small numbers, and one_bit makes none of zeros.
+      if (is_skipped || (skips && layout_.reads_as_zeros(weights))) {
         sub_table.erase(chunk_layout_, hash);
         ++erase_count_;
-      } else {
-        layout_.write(weights, last);
       }
       return;
     }

@@ -48,18 +48,18 @@ RowBatch in_file_order(RowBatch batch, const std::vector<std::uint64_t>& hashes,
 
 }  // namespace
 
-std::uint32_t RowTable::begin_snapshot() {
+TableProgress RowTable::begin_snapshot() {
   const std::unique_lock batch(batch_mutex_);
   start_snapshot([](std::uint32_t) {});
-  return max_time();
+  return {max_time(), max_step()};
 }
 
-std::uint32_t RowTable::begin_snapshot(std::size_t consumer, std::vector<ConsumerChanges>& changes) {
+TableProgress RowTable::begin_snapshot(std::size_t consumer, std::vector<ConsumerChanges>& changes) {
   const std::unique_lock batch(batch_mutex_);
   check_consumer(consumer);
   changes.resize(kNumSubTables);
   start_snapshot([&](std::uint32_t number) { changes[number] = sub_tables_[number].take_changes(consumer); });
-  return max_time();
+  return {max_time(), max_step()};
 }
 
 template <typename AtThatMoment>
@@ -239,6 +239,14 @@ void RowTable::restore(std::span<const std::int64_t> ids, std::span<const std::u
                        // Making room for an earlier row may have evicted this one.
                        std::uint32_t row =
                            sub_table.erase_version == found_version ? found[i] : sub_table.index.find_row(hashes[i]);
+                       if (options_.skip_zero_embedding && layout_.reads_as_zeros(from)) {
+                         if (row != kNoRow) {
+                           sub_table.erase(chunk_layout_, hashes[i]);
+                           ++erase_count_;
+                         }
+                         raise_max_time(last_seen[position]);
+                         continue;
+                       }
                        if (row == kNoRow) row = insert_row(sub_table, hashes[i], last_seen[position], true);
                        if (row == kNoRow) throw std::bad_alloc();
                        sub_table.before_change(chunk_layout_, hashes[i], row);

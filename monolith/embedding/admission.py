@@ -1,5 +1,6 @@
 """Admission: an id gets a row only after it was seen often enough."""
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -128,12 +129,20 @@ class Filter:
     def restore(self, basename: str | PathLike[str], changes: Sequence[str | PathLike[str]] = ()) -> None:
         """Become what was saved under `basename`, and then changed as files say; on any error stay as it was.
 
+        Files of an older format find their cells by other bits of the ids. Their counts are dropped, with a warning.
+
         Raises:
             FileNotFoundError: files are missing.
             ValueError: files are damaged, or the saved filter was configured differently.
         """
         if isinstance(self.native_filter, native.SlidingHashFilter):
-            self.native_filter.restore_changed(fspath(basename), [fspath(name) for name in changes])
+            older = self.native_filter.restore_changed(fspath(basename), [fspath(name) for name in changes])
+            if older:
+                warnings.warn(
+                    f"admission filter files {fspath(basename)} have format version {older}; their counts cannot be "
+                    "used and were dropped: ids that have no row yet are counted from zero again",
+                    stacklevel=2,
+                )
         else:
             self.native_filter.restore(fspath(basename))
 

@@ -91,7 +91,7 @@ class FusedReorder(NamedTuple):
 def fused_reorder_by_indices(
     inputs: Sequence[Tensor], num_of_shards: int, dim_sizes: Sequence[int], *, rank0_empty: bool = False
 ) -> FusedReorder:
-    """Return the ids of all slots ready to travel: shard = id mod shards.
+    """Return the ids of all slots ready to travel: shard = id mod shards, with the id taken without sign.
 
     With ``rank0_empty`` shard 0 gets nothing: shard = 1 + id mod (shards - 1). The original switched this on by
     itself, from the environment, beyond four shards; here the caller says so.
@@ -128,10 +128,8 @@ def map_id_to_embedding(
     for i, (part, rows) in enumerate(zip(ids, embeddings, strict=True)):
         _require_vector(f"ids[{i}]", part, torch.int64)
         _require_matching(part, rows)
-    flat, _ = gather_embeddings_by_input(
-        torch.cat(list(ids)), torch.cat(list(embeddings)), input.reshape(-1), use_multi_threads
-    )
-    return flat.view(*input.shape, flat.shape[1])
+    rows, _ = gather_embeddings_by_input(torch.cat(list(ids)), torch.cat(list(embeddings)), input, use_multi_threads)
+    return rows
 
 
 def gather_embeddings_by_input(
@@ -140,7 +138,7 @@ def gather_embeddings_by_input(
     input: Tensor,
     use_multi_threads: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """Return the row of each id of ``input``, and where in ``ids`` it stands; differentiable.
+    """Return [*input.shape, D], the row of each id of ``input``, and where in ``ids`` it stands; differentiable.
 
     >>> rows = torch.tensor([[2.0], [3.0]])
     >>> gather_embeddings_by_input(torch.tensor([20, 30]), rows, torch.tensor([30, 20, 30]))
@@ -149,19 +147,28 @@ def gather_embeddings_by_input(
             [3.]]), tensor([1, 0, 1]))
     """
     _require_vector("ids", ids, torch.int64)
-    _require_vector("input", input, torch.int64)
+    flat = input.reshape(-1)
+    _require_vector("input", flat, torch.int64)
     _require_matching(ids, embeddings)
-    mapping = torch.empty_like(input, memory_format=torch.contiguous_format)
-    native.find_positions(ids.contiguous(), input.contiguous(), use_multi_threads, mapping)
-    return _GatherRows.apply(embeddings, mapping), mapping  # type: ignore[no-untyped-call]
+    mapping = torch.empty_like(flat)
+    native.find_positions(ids.contiguous(), flat.contiguous(), use_multi_threads, mapping)
+    rows: Tensor = _GatherRows.apply(embeddings, mapping)  # type: ignore[no-untyped-call]
+    return rows.view(*input.shape, rows.shape[1]), mapping.view(input.shape)
 
 
 def gather_embeddings_by_input_gradient(ids: Tensor, grads: Tensor, index_mapping: Tensor) -> Tensor:
-    """Return [len(ids), D]: the sum of the gradient rows that belong to each id."""
+    """Return [len(ids), D]: the sum of the rows of ``grads`` [*index_mapping.shape, D] that belong to each id."""
     _require_vector("ids", ids, torch.int64)
-    _require_vector("index_mapping", index_mapping, torch.int64)
-    _require_float("grads", grads, 2)
-    return _scatter_add(grads, index_mapping.contiguous(), ids.shape[0])
+    if grads.dim() < 1 or grads.shape[:-1] != index_mapping.shape:
+        raise ValueError(
+            f"grads of shape {tuple(grads.shape)} must have one row per entry of index_mapping, which has shape "
+            f"{tuple(index_mapping.shape)}"
+        )
+    flat = index_mapping.reshape(-1)
+    _require_vector("index_mapping", flat, torch.int64)
+    rows = grads.reshape(len(flat), grads.shape[-1])
+    _require_float("grads", rows, 2)
+    return _scatter_add(rows, flat.contiguous(), ids.shape[0])
 
 
 def fused_gather_embeddings_by_input(

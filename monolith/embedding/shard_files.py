@@ -210,7 +210,7 @@ def _check_kind(schema: str, paths: Sequence[str]) -> None:
 
 def _check_one_save(paths: Sequence[str], infos: Sequence[native.TableFileInfo]) -> None:
     def save_of(path: str, info: native.TableFileInfo) -> tuple[object, ...]:
-        return info.plan_hash, info.generation, info.epoch, info.max_time, _schema_of(path, info)
+        return info.plan_hash, info.generation, info.epoch, info.max_time, info.max_step, _schema_of(path, info)
 
     for shard, (path, info) in enumerate(zip(paths, infos, strict=True)):
         if (info.shard, info.num_shards) != (shard, len(paths)):
@@ -226,7 +226,7 @@ def _schema_of(path: str, info: native.TableFileInfo) -> str:
     try:
         return str(info.schema)
     except UnicodeDecodeError as error:
-        raise CorruptFileError(f"{path}: its schema at byte 80 is not text: {error}") from error
+        raise CorruptFileError(f"{path}: its schema is not text: {error}") from error
 
 
 def _check_same_rows(path: str, saved: str, wanted: str) -> None:
@@ -245,7 +245,7 @@ def _row_parts(owner: str, schema: str) -> list[str]:
         how = "compressor" if parts["serving"] else "optimizer"
         return [f"{segment['dim']} x {segment[how]}" for segment in parts["segments"]]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise CorruptFileError(f"{owner}: its schema at byte 80 cannot be read: {error!r}") from error
+        raise CorruptFileError(f"{owner}: its schema cannot be read: {error!r}") from error
 
 
 def glob_escape(name: str) -> str:

@@ -284,8 +284,8 @@ class Table:
 
     @property
     def is_unused(self) -> bool:
-        """Whether it has no rows and was never told a time: there is nothing in it to lose."""
-        return len(self) == 0 and self.native.max_time == 0
+        """Whether it has no rows, no newest time and no newest step: there is nothing in it to lose."""
+        return len(self) == 0 and self.native.max_time == 0 and self.native.max_step == 0
 
     def restore(self, basename: str | PathLike[str], *, clear: bool = True) -> int:
         """Become what was saved under `basename` (or add it, with `clear=False`); returns the number of rows read.

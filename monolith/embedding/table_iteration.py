@@ -12,7 +12,7 @@ from monolith.protos.embedding_hash_table_pb2 import EntryDump
 def iterate_table_and_apply(table: Table, apply_fn: Callable[[list[bytes]], object], *, limit: int = 1000) -> None:
     """Call `apply_fn` with serialized EntryDumps, ids included, at most `limit` at a time, until every row was seen.
 
-    Rows erased on the way are left out. The order is that of table files.
+    It stops early if `apply_fn` returns False. Rows erased on the way are left out. The order is that of table files.
     """
     if limit < 1:
         raise ValueError(f"limit must be at least 1, got {limit}")
@@ -20,8 +20,9 @@ def iterate_table_and_apply(table: Table, apply_fn: Callable[[list[bytes]], obje
         for first in range(0, len(ids), limit):
             part = ids[first : first + limit]
             entries = zip(part.tolist(), table.lookup_entry(part), strict=True)
-            if dumps := [_with_id(id_, entry) for id_, entry in entries if entry]:
-                apply_fn(dumps)
+            dumps = [_with_id(id_, entry) for id_, entry in entries if entry]
+            if dumps and apply_fn(dumps) is False:
+                return
 
 
 def extract_slot_from_entry(entries: Sequence[bytes], fid_v2: bool = True) -> Tensor:

@@ -28,6 +28,7 @@ from monolith.export.versions import (
 )
 from monolith.model import LookupPlan, MonolithModel
 from monolith.model.hyper_params.spelling import to_snake_case
+from monolith.wire import make_secret
 
 _TORCH_TYPES = {"int64": torch.int64, "float32": torch.float32}
 _DATATYPES = {"int64": "INT64", "float32": "FP32"}
@@ -66,7 +67,7 @@ def write_export(
     `graph` and `weights`, the model itself is not touched, so that training may go on in another thread.
 
     Args:
-        base: folder of all versions; made if it is not there.
+        base: folder of all versions; made, with the shared secret of trainer and server, if it is not there.
         version: a number that is not taken yet.
         model: what to export.
         plan: what it looks up.
@@ -113,6 +114,8 @@ def write_export(
         _write_synced(unfinished / MODEL_FILE, description.to_bytes())
         _sync_path(unfinished / TABLES_FOLDER)
         _sync_path(unfinished)
+        # Before the version is there: a server that waits for it reads the secret at once.
+        make_secret(root)
         unfinished.rename(final)
     except BaseException:
         shutil.rmtree(unfinished, ignore_errors=True)

@@ -12,7 +12,7 @@ from monolith.embedding.table import Changes
 from monolith.errors import FencedError, PlanMismatchError, RemoteError
 from monolith.parallel.sync_messages import Answer, Position, Status, SyncContent, SyncType, bases_to_meta
 from monolith.parallel.sync_parts import Piece, parts_of, pieces_of_changes, pieces_of_tables
-from monolith.wire import Address, Client, Message, TlsConfig
+from monolith.wire import Address, Client, Message, SharedSecret, TlsConfig
 
 DenseWeights = Callable[[], tuple[int, Mapping[str, Tensor]]]
 """Returns the dense weights and a version that changes when they do; the tensors must not change afterwards."""
@@ -34,6 +34,10 @@ class SyncSettings:
     """Rows and ids of one message; the dense weights come on top, whole."""
 
     tls: TlsConfig | None = None
+    """Certificates, for targets on other machines."""
+
+    secret: SharedSecret | None = None
+    """What sender and targets prove to know; a target that listens without certificates asks for it."""
 
     skip_zero_embedding: bool = False
     """Rows of zeros are sent as tombstones: targets keep none, and a lookup reads zeros all the same."""
@@ -118,7 +122,12 @@ class SyncLink:
         settings = job.settings
         self.address = address
         self._job = job
-        self._client = Client(address, connect_timeout_seconds=settings.connect_timeout_seconds, tls=settings.tls)
+        self._client = Client(
+            address,
+            connect_timeout_seconds=settings.connect_timeout_seconds,
+            tls=settings.tls,
+            secret=settings.secret,
+        )
         self._lock = threading.Lock()
         self._trackers = {name: table.track_changes() for name, table in job.tables.tables.items()}
         # Whoever is at this number or beyond loaded an export that was begun after the trackers: it misses nothing.

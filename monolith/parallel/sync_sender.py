@@ -64,7 +64,7 @@ class SyncSender:
                 must not change while they are sent: return a copy.
             watermark: returns how far in the stream of events the tables are, for the receivers' `freshness`.
             base: the position of an export that equals the tables as they are now, if there is one.
-            settings: time limits, sizes, TLS.
+            settings: time limits, sizes, certificates or the shared secret.
         """
         # Microseconds: a sender started later has higher numbers, even if a crash made it reuse the generation.
         sequences = SequenceCounter(time.time_ns() // 1000)

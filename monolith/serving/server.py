@@ -20,7 +20,7 @@ from monolith.export.versions import latest_version, newest_export
 from monolith.serving.app import MAX_BODY_BYTES, create_app
 from monolith.serving.metrics import Metrics, Progress
 from monolith.serving.sync_receiver import SyncReceiver
-from monolith.wire import TlsConfig
+from monolith.wire import SharedSecret, TlsConfig
 
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 8500
@@ -73,7 +73,8 @@ def serve(
         host: where to listen for HTTP; only this machine can ask unless told otherwise.
         port: 0 lets the system choose; `ready_file` tells.
         sync_address: where to take deltas from a trainer ("127.0.0.1:7001", "unix:/path"); None takes none.
-        tls: certificates for that address; without them it must be on this machine.
+        tls: certificates for that address; without them it must be on this machine, and trainers prove that they know
+            the shared secret of `export_base`.
         ready_file: is there, with a `Ready` as JSON, while the server answers.
         wait: wait for the first version rather than fail.
         num_threads: threads that share the dense work of one request.
@@ -84,6 +85,7 @@ def serve(
         FileNotFoundError: there is no complete version, and `wait` was not asked for.
         CorruptFileError: the newest version is damaged.
         OSError: the port is in use.
+        SecretError: deltas are to be taken, and the shared secret is missing or readable by others.
     """
     with ExitStack() as cleanup:
         stop = cleanup.enter_context(_stop_signals())
@@ -95,7 +97,7 @@ def serve(
         if path is None:
             return
         model = load_export(path, num_threads=num_threads)
-        receiver, where = _follow(model, sync_address, tls, cleanup)
+        receiver, where = _follow(model, export_base, sync_address, tls, cleanup)
         ready = Ready(
             model=model.name,
             version=model.version,
@@ -133,14 +135,15 @@ def progress_of(model: ServingModel, receiver: SyncReceiver | None) -> Progress:
 
 
 def _follow(
-    model: ServingModel, address: str | None, tls: TlsConfig | None, cleanup: ExitStack
+    model: ServingModel, export_base: str | Path, address: str | None, tls: TlsConfig | None, cleanup: ExitStack
 ) -> tuple[SyncReceiver | None, str | None]:
     """Take deltas at an address until cleanup; return what takes them, and where."""
     if address is None:
         return None, None
+    secret = None if tls is not None else SharedSecret.of_folder(export_base)
     receiver = SyncReceiver(model, plan_hash=model.plan_hash, generation=model.generation, sequence=model.sequence)
     try:
-        listener = cleanup.enter_context(receiver.listen(address, tls=tls))
+        listener = cleanup.enter_context(receiver.listen(address, tls=tls, secret=secret))
     except OSError as error:
         raise _better_bind_error(error, f"the sync address {address}", "--sync-address") from error
     return receiver, str(listener.address)

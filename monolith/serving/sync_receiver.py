@@ -14,7 +14,8 @@ from torch import Tensor
 from monolith.embedding.multi_table import MultiTable
 from monolith.errors import CorruptFrameError
 from monolith.parallel.sync_messages import Answer, Position, Status, SyncContent, SyncType, bases_of, watermark_of
-from monolith.wire import Address, Array, Message, Server, TlsConfig, listen
+from monolith.serving.sync_checks import check_content
+from monolith.wire import Address, Array, Message, Server, SharedSecret, TlsConfig, listen
 
 _log = logging.getLogger(__name__)
 
@@ -27,6 +28,11 @@ class SyncTarget(Protocol):
         """Its tables."""
         ...
 
+    @property
+    def dense_weights(self) -> Mapping[str, Array]:
+        """The dense weights in force, all of them."""
+        ...
+
     def apply_rows(self, table: str, ids: Tensor, rows: Tensor) -> object:
         """Overwrite or add rows, each of them at once."""
         ...
@@ -36,7 +42,7 @@ class SyncTarget(Protocol):
         ...
 
     def swap_dense(self, weights: Mapping[str, Array]) -> object:
-        """Replace the dense weights, all at once."""
+        """Replace these dense weights, all at once."""
         ...
 
 
@@ -95,9 +101,24 @@ class SyncReceiver:
         """How much of training is being served."""
         return self._freshness
 
-    def listen(self, address: str | Address, *, tls: TlsConfig | None = None, insecure: bool = False) -> Server:
-        """Return a server that takes sync messages at the address until it is closed; see `monolith.wire.listen`."""
-        return listen(address, self.handle, tls=tls, insecure=insecure)
+    def listen(
+        self,
+        address: str | Address,
+        *,
+        tls: TlsConfig | None = None,
+        secret: SharedSecret | None = None,
+        insecure: bool = False,
+    ) -> Server:
+        """Return a server that takes sync messages at the address until it is closed; see `monolith.wire.listen`.
+
+        Whoever is let in can replace the whole model: without certificates and secret, `insecure` must be said.
+        """
+        if tls is None and secret is None and not insecure:
+            raise ValueError(
+                f"whoever connects to {address} could replace the model; pass secret=SharedSecret.of_folder(BASE) or "
+                "tls=TlsConfig(...), or insecure=True if everybody who can connect is trusted"
+            )
+        return listen(address, self.handle, tls=tls, secret=secret, insecure=insecure)
 
     def handle(self, message: Message) -> Message:
         """Return the answer to one sync message; what cannot be applied raises and leaves the position as it is."""
@@ -165,13 +186,7 @@ class SyncReceiver:
     def _checked(self, message: Message) -> SyncContent:
         """Return the content once it is certain that all of it can be applied."""
         content = SyncContent.of(message)
-        tables = self._target.tables.tables
-        unknown = (content.rows.keys() | content.erased.keys()) - tables.keys()
-        if unknown:
-            raise CorruptFrameError(f"there are no tables {sorted(unknown)} here, only {sorted(tables)}")
-        for table, (_, rows) in content.rows.items():
-            if rows.shape[1] != tables[table].dim:
-                raise CorruptFrameError(f"table {table!r} has rows of {tables[table].dim} floats, got {rows.shape[1]}")
+        check_content(content, self._target.tables, self._target.dense_weights)
         return content
 
     def _apply(self, content: SyncContent) -> None:

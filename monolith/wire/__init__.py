@@ -1,10 +1,11 @@
-"""Messages between processes: frames over TCP or Unix sockets, TLS, deadlines."""
+"""Messages between processes: frames over TCP or Unix sockets, TLS or a shared secret, deadlines."""
 
 from monolith.wire.address import Address
 from monolith.wire.client import Client, connect
 from monolith.wire.deadline import Deadline
 from monolith.wire.frame import FrameLimits
 from monolith.wire.message import Array, Message
+from monolith.wire.secret import SharedSecret, make_secret
 from monolith.wire.server import Handler, Server, listen
 from monolith.wire.tls import TlsConfig
 
@@ -17,7 +18,9 @@ __all__ = [
     "Handler",
     "Message",
     "Server",
+    "SharedSecret",
     "TlsConfig",
     "connect",
     "listen",
+    "make_secret",
 ]

@@ -6,12 +6,14 @@ import socket
 import threading
 from typing import Self
 
-from monolith.errors import CorruptFrameError, RemoteError
+from monolith.errors import CorruptFrameError, RemoteError, SecretError
 from monolith.wire.address import Address
 from monolith.wire.connection import Connection
 from monolith.wire.deadline import NO_DEADLINE, Deadline
 from monolith.wire.frame import DEFAULT_LIMITS, FrameLimits
-from monolith.wire.message import Kind, Message
+from monolith.wire.handshake import SECRET_CODE, greet_server
+from monolith.wire.message import BUSY_CODE, DEADLINE_CODE, Kind, Message
+from monolith.wire.secret import SharedSecret
 from monolith.wire.tls import TlsConfig
 
 
@@ -27,20 +29,25 @@ class Client:
         *,
         connect_timeout_seconds: float = 5.0,
         tls: TlsConfig | None = None,
+        secret: SharedSecret | None = None,
         limits: FrameLimits = DEFAULT_LIMITS,
     ) -> None:
-        """Remember where the server is; nothing is connected yet."""
+        """Remember where the server is; nothing is connected yet.
+
+        With a secret, both sides prove that they know it before the first request.
+        """
         self.address = Address.parse(address)
         self._connect_timeout_seconds = connect_timeout_seconds
         self._tls_name = None if tls is None else tls.name_of(self.address)
         self._tls = None if tls is None else tls.client_context()
+        self._secret = secret
         self._limits = limits
         self._lock = threading.Lock()
         self._connection: Connection | None = None
         self._request_ids = itertools.count(1)
 
     def connect(self) -> None:
-        """Connect if not connected; ConnectionError or TimeoutError if that cannot be done."""
+        """Connect if not connected; ConnectionError, TimeoutError or SecretError if that cannot be done."""
         with self._lock:
             if self._connection is None:
                 self._connection = self._connected(Deadline.after(self._connect_timeout_seconds))
@@ -50,6 +57,7 @@ class Client:
 
         Raises:
             RemoteError: the server answered with an error.
+            SecretError: one side does not know the other's secret; nothing was carried out.
             TimeoutError: there was no reply in time. Whether the request was carried out is not known.
             ConnectionError: the connection could not be made, or was lost; nor is it known then.
         """
@@ -66,10 +74,12 @@ class Client:
                 if isinstance(error, OSError):
                     raise self._named(error, timeout_seconds) from error
                 raise
-        if kind == Kind.ERROR:
-            words = f"{self.address}: {reply.meta.get('error', 'an error without words')}"
-            raise TimeoutError(words) if reply.meta.get("code") == "deadline" else RemoteError(words)
-        return reply
+            if kind != Kind.ERROR:
+                return reply
+            code = str(reply.meta.get("code"))
+            if code in (SECRET_CODE, BUSY_CODE):
+                self._drop()  # the server hangs up after these words
+        raise _ERRORS.get(code, RemoteError)(f"{self.address}: {reply.meta.get('error', 'an error without words')}")
 
     def close(self) -> None:
         """Close the connection, if there is one."""
@@ -95,10 +105,16 @@ class Client:
             if self._tls is not None:
                 sock.settimeout(deadline.remaining_seconds())
                 sock = self._tls.wrap_socket(sock, server_hostname=self._tls_name)
+            connection = Connection(sock, self._limits)
+            if self._secret is not None:
+                greet_server(connection, self._secret, deadline)
         except OSError as error:
             sock.close()
             raise self._named(error, self._connect_timeout_seconds) from error
-        return Connection(sock, self._limits)
+        except CorruptFrameError:
+            sock.close()
+            raise
+        return connection
 
     def _exchange(self, connection: Connection, message: Message, deadline: Deadline) -> tuple[Kind, Message]:
         request_id = next(self._request_ids)
@@ -108,15 +124,17 @@ class Client:
         header = connection.receive_header(deadline)
         if header is None:
             raise ConnectionError("the server closed the connection without a reply")
-        if header.kind == Kind.REQUEST or header.request_id != request_id:
+        if header.kind not in (Kind.REPLY, Kind.ERROR) or header.request_id != request_id:
             got = f"{header.kind.name} {header.request_id}"
             raise CorruptFrameError(f"{self.address}: expected the reply to request {request_id}, got {got}")
         return header.kind, connection.receive_rest(header, deadline)
 
     def _named(self, error: OSError, timeout_seconds: float | None) -> OSError:
-        """Return the error with the server's address in its words; all but time-outs are lost connections."""
+        """Return the error with the server's address in its words; others than the named are lost connections."""
         if str(error).startswith(f"{self.address}:"):
             return error
+        if isinstance(error, SecretError):
+            return SecretError(f"{self.address}: {error}")
         if isinstance(error, TimeoutError):
             return TimeoutError(f"{self.address}: no answer within {timeout_seconds} seconds")
         return ConnectionError(f"{self.address}: {error}")
@@ -127,14 +145,23 @@ class Client:
             self._connection = None
 
 
+_ERRORS: dict[str, type[Exception]] = {
+    DEADLINE_CODE: TimeoutError,
+    SECRET_CODE: SecretError,
+    BUSY_CODE: ConnectionError,
+}
+"""Code of an error reply -> what it is raised as; others are RemoteErrors."""
+
+
 def connect(
     address: str | Address,
     timeout_seconds: float = 5.0,
     *,
     tls: TlsConfig | None = None,
+    secret: SharedSecret | None = None,
     limits: FrameLimits = DEFAULT_LIMITS,
 ) -> Client:
-    """Return a client that is connected; ConnectionError or TimeoutError if that could not be done in time."""
-    client = Client(address, connect_timeout_seconds=timeout_seconds, tls=tls, limits=limits)
+    """Return a client that is connected; see `Client.connect` for what it raises otherwise."""
+    client = Client(address, connect_timeout_seconds=timeout_seconds, tls=tls, secret=secret, limits=limits)
     client.connect()
     return client

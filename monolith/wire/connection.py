@@ -1,6 +1,7 @@
 """Whole frames over one socket, each within its deadline."""
 
 import contextlib
+import ipaddress
 import socket
 import ssl
 from typing import Final
@@ -15,6 +16,8 @@ from monolith.wire.message import Kind, Message
 # Linux takes at most 1024 buffers in one call (IOV_MAX); the order of a frame's buffers is kept across calls.
 _MAX_BUFFERS: Final = 1024
 
+_LAST_WORDS_SECONDS: Final = 1.0
+
 
 class Connection:
     """A connected socket that carries frames; one thread may send while another receives."""
@@ -27,6 +30,8 @@ class Connection:
             # A frame is written at once; waiting for more to send only costs time.
             with contextlib.suppress(OSError):  # lost already: the first read will say so
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                # A machine that vanished says nothing, as a silent peer does; the system asks after two hours.
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
     def send(
         self, message: Message, *, kind: Kind, request_id: int, deadline: Deadline = NO_DEADLINE, deadline_ms: int = 0
@@ -49,11 +54,18 @@ class Connection:
             sent = self._socket.sendmsg(parts[:_MAX_BUFFERS])
             parts = _after(parts, sent)
 
-    def receive_header(self, deadline: Deadline = NO_DEADLINE) -> Header | None:
-        """Return the next frame's header; None if the other side closed the connection between frames."""
+    def receive_header(self, deadline: Deadline = NO_DEADLINE, begun_seconds: float | None = None) -> Header | None:
+        """Return the next frame's header; None if the other side closed the connection between frames.
+
+        Its first byte must come by the deadline, and the others too, or within `begun_seconds` of the first.
+        """
         data = np.empty(HEADER_BYTES, dtype=np.uint8)
-        if not self._read_into(data.data, deadline, may_end=True):
+        self._socket.settimeout(deadline.remaining_seconds())
+        begun = self._socket.recv_into(data.data)
+        if begun == 0:
             return None
+        rest_by = deadline if begun_seconds is None else Deadline.after(begun_seconds)
+        self._read_into(data.data[begun:], rest_by)
         return decode_header(data.tobytes(), self._limits)
 
     def receive_rest(self, header: Header, deadline: Deadline = NO_DEADLINE) -> Message:
@@ -67,9 +79,32 @@ class Connection:
         self._read_into(body.data, deadline)
         return decode_frame(header, body)
 
+    def refuse(self, reply: Message, request_id: int, deadline: Deadline) -> None:
+        """Send a last reply, and read on for a moment: bytes that lie unread would make the other side lose it."""
+        self.send(reply, kind=Kind.ERROR, request_id=request_id, deadline=deadline)
+        patience = Deadline.after(_LAST_WORDS_SECONDS).earlier(deadline)
+        scrap = bytearray(1 << 16)
+        with contextlib.suppress(OSError):  # gone, or out of time: the reply was sent, and that was all
+            if not isinstance(self._socket, ssl.SSLSocket):
+                self._socket.shutdown(socket.SHUT_WR)
+            while True:
+                self._socket.settimeout(patience.remaining_seconds())
+                if self._socket.recv_into(scrap) == 0:
+                    return
+
     def close(self) -> None:
         """Close the socket; harmless when closed already."""
         self._socket.close()
+
+    @property
+    def local_name(self) -> str:
+        """Address of this end as both ends see it: "host:port"; empty for Unix sockets."""
+        return _name(self._socket.getsockname())
+
+    @property
+    def remote_name(self) -> str:
+        """Address of the other end as both ends see it: "host:port"; empty for Unix sockets."""
+        return _name(self._socket.getpeername())
 
     def interrupt(self) -> None:
         """Make a thread that waits on this connection return; it is of no use afterwards."""
@@ -77,18 +112,24 @@ class Connection:
             # Of the plain socket: an SSLSocket's own shutdown takes the TLS state from under the reading thread.
             socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
-    def _read_into(self, view: memoryview, deadline: Deadline, *, may_end: bool = False) -> bool:
-        """Fill the view; False if the connection ended before its first byte and `may_end` allows that."""
+    def _read_into(self, view: memoryview, deadline: Deadline) -> None:
+        """Fill the view."""
         filled = 0
         while filled < len(view):
             self._socket.settimeout(deadline.remaining_seconds())
             count = self._socket.recv_into(view[filled:])
             if count == 0:
-                if may_end and filled == 0:
-                    return False
                 raise ConnectionError(f"the connection was lost after {filled} of {len(view)} bytes")
             filled += count
-        return True
+
+
+def _name(socket_address: str | bytes | tuple[str, int]) -> str:
+    if not isinstance(socket_address, tuple):
+        return ""  # a path, which may lead to the same socket under other names
+    host, port = socket_address[:2]
+    ip = ipaddress.ip_address(host.partition("%")[0])
+    mapped = ip.ipv4_mapped if isinstance(ip, ipaddress.IPv6Address) else None
+    return f"{mapped or ip}:{port}"
 
 
 def _after(parts: list[memoryview], sent: int) -> list[memoryview]:

@@ -20,7 +20,7 @@ from monolith.wire.deadline import Deadline
 from monolith.wire.message import Array, Kind, Message
 
 MAGIC: Final = b"MNLWIRE\n"
-VERSION: Final = 1
+VERSION: Final = 2
 """The one version of the format that this code reads and writes."""
 
 ALIGNMENT: Final = 64
@@ -130,7 +130,7 @@ def decode_header(data: bytes, limits: FrameLimits = DEFAULT_LIMITS) -> Header:
             f"the other side speaks frame versions {version_min} to {version_max}, this one {VERSION}; update the older"
         )
     if kind not in tuple(Kind):
-        raise CorruptFrameError(f"a frame is of kind 0, 1 or 2, got {kind}")
+        raise CorruptFrameError(f"a frame is of kind 0, 1, 2 or 3, got {kind}")
     header = Header(type_, Kind(kind), *numbers)
     _check_lengths(header, limits)
     return header

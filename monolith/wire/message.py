@@ -3,13 +3,19 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any
+from typing import Any, Final
 
 from numpy.typing import NDArray
 
 from monolith.wire.deadline import NO_DEADLINE, Deadline
 
 Array = NDArray[Any]
+
+DEADLINE_CODE: Final = "deadline"
+"""Code of an error reply: the deadline passed before there was an answer."""
+
+BUSY_CODE: Final = "busy"
+"""Code of an error reply: the server has as many peers as it takes."""
 
 
 class Kind(IntEnum):
@@ -18,6 +24,7 @@ class Kind(IntEnum):
     REQUEST = 0
     REPLY = 1
     ERROR = 2
+    HANDSHAKE = 3
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -57,3 +64,8 @@ class Message:
     def nbytes(self) -> int:
         """Bytes of all arrays together."""
         return sum(array.nbytes for array in self.arrays.values())
+
+
+def error_reply(type_: int, code: str, words: str) -> Message:
+    """Return the reply that a client raises as an error; the code says as which."""
+    return Message(type=type_, meta={"code": code, "error": words[:10_000]})

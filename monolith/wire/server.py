@@ -12,16 +12,22 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Self
 
-from monolith.errors import CorruptFrameError
+from monolith.errors import CorruptFrameError, SecretError
 from monolith.wire.address import Address
 from monolith.wire.connection import Connection
 from monolith.wire.deadline import Deadline
 from monolith.wire.frame import DEFAULT_LIMITS, FrameLimits
-from monolith.wire.message import Kind, Message
+from monolith.wire.handshake import check_client, refuse_greeting
+from monolith.wire.message import BUSY_CODE, DEADLINE_CODE, Kind, Message, error_reply
+from monolith.wire.peers import Peer, Peers
+from monolith.wire.secret import SharedSecret
 from monolith.wire.tls import TlsConfig
 
 Handler = Callable[[Message], Message]
 """Answers one request; what it raises goes to the client as a RemoteError. Called from many threads."""
+
+_MIN_STRANGERS = 8
+"""Places for strangers, however few known peers there may be."""
 
 _log = logging.getLogger(__name__)
 
@@ -35,19 +41,24 @@ class Server:
         handler: Handler,
         *,
         tls: TlsConfig | None,
+        secret: SharedSecret | None,
         limits: FrameLimits,
         max_connections: int,
+        handshake_timeout_seconds: float,
         frame_timeout_seconds: float,
     ) -> None:
         """Bind, and start the thread that accepts connections."""
         self._handler = handler
         self._tls = None if tls is None else tls.server_context()
+        self._secret = secret
         self._limits = limits
         self._max_connections = max_connections
+        self._handshake_timeout_seconds = handshake_timeout_seconds
         self._frame_timeout_seconds = frame_timeout_seconds
+        self._peers = Peers(max_known=max_connections, max_strangers=max(_MIN_STRANGERS, max_connections // 4))
         self._lock = threading.Lock()
         self._closing = False
-        self._connections: dict[threading.Thread, Connection] = {}
+        self._threads: set[threading.Thread] = set()
         self._listener = _bind(address)
         port = 0 if address.path is not None else self._listener.getsockname()[1]
         self.address = replace(address, port=port)
@@ -61,11 +72,12 @@ class Server:
         with self._lock:
             if self._closing:
                 return
+            # First: an acceptor that sees `_closing` before it ever waited closes this socket.
+            self._wake_sender.send(b"x")
             self._closing = True
-            threads = [self._acceptor, *self._connections]
-            for connection in self._connections.values():
+            threads = [self._acceptor, *self._threads]
+            for connection in self._peers.connections:
                 connection.interrupt()
-        self._wake_sender.send(b"x")
         for thread in threads:
             try:
                 thread.join(deadline.remaining_seconds())
@@ -105,46 +117,74 @@ class Server:
 
     def _start(self, sock: socket.socket) -> None:
         with self._lock:
-            if self._closing or len(self._connections) >= self._max_connections:
-                if not self._closing:
-                    _log.warning("%s: more than %d connections; one was refused", self.address, self._max_connections)
+            if self._closing:
                 sock.close()
                 return
+            peer, loser = self._peers.add(Connection(sock, self._limits))
+            if loser is not None:
+                _log.info("%s: a stranger was cut off to let another one in", self.address)
             connection_name = f"wire {self.address} {sock.fileno()}"
-            thread = threading.Thread(target=self._serve, args=(sock,), name=connection_name, daemon=True)
-            self._connections[thread] = Connection(sock, self._limits)
-            thread.start()
+            thread = threading.Thread(target=self._serve, args=(sock, peer), name=connection_name, daemon=True)
+            self._threads.add(thread)
+            try:
+                thread.start()
+            except RuntimeError as error:  # the system gives no more threads; those that run go on
+                _log.warning("%s: a connection could not be accepted: %s", self.address, error)
+                self._threads.discard(thread)
+                self._peers.remove(peer)
+                sock.close()
 
-    def _serve(self, sock: socket.socket) -> None:
-        thread = threading.current_thread()
+    def _serve(self, sock: socket.socket, peer: Peer) -> None:
         try:
-            with self._lock:
-                if self._closing:
-                    return
-                if self._tls is not None:
+            if self._tls is not None:
+                with self._lock:  # wrapping takes the socket away from the connection that `close` would interrupt
+                    if self._closing:
+                        return
                     sock = self._tls.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
-                connection = self._connections[thread] = Connection(sock, self._limits)
-            if isinstance(sock, ssl.SSLSocket):
-                # Here and not in the accepting thread: a client that says nothing must not hold up the others.
-                sock.settimeout(self._frame_timeout_seconds)
-                sock.do_handshake()
-            while self._serve_one(connection):
-                pass
+                    self._peers.replace_connection(peer, Connection(sock, self._limits))
+            if self._authenticated(sock, peer):
+                while self._serve_one(peer):
+                    pass
         except CorruptFrameError as error:
             _log.warning("%s: connection closed: %s", self.address, error)
+        except SecretError as error:
+            _log.warning("%s: connection refused: %s", self.address, error)
         except OSError as error:
             _log.info("%s: connection lost: %s", self.address, error)
         finally:
             sock.close()
+            self._peers.remove(peer)
             with self._lock:
-                del self._connections[thread]
+                self._threads.discard(threading.current_thread())
 
-    def _serve_one(self, connection: Connection) -> bool:
-        header = connection.receive_header()
+    def _authenticated(self, sock: socket.socket, peer: Peer) -> bool:
+        """Let the peer prove who it is, as far as this server asks; False if it hung up."""
+        patience = Deadline.after(self._handshake_timeout_seconds)
+        if isinstance(sock, ssl.SSLSocket):
+            # Here and not in the accepting thread: a client that says nothing must not hold up the others.
+            sock.settimeout(self._handshake_timeout_seconds)
+            sock.do_handshake()
+        if self._secret is not None:
+            header = peer.connection.receive_header(patience)
+            if header is None:
+                return False
+            peer.spoke = True
+            check_client(peer.connection, header, self._secret, patience)
+        if self._tls is not None or self._secret is not None:
+            self._peers.make_known(peer)
+        return True
+
+    def _serve_one(self, peer: Peer) -> bool:
+        connection = peer.connection
+        header = connection.receive_header(begun_seconds=self._frame_timeout_seconds)
         if header is None:
             return False
+        peer.spoke = True
         patience = Deadline.after(self._frame_timeout_seconds)
         deadline = header.deadline
+        if header.kind == Kind.HANDSHAKE and self._secret is None:
+            refuse_greeting(connection, header, patience)
+            return False
         if header.kind != Kind.REQUEST:
             raise CorruptFrameError(f"a client sends requests, got a frame of kind {header.kind.name}")
         try:
@@ -154,6 +194,11 @@ class Server:
             reply = error_reply(header.type, "frame", str(error))
             connection.send(reply, kind=Kind.ERROR, request_id=header.request_id, deadline=patience)
             raise
+        if not self._peers.make_known(peer):
+            words = f"{self._max_connections} clients are connected already; close some, or raise max_connections"
+            _log.warning("%s: a client was refused: %s", self.address, words)
+            connection.refuse(error_reply(header.type, BUSY_CODE, words), header.request_id, patience)
+            return False
         message.deadline = deadline
         kind, reply = self._answer(message)
         answer_by = Deadline.after(self._frame_timeout_seconds)
@@ -166,7 +211,10 @@ class Server:
         return True
 
     def _answer(self, message: Message) -> tuple[Kind, Message]:
-        too_late = Kind.ERROR, error_reply(message.type, "deadline", "the deadline passed before there was an answer")
+        too_late = (
+            Kind.ERROR,
+            error_reply(message.type, DEADLINE_CODE, "the deadline passed before there was an answer"),
+        )
         if message.deadline.expired:
             return too_late
         try:
@@ -182,15 +230,22 @@ def listen(
     handler: Handler,
     *,
     tls: TlsConfig | None = None,
+    secret: SharedSecret | None = None,
     insecure: bool = False,
     limits: FrameLimits = DEFAULT_LIMITS,
     max_connections: int = 256,
+    handshake_timeout_seconds: float = 10.0,
     frame_timeout_seconds: float = 60.0,
 ) -> Server:
     """Return a server that answers requests at the address with `handler`, until it is closed.
 
     Port 0 is chosen by the system and read from `server.address`. Without TLS only this machine may connect, unless
-    `insecure=True` says that the network is trusted. A frame that has begun must end within `frame_timeout_seconds`.
+    `insecure=True` says that the network is trusted. With a secret, clients that do not know it are refused.
+
+    `max_connections` are for peers that the server knows: by certificate, by secret, or, where it asks for neither, by
+    a whole request. Strangers have a quarter as many places; when these are taken, the next one gets the place of the
+    one that has waited longest. A handshake must end within `handshake_timeout_seconds`; a header that has begun, and
+    the rest of its frame, within `frame_timeout_seconds` each.
 
     >>> from monolith.wire.client import connect
     >>> with listen("127.0.0.1:0", lambda message: message) as server, connect(server.address) as client:
@@ -207,15 +262,12 @@ def listen(
         address,
         handler,
         tls=tls,
+        secret=secret,
         limits=limits,
         max_connections=max_connections,
+        handshake_timeout_seconds=handshake_timeout_seconds,
         frame_timeout_seconds=frame_timeout_seconds,
     )
-
-
-def error_reply(type_: int, code: str, words: str) -> Message:
-    """Return the reply that a client raises as an error; code "deadline" as TimeoutError, others as RemoteError."""
-    return Message(type=type_, meta={"code": code, "error": words[:10_000]})
 
 
 def _bind(address: Address) -> socket.socket:
@@ -228,7 +280,8 @@ def _bind(address: Address) -> socket.socket:
         listener.bind(address.socket_address)
         if address.path is not None:
             os.chmod(address.path, stat.S_IRUSR | stat.S_IWUSR)  # before listen: nobody could connect until now
-        listener.listen(128)
+        # A client that finds the queue full comes again after a second: a burst must not cost others so much.
+        listener.listen(1024)
         listener.setblocking(False)
     except OSError as error:
         listener.close()

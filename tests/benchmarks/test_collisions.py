@@ -8,13 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks import collisions
-from benchmarks.collisions import CollisionSizes, gain, made_up_outcomes, measure
+from benchmarks.collisions import CollisionSizes, gain, made_up_outcomes
 from benchmarks.collisions.hashed_ids import colliding_share, hashed, table_size
 from benchmarks.collisions.ratings import movielens
-from benchmarks.report import json_line
-
-TOY = CollisionSizes(num_seeds=2, users=20, movies=10, num_train=600, num_test=300, batch_size=64)
 
 
 @pytest.mark.parametrize("share", [0.077, 0.029])
@@ -45,16 +41,6 @@ def test_movielens_is_split_without_loss(tmp_path: Path) -> None:
     assert sorted(users.tolist()) == list(range(40))
     assert (ratings.train["mov"] == ratings.train["uid"] + 100).all()
     assert (ratings.test["label"] == (ratings.test["uid"] % 5 >= 3)).all()
-
-
-def test_without_movielens_the_report_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(collisions, "find_movielens", lambda: None)
-    report = measure(TOY, quick=True, progress=lambda stage: None)
-    figures = {figure.name: figure.value for figure in report.figures}
-    assert figures["movielens_factors_auc_gain"] is None
-    assert figures["made_up_factors_auc_gain"] is not None
-    assert "pip install --no-deps" in report.notices[0]
-    assert "\n" not in json_line(report)
 
 
 def test_a_row_per_id_beats_hashed_ids() -> None:

@@ -1,20 +1,16 @@
-"""The command, the report, and the table benchmark at toy sizes."""
+"""The command and the report."""
 
 from __future__ import annotations
 
-import importlib
 import io
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from rich.console import Console
 
-from benchmarks.peer_process import PeerProcess, PeerProgram, start_peer
 from benchmarks.registry import BENCHMARKS, load
 from benchmarks.report import Figure, Report, json_line, show
 
@@ -31,7 +27,9 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_help_names_the_options() -> None:
     done = run("--help")
     assert done.returncode == 0, done.stderr
+    assert all(name in done.stdout for name in BENCHMARKS)
     assert "--quick" in done.stdout
+    assert "--smoke" in done.stdout
     assert "--out" in done.stdout
 
 
@@ -45,6 +43,7 @@ def test_an_unknown_name_is_refused() -> None:
     done = run("tabel")
     assert done.returncode == 2
     assert "tabel" in done.stderr
+    assert run("table", "--quick", "--smoke").returncode == 2
     with pytest.raises(ValueError, match="'tabel'; choose one of checkpoint, collisions, data, online, table"):
         load("tabel")
 
@@ -83,35 +82,3 @@ def test_the_table_for_people_shows_goals_and_notices() -> None:
     show(make_report(), Console(file=text, width=120))
     assert "missed" in text.getvalue()
     assert "peer [x] is not installed" in text.getvalue()
-
-
-def only_torch(program: PeerProgram, settings: dict[str, Any], notice: Callable[[str], None]) -> PeerProcess | None:
-    """Start the peer that needs no environment of its own; the others are missing."""
-    return None if program.venv else start_peer(program, settings, notice)
-
-
-def test_table_benchmark_runs_at_toy_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("monolith.embedding")
-    table = importlib.import_module("benchmarks.table")
-    sizes = importlib.import_module("benchmarks.table.sizes").TableSizes(
-        num_rows=5_000,
-        dims=(16,),
-        batch_size=512,
-        num_features=2,
-        training_batch_size=64,
-        training_steps=1,
-        growth_rows=(1_000, 4_000),
-        growth_batch_size=256,
-    )
-    # What is installed beside the checkout must not decide what this test sees: torch is there, the others are not.
-    for stage in ("lookup", "training"):
-        module = importlib.import_module(f"benchmarks.table.{stage}")
-        monkeypatch.setattr(module, "start_peer", only_torch)
-    report = table.measure(sizes, quick=True, progress=lambda stage: None)
-
-    figures = {figure.name: figure.value for figure in report.figures}
-    assert figures["lookup_vs_index_select"] > 0
-    assert figures["train_vs_torch"] > 0
-    assert figures["lookup_vs_tfra"] is None
-    assert figures["train_vs_fbgemm"] is None
-    assert json.loads(json_line(report))["figures"] == figures

@@ -2,43 +2,16 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-from benchmarks.data import measure, parsing
 from benchmarks.data.figures import figures
 from benchmarks.data.parsing import measure_parsing
 from benchmarks.data.records import DENSE_NAMES, ID_NAMES, LABEL, make_parser, make_records, parsed_source
-from benchmarks.data.sizes import DataSizes
-from benchmarks.peer_process import TENSORFLOW, PeerProcess, PeerProgram
-from benchmarks.report import json_line
-
-TOY = DataSizes(batch_size=64, num_batches=2, num_files=2, parsed_batches=1, steps=3, embedding_dim=4, hidden=(8,))
-
-
-def missing(program: PeerProgram, settings: dict[str, Any], notice: Callable[[str], None]) -> PeerProcess | None:
-    """Be a peer that is not installed."""
-    notice(f"peer {program.name} is not installed")
-    return None
-
-
-def test_runs_at_toy_sizes_without_tensorflow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parsing, "start_peer", missing)
-    report = measure(TOY, quick=True, progress=lambda stage: None)
-
-    content = json.loads(json_line(report))
-    found = content["figures"]
-    assert found.pop("parse_vs_tensorflow") is None
-    assert "peer tensorflow is not installed" in content["notices"]
-    assert set(found) == {"parse_vs_protobuf", "tfrecord_vs_read", "prefetch_overlap", "service_vs_local"}
-    assert all(isinstance(value, float) for value in found.values())
-    assert min(found["parse_vs_protobuf"], found["tfrecord_vs_read"], found["service_vs_local"]) > 0
-    assert content["goals_met"]["parse_vs_tensorflow"] is None
+from benchmarks.data.sizes import SMOKE as TOY
+from benchmarks.peer_process import TENSORFLOW
 
 
 def test_a_figure_is_the_worse_of_its_cases() -> None:
@@ -74,6 +47,7 @@ def test_a_parser_that_errs_is_noticed(monkeypatch: pytest.MonkeyPatch, tmp_path
         measure_parsing(records, TOY, tmp_path, lambda line: None)
 
 
+@pytest.mark.services
 @pytest.mark.skipif(not TENSORFLOW.interpreter().exists(), reason="`make bench-peers` installs TensorFlow")
 def test_tensorflow_parses_the_same_ids(tmp_path: Path) -> None:
     result = measure_parsing(make_records(TOY), TOY, tmp_path, pytest.fail)

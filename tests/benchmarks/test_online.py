@@ -1,11 +1,13 @@
-"""The probes of the online benchmark."""
+"""The probes of the online benchmark, and what its trainer says."""
 
+import json
 import threading
 
 import numpy as np
 import pytest
 
 from benchmarks.online.asking import Asker
+from benchmarks.online.job import Job, Progress
 from benchmarks.online.probed_events import FIRST_PROBE_ID, ProbedEvents
 from monolith.data import MovieEvents
 
@@ -35,3 +37,12 @@ def test_a_probe_that_nobody_appends_is_an_error():
 def test_a_probe_is_known_when_its_answer_differs_from_that_for_unseen_ids(monkeypatch, answer, known):
     monkeypatch.setattr(Asker, "predict", lambda self, users, movies: answer)
     assert Asker("http://nowhere").knows(0) is known
+
+
+def test_a_trainer_may_say_where_it_is_before_its_first_batch(tmp_path):
+    job = Job(tmp_path, MovieEvents(7, users=50, movies=20), batch_size=8, sync_seconds=1.0)
+    assert job.progress() == Progress(0.0, 0)
+    (tmp_path / "status.json").write_text(json.dumps({"time": 5.0, "stream": {}}))
+    assert job.progress() == Progress(5.0, 0)
+    (tmp_path / "status.json").write_text(json.dumps({"time": 6.0, "stream": {"0": 512}}))
+    assert job.progress() == Progress(6.0, 512)

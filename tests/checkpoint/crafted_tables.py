@@ -9,8 +9,9 @@ import numpy as np
 
 from monolith._core import native
 
-HEADER = struct.Struct("<8sHHI3Q10I")
-NUM_SHARDS, WEIGHT_BYTES, STATE_BYTES, SCHEMA_BYTES = 9, 12, 13, 15
+HEADER = struct.Struct("<8sHHI3Q10Iq")
+SHORT_HEADER_BYTES, CRC_AT = 80, 76
+MINOR, NUM_SHARDS, WEIGHT_BYTES, STATE_BYTES, SCHEMA_BYTES = 2, 9, 12, 13, 15
 """Places among the header's fields."""
 
 
@@ -70,8 +71,10 @@ class TableFile:
 
     def __bytes__(self) -> bytes:
         """Return the file, every checksum in it right."""
-        start = HEADER.pack(*self.header)[:-4]
-        data = start + struct.pack("<I", native.crc32c(start + self.schema)) + self.schema
+        header = HEADER.pack(*self.header)
+        start, rest = header[:CRC_AT], header[SHORT_HEADER_BYTES:] if self.header[MINOR] else b""
+        rest += self.schema
+        data = start + struct.pack("<I", native.crc32c(start + rest)) + rest
         places, found = {}, dict.fromkeys(range(native.NUM_BUCKETS), 0)
         for block in self.blocks:
             places.setdefault(block.bucket, len(data))

@@ -42,7 +42,8 @@ class State:
             now = self.step * DAY // 4
             for name in ("uid", "mov"):
                 ids = torch.randint(0, 200, (num_ids,), generator=draw)
-                self.tables[name].apply_gradients(ids, torch.randn(num_ids, 4, generator=draw), time=now)
+                gradients = torch.randn(num_ids, 4, generator=draw)
+                self.tables[name].apply_gradients(ids, gradients, time=now, global_step=self.step)
             self.tables["uid"].erase(torch.randint(0, 200, (2,), generator=draw))
             if evict:
                 self.tables["uid"].evict(now)

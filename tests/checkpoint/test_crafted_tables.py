@@ -15,7 +15,7 @@ from monolith.embedding import Table
 from monolith.errors import CorruptFileError
 from monolith.model import make_tables
 from monolith.train.trained_model import TrainedModel
-from tests.checkpoint.crafted_tables import NUM_SHARDS, Block, TableFile
+from tests.checkpoint.crafted_tables import HEADER, MINOR, NUM_SHARDS, Block, TableFile
 from tests.checkpoint.made_snapshots import rewrite_manifest
 from tests.checkpoint.small_state import PLAN, Model, State, content_of, rows_of
 from tests.train import counting_model
@@ -163,6 +163,20 @@ def test_files_are_put_together_as_they_were(chain):
         assert bytes(TableFile.read(path)) == path.read_bytes()
 
 
+def test_a_file_of_the_first_minor_version_restores_without_a_step(chain):
+    path = chain[0] / "tables" / FILE.format("uid")
+    wanted, table = make_tables(PLAN)["uid"], make_tables(PLAN)["uid"]
+    wanted.restore(chain[0] / "tables" / "uid")
+    assert wanted.native.max_step > 0
+    file = TableFile.read(path)
+    file.header[MINOR] = 0
+    assert len(bytes(file)) == path.stat().st_size - 8
+    path.write_bytes(bytes(file))
+    table.restore(chain[0] / "tables" / "uid")
+    assert held(table) == held(wanted)
+    assert table.native.max_step == 0
+
+
 @pytest.mark.parametrize("change", REFUSED, ids=lambda change: change.__name__)
 @pytest.mark.parametrize("clear", [True, False])
 def test_a_table_stays_as_it_was(chain, change, clear):
@@ -284,7 +298,7 @@ def test_a_shard_that_stands_in_for_another_is_refused(chain, tmp_path):
     first, second = (f"tables/uid-0000{shard}-of-00002" for shard in range(2))
     data = bytearray((snapshot / first).read_bytes())
     data[44:48] = (1).to_bytes(4, "little")  # the number of the shard
-    end = 80 + int.from_bytes(data[72:76], "little")
+    end = HEADER.size + int.from_bytes(data[72:76], "little")
     data[76:80] = native.crc32c(bytes(data[:76] + data[80:end])).to_bytes(4, "little")
     (snapshot / second).write_bytes(data)
     entry = {"bytes": len(data), "crc32c": native.crc32c(bytes(data))}

@@ -159,7 +159,8 @@ void test_sliding_matches_a_plain_model() {
   std::mt19937_64 random(3);
   std::size_t differences = 0;
   for (int i = 0; i < 20000; ++i) {
-    const std::int64_t id = static_cast<std::int64_t>(random() % 400) << 17;  // the signature is the number itself
+    const std::uint64_t number = random() % 400;  // becomes the signature, the low end of the hash
+    const std::int64_t id = id_of_hash((hash_id(static_cast<std::int64_t>(number)) & ~std::uint64_t{0xFFF}) | number);
     const std::uint32_t count = 1 + static_cast<std::uint32_t>(random() % 3);
     std::uint32_t old = 0;
     bool known = false;

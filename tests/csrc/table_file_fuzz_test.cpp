@@ -207,8 +207,9 @@ class TableFile {
       put(bytes, entry.offset + size, crc_of(bytes, entry.offset, size));
     }
     auto header = get<Header>(bytes, 0);
-    if (sizeof header + header.schema_bytes <= bytes.size()) {
-      const auto schema = std::as_bytes(std::span(bytes)).subspan(sizeof header, header.schema_bytes);
+    const std::size_t schema_at = table_file::header_bytes(header);
+    if (schema_at + header.schema_bytes <= bytes.size()) {
+      const auto schema = std::as_bytes(std::span(bytes)).subspan(schema_at, header.schema_bytes);
       header.crc = table_file::header_crc(header, schema);
       put(bytes, 0, header);
     }

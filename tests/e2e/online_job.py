@@ -126,7 +126,9 @@ class OnlineJob:
     def await_trained(self, offset: int) -> None:
         """Wait until the trainer says that it is beyond an offset; it does while events come."""
         self.await_working("trainer")
-        eventually(f"training at {offset}", lambda: self.status()["stream"]["0"] >= offset, self.processes["trainer"])
+        eventually(
+            f"training at {offset}", lambda: self.status()["stream"].get("0", 0) >= offset, self.processes["trainer"]
+        )
 
     def await_caught_up(self) -> None:
         """Wait until the server has taken something from the trainer that runs now."""

@@ -3,14 +3,22 @@
 from pathlib import Path
 
 import pytest
-import torch
 
 from monolith._core import native
 from monolith.embedding.admission import create_hash_filter
 
 CAPACITY = 6000
-# Signatures are bits 17 to 28 of an id: these are all different, so no two ids share a count.
-IDS = (torch.arange(4000) << 17).tolist()
+
+
+def signature(one: int) -> int:
+    """Return the low 12 bits of the hash, as docs/formats.md has it."""
+    mixed = (one ^ one >> 32) * 0x9FB21C651E98DF25 % 2**64
+    mixed = (mixed ^ mixed >> 29) * 0xD6E8FEB86659FD93 % 2**64
+    return (mixed ^ mixed >> 32) & 0xFFF
+
+
+# Their signatures are all different, so no two of these ids share a count.
+IDS = list({signature(one): one for one in range(30_000)}.values())[:4000]
 
 
 def borders(num_parts: int) -> list[tuple[int, int]]:
@@ -103,7 +111,7 @@ def test_parts_whose_heads_moved_differently_often_are_joined_head_to_head(tmp_p
 
 def test_a_part_holds_its_share_before_it_forgets() -> None:
     whole, quarter = native.SlidingHashFilter(CAPACITY, 7), native.SlidingHashFilter(CAPACITY, 7, 0, 256)
-    own = [one for one in (torch.arange(20_000) << 17).tolist() if native.bucket_of_id(one) < 256]
+    own = [one for one in IDS if native.bucket_of_id(one) < 256]
     for one in own[:240]:
         whole.add(one)
         quarter.add(one)
@@ -116,8 +124,7 @@ def test_a_part_holds_its_share_before_it_forgets() -> None:
 
 def test_failures_add_up_again(tmp_path: Path) -> None:
     parts = make_parts(2, 300)
-    crowd = [(one << 17) * 2 + one for one in range(60_000)]
-    crowd = [one for one in crowd if native.bucket_of_id(one) in {5, 700}]
+    crowd = [one for one in range(60_000) if native.bucket_of_id(one) in {5, 700}]
     for one in crowd * 3:
         part_of(parts, one).add(one)
     assert min(part.failure_count for part in parts) > 0

@@ -10,7 +10,15 @@ from safetensors.torch import load, save
 from torch import nn
 
 from monolith import HashEmbedding, HashEmbeddingBag
-from monolith.embedding import AdagradOptimizer, AdamOptimizer, PolynomialDecay, Segment, SgdOptimizer, TableConfig
+from monolith.embedding import (
+    AdagradOptimizer,
+    AdamOptimizer,
+    OneBitCompressor,
+    PolynomialDecay,
+    Segment,
+    SgdOptimizer,
+    TableConfig,
+)
 
 ALL_IDS = torch.arange(200)
 
@@ -50,6 +58,26 @@ def assert_same_rows(one, other):
     assert mine.keys() == yours.keys()
     for name, tensor in mine.items():
         assert torch.equal(tensor, yours[name]), name
+
+
+def one_bit_module():
+    compressor = OneBitCompressor(step_size=1)
+    return HashEmbedding(4, optimizer=SgdOptimizer(learning_rate=0.1), compressor=compressor, name="user")
+
+
+def test_one_bit_rows_read_the_same_after_loading_and_copying():
+    module = one_bit_module()
+    for step in range(50):
+        module(ALL_IDS).sum().backward()
+        module.step(global_step=10_000 + step)
+    module.eval()
+    restored = one_bit_module().eval()
+    restored.load_state_dict(module.state_dict())
+    older = one_bit_module().eval()  # what was saved before tables knew their step
+    older.load_state_dict({name: tensor for name, tensor in module.state_dict().items() if name != "max_step"})
+    for other in (restored, older, copy.deepcopy(module)):
+        assert torch.equal(other(ALL_IDS), module(ALL_IDS))
+        assert_same_rows(other, module)
 
 
 def test_a_restored_run_does_not_differ_in_one_bit():
@@ -118,6 +146,7 @@ def test_rows_that_do_not_fit_are_refused_and_change_nothing():
         "optimizer_state": torch.zeros(0, 9, dtype=torch.uint8),
         "last_seen": torch.zeros(2, dtype=torch.int64),
         "max_time": torch.tensor(-1),
+        "max_step": torch.tensor(-1),
         "schema": torch.tensor([1, 2], dtype=torch.uint8),
     }.items():
         with pytest.raises(ValueError, match="table 'user'"):

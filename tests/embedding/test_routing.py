@@ -168,7 +168,7 @@ def test_fused_offsets_lead_to_the_row_of_each_id(slots, shards):
     assert len(owners) == len(result.output)
     starts, at = {}, 0
     for (shard, slot), fid in zip(owners, result.output.tolist(), strict=True):
-        assert fid % shards == shard
+        assert fid % 2**64 % shards == shard
         assert starts.setdefault((slot, fid), at) == at
         at += dims[slot]
     expected = [starts[slot, fid] for slot, ids in enumerate(inputs) for fid in ids.tolist()]
@@ -238,7 +238,7 @@ def test_gather_gradient():
     assert out.tolist() == [[2, 2], [5, 5], [8, 8]]
     with pytest.raises(ValueError, match="outside"):
         gather_embeddings_by_input_gradient(ids_of(2, 3), grads, ids_of(1, 0, 1, 2))
-    with pytest.raises(ValueError, match="expected 2 rows"):
+    with pytest.raises(ValueError, match="one row per entry of index_mapping"):
         gather_embeddings_by_input_gradient(ids_of(2, 3), grads, ids_of(1, 0))
 
 

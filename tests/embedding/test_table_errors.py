@@ -1,12 +1,17 @@
 """Mistakes: an exception that names the thing, the value and the way out, and a table as it was."""
 
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 
 from monolith.embedding import (
+    Compressor,
+    FixedR8Compressor,
     Fp16Compressor,
+    Fp32Compressor,
     LearningRate,
     MultiTable,
     Segment,
@@ -99,6 +104,32 @@ def test_skip_zero_embedding_erases_what_is_assigned_zero() -> None:
     assert table.lookup(torch.tensor([2])).tolist() == [[5] * 4]
     assert changes.touched.tolist() == [2]
     assert 1 in changes.erased.tolist()
+
+
+@pytest.mark.parametrize("compressor", [Fp32Compressor(), Fp16Compressor(), FixedR8Compressor()], ids=str)
+def test_skip_zero_embedding_leaves_zero_rows_out_of_a_restore(tmp_path: Path, compressor: Compressor) -> None:
+    plain = config(segments=(Segment(4, SgdOptimizer(learning_rate=1.0), compressor=compressor),), serving=True)
+    saved = Table(plain)
+    ids = torch.arange(300)
+    rows = torch.where(ids.view(-1, 1) % 3 == 0, torch.zeros(300, 4), torch.tensor([0.0, 0.0, 0.0, 0.5]))
+    saved.assign(ids, rows, time=9)
+    saved.save(tmp_path / "t")
+
+    table = Table(replace(plain, skip_zero_embedding=True))
+    table.assign(torch.tensor([3, 4, 1000]), torch.ones(3, 4))
+    with table.track_changes() as tracker:
+        table.restore(tmp_path / "t", clear=False)
+        changes = tracker.take()
+    assert torch.equal(table.contains(ids), ids % 3 != 0)
+    assert torch.equal(table.lookup(ids), saved.lookup(ids))
+    assert len(table) == 201  # and the one that was not saved
+    assert 3 in changes.erased.tolist()
+    assert table.native.max_time == 9
+
+    fresh = Table(replace(plain, skip_zero_embedding=True))
+    fresh.restore(tmp_path / "t")
+    assert len(fresh) == 200
+    assert torch.equal(fresh.lookup(ids), saved.lookup(ids))
 
 
 def test_a_tensor_with_a_graph_is_taken_as_it_is(table: Table) -> None:

@@ -22,7 +22,7 @@ from monolith.embedding import (
 )
 from monolith.errors import CorruptFileError
 
-HEADER = struct.Struct("<8sHHI3Q10I")
+HEADER = struct.Struct("<8sHHI3Q10Iq")
 FOOTER = struct.Struct("<QQII8s")
 CRC_TABLE: list[int] = []
 for byte in range(256):
@@ -46,7 +46,8 @@ def make(dim: int = 2, optimizer: Optimizer | None = None, **settings: object) -
 def trained(num_ids: int = 300, **settings: object) -> Table:
     table = make(**settings)  # type: ignore[arg-type]
     ids = torch.arange(num_ids) * 7919 - num_ids
-    table.apply_gradients(ids, torch.randn(num_ids, table.dim, generator=torch.Generator().manual_seed(0)), time=50)
+    gradients = torch.randn(num_ids, table.dim, generator=torch.Generator().manual_seed(0))
+    table.apply_gradients(ids, gradients, time=50, global_step=7)
     return table
 
 
@@ -81,12 +82,13 @@ def test_the_bytes_are_as_specified(tmp_path: Path) -> None:
     (path,) = table.save(tmp_path / "t", plan_hash=11, generation=12, epoch=13)
     data = Path(path).read_bytes()
     header = HEADER.unpack_from(data)
-    assert header[:7] == (b"MONOTBL\n", 1, 0, 0x01020304, 11, 12, 13)
-    *fields, schema_bytes, crc = header[7:]
+    assert header[:7] == (b"MONOTBL\n", 1, 1, 0x01020304, 11, 12, 13)
+    *fields, schema_bytes, crc, max_step = header[7:]
     # max_time; shard, num_shards; first and last bucket; bytes of weights and of state; serving
     assert fields == [50, 0, 1, 0, 1024, 8, 8, 0]
-    schema = data[80 : 80 + schema_bytes]
-    assert crc == crc32c(data[:76] + schema)
+    assert max_step == 7
+    schema = data[88 : 88 + schema_bytes]
+    assert crc == crc32c(data[:76] + data[80:88] + schema)
     assert json.loads(schema)["segments"][0] == {
         "dim": 2,
         "optimizer": "adagrad",
@@ -101,7 +103,7 @@ def test_the_bytes_are_as_specified(tmp_path: Path) -> None:
     assert len(index) == 1024 * 16
     assert index_crc == crc32c(index)
     rows: dict[int, list[float]] = {}
-    offset = 80 + schema_bytes
+    offset = 88 + schema_bytes
     for bucket, (begin, count) in enumerate(struct.iter_unpack("<QQ", index)):
         assert begin == offset
         if count == 0:
@@ -186,18 +188,33 @@ def test_every_flipped_byte_is_noticed(tmp_path: Path, saved: bytes) -> None:
 
 
 def test_every_truncation_is_noticed(tmp_path: Path, saved: bytes) -> None:
-    for length in {0, 1, 79, 80, 111, 112, 113, *range(0, len(saved), 501), len(saved) - 32, len(saved) - 1}:
+    for length in {
+        0,
+        1,
+        79,
+        80,
+        87,
+        88,
+        111,
+        112,
+        113,
+        119,
+        120,
+        *range(0, len(saved), 501),
+        len(saved) - 32,
+        len(saved) - 1,
+    }:
         assert "at byte" in refused(tmp_path, saved[:length])
     assert "at byte" in refused(tmp_path, saved + b"\0")
 
 
 def with_header(data: bytes, **fields: int) -> bytes:
     names = ["magic", "major", "minor", "endian", "plan", "generation", "epoch", "max_time", "shard", "num_shards"]
-    names += ["first", "last", "weight", "state", "serving", "schema", "crc"]
+    names += ["first", "last", "weight", "state", "serving", "schema", "crc", "max_step"]
     values = dict(zip(names, HEADER.unpack_from(data), strict=True)) | fields
-    schema = data[80 : 80 + 4096][: HEADER.unpack_from(data)[-2]]
-    start = HEADER.pack(*values.values())[:-4]
-    return start + struct.pack("<I", crc32c(start + schema)) + data[80:]
+    header = HEADER.pack(*values.values())
+    schema = data[88 : 88 + 4096][: HEADER.unpack_from(data)[-3]]
+    return header[:76] + struct.pack("<I", crc32c(header[:76] + header[80:] + schema)) + header[80:] + data[88:]
 
 
 def with_index(data: bytes, change: Callable[[list[int]], None]) -> bytes:
@@ -232,6 +249,8 @@ def with_footer(data: bytes, index_offset: int | None = None, num_rows: int | No
         {"major": 2},
         {"schema": 0xFFFFFFFF},
         {"schema": 1 << 20},
+        {"max_step": -1},
+        {"minor": 0},
     ],
     ids=str,
 )
@@ -276,11 +295,13 @@ def test_hostile_footers(tmp_path: Path, saved: bytes, number: int) -> None:
 @pytest.mark.parametrize("schema", [b"", b"{", b"[]", b'{"segments": 3}', b'"x"', b"\xff\xfe", b"[" * 100_000])
 def test_hostile_schemas(tmp_path: Path, schema: bytes) -> None:
     data = Path(make().save(tmp_path / "empty")[0]).read_bytes()
-    index_offset = 80 + HEADER.unpack_from(data)[-2]
-    header = HEADER.pack(*HEADER.unpack_from(data)[:-2], len(schema), 0)[:-4]
-    header += struct.pack("<I", crc32c(header + schema))
-    index = struct.pack("<QQ", 80 + len(schema), 0) * 1024
-    footer = struct.pack("<QQI", 80 + len(schema), 0, crc32c(index))
+    *fields, schema_bytes, _, max_step = HEADER.unpack_from(data)
+    index_offset = 88 + schema_bytes
+    header = HEADER.pack(*fields, len(schema), 0, max_step)
+    crc = crc32c(header[:76] + header[80:] + schema)
+    header = header[:76] + struct.pack("<I", crc) + header[80:]
+    index = struct.pack("<QQ", 88 + len(schema), 0) * 1024
+    footer = struct.pack("<QQI", 88 + len(schema), 0, crc32c(index))
     assert data[index_offset:-32].count(struct.pack("<Q", index_offset)) == 1024
     refused(tmp_path, header + schema + index + footer + struct.pack("<I", crc32c(footer)) + b"MONOEND\n")
 

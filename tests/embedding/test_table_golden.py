@@ -244,6 +244,21 @@ def test_iteration_visits_all_entries() -> None:
     assert sorted((dump.id, dump.num[0]) for dump in seen) == [(i, i) for i in range(100)]
 
 
+def test_iteration_stops_when_it_is_asked_to() -> None:
+    table = make()
+    table.assign(torch.arange(100), torch.ones(100, 1))
+    sizes: list[int] = []
+
+    def note(entries: list[bytes]) -> bool:
+        sizes.append(len(entries))
+        return len(sizes) < 3
+
+    iterate_table_and_apply(table, note, limit=1)
+    assert sizes == [1, 1, 1]
+    iterate_table_and_apply(table, lambda entries: sizes.append(0))  # None is no request
+    assert len(sizes) > 4
+
+
 def test_fused_lookup() -> None:
     tables = [make(dim) for dim in (1, 1, 2)]
     for x, table in enumerate(tables):

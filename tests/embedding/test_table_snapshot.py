@@ -131,13 +131,14 @@ def test_one_snapshot_at_a_time(tmp_path: Path) -> None:
         table.native.read_snapshot(0)
 
 
-def test_expiry_at_save_is_judged_by_the_moment_of_the_snapshot() -> None:
+def test_newest_time_and_step_are_those_of_the_moment_of_the_snapshot() -> None:
     table = make()
     table.assign(torch.tensor([1]), torch.ones(1, 4), time=100)
+    table.apply_gradients(torch.tensor([1]), torch.ones(1, 4), time=100, global_step=7)
     moment = table.native.begin_snapshot()
-    table.assign(torch.tensor([2]), torch.ones(1, 4), time=100_000_000)
+    table.apply_gradients(torch.tensor([2]), torch.ones(1, 4), time=100_000_000, global_step=8)
     table.native.end_snapshot()
-    assert moment == 100
+    assert (moment.max_time, moment.max_step) == (100, 7)
 
 
 def test_optimizer_state_and_times_are_part_of_the_moment(tmp_path: Path) -> None:

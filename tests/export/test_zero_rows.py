@@ -21,7 +21,7 @@ def parts():
     for table in tables.tables.values():
         table.assign(ZEROS, torch.zeros(len(ZEROS), table.dim))
     tables["uid"].assign(torch.tensor([5]), torch.tensor([[-0.0] * 6]))
-    # One weight alone keeps a row.
+    # One weight alone keeps a row, unless a compressor makes a zero of it.
     tables["mov"].assign(torch.tensor([5]), torch.tensor([[0.0] * 6 + [1e-30]]))
     return {"model": model, "plan": plan, "tables": tables}
 
@@ -30,11 +30,12 @@ def parts():
 def test_rows_of_zeros_are_left_out_and_predictions_are_the_same(tmp_path, parts, compressor):
     compressors = {} if compressor is None else dict.fromkeys(("mov", "uid"), compressor)
     path = export(tmp_path, 1, **parts, compressors=compressors, skip_zero_embedding=True)
+    left = {"mov": 196 if compressor is None else 195, "uid": 195}
     whole, spared = load_export(export(tmp_path, 2, **parts, compressors=compressors)), load_export(path)
     assert {name: len(table) for name, table in whole.tables.tables.items()} == {"mov": 200, "uid": 200}
-    assert {name: len(table) for name, table in spared.tables.tables.items()} == {"mov": 196, "uid": 195}
+    assert {name: len(table) for name, table in spared.tables.tables.items()} == left
     tables = json.loads((path / "model.json").read_text())["tables"]
-    assert {name: table["num_rows"] for name, table in tables.items()} == {"mov": 196, "uid": 195}
+    assert {name: table["num_rows"] for name, table in tables.items()} == left
     ids = torch.arange(200)
     for name, table in spared.tables.tables.items():
         assert not table.contains(ZEROS).any()

@@ -14,11 +14,12 @@ import torch
 
 from monolith.embedding import AdagradOptimizer, MultiTable, Segment, TableConfig
 from monolith.embedding.entry import Bf16Compressor, FixedR8Compressor, Fp16Compressor, OneBitCompressor
-from monolith.errors import FencedError, PlanMismatchError, RemoteError
-from monolith.parallel import Position, SyncSender
-from monolith.wire import Message
+from monolith.errors import FencedError, PlanMismatchError, RemoteError, SecretError
+from monolith.parallel import Position, SyncSender, SyncSettings
+from monolith.serving import SyncReceiver
+from monolith.wire import Message, SharedSecret
 from tests.parallel.flaky_serving import TINY, FlakyServing, make_sender, push, train
-from tests.serving.table_target import content, training_tables
+from tests.serving.table_target import TableTarget, content, training_tables
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -215,13 +216,13 @@ def test_dense_weights_are_sent_when_their_version_changes(serving):
     tables, version, weights = training_tables(), 1, {"tower.0.weight": torch.arange(6.0).view(2, 3)}
     with make_sender(tables, serving, dense_weights=lambda: (version, weights)) as sender:
         assert push(sender).dense
-        np.testing.assert_array_equal(serving.target.dense["tower.0.weight"], [[0, 1, 2], [3, 4, 5]])
+        np.testing.assert_array_equal(serving.target.dense_weights["tower.0.weight"], [[0, 1, 2], [3, 4, 5]])
         assert not push(sender).dense
         version, weights = 2, {"tower.0.weight": torch.ones(2, 3)}
         serving.fail = ["before"]
         assert sender.push_once().failures
         assert push(sender).dense
-        np.testing.assert_array_equal(serving.target.dense["tower.0.weight"], np.ones((2, 3)))
+        np.testing.assert_array_equal(serving.target.dense_weights["tower.0.weight"], np.ones((2, 3)))
 
 
 def test_the_watermark_arrives_with_the_rows_it_counts(serving):
@@ -341,3 +342,21 @@ def test_a_receiver_process_killed_at_any_message_is_brought_up_to_date_when_it_
                     for name, ids in json.loads(got).items()
                 }
                 assert rows == content(tables)
+
+
+def test_a_target_with_another_secret_is_a_failure_and_misses_nothing(tmp_path):
+    tables, target = training_tables(), TableTarget()
+    receiver = SyncReceiver(target, plan_hash=1, generation=0, sequence=0)
+    ours, theirs = (SharedSecret.made_in_folder(tmp_path / name) for name in ("ours", "theirs"))
+    address = f"unix:{tmp_path}/s"
+    with SyncSender(tables, plan_hash=1, generation=1, targets=[address], settings=SyncSettings(secret=ours)) as sender:
+        train(tables, [1, 2])
+        with receiver.listen(address, secret=theirs):
+            (failure,) = sender.push_once().failures.values()
+            assert isinstance(failure, SecretError)
+            assert str(tmp_path / "ours" / "shared.secret") in str(failure)
+            assert not target.trail
+        train(tables, [2, 3], seed=1)
+        with receiver.listen(address, secret=ours):
+            push(sender)
+            assert content(target.tables) == content(tables)

@@ -29,7 +29,7 @@ class TableTarget:
                 for name, dim in DIMS.items()
             }
         )
-        self.dense: dict[str, np.ndarray] = {}
+        self.dense_weights = {"w": np.zeros(2, np.float32), "tower.0.weight": np.zeros((2, 3), np.float32)}
         self.trail: list[str] = []
 
     def apply_rows(self, table: str, ids: torch.Tensor, rows: torch.Tensor) -> None:
@@ -42,7 +42,7 @@ class TableTarget:
 
     def swap_dense(self, weights: dict[str, np.ndarray]) -> None:
         self.trail.append("dense")
-        self.dense = {name: np.array(weight) for name, weight in weights.items()}
+        self.dense_weights = self.dense_weights | {name: np.array(weight) for name, weight in weights.items()}
 
 
 def content(tables: MultiTable) -> dict[str, dict[int, bytes]]:

@@ -12,7 +12,8 @@ import pytest
 import torch
 
 from monolith.cli import serve as serve_command
-from monolith.parallel.sync_sender import SyncSender
+from monolith.parallel import SyncSender, SyncSettings
+from monolith.wire import SharedSecret
 from tests.export.movie import eager, export, randomize, request, trained
 from tests.serving.running_server import running, start, stop, wait_for
 
@@ -141,6 +142,7 @@ def test_it_follows_a_trainer(tmp_path):
             plan_hash=plan.hash,
             generation=1,
             targets=[ready["sync_address"]],
+            settings=SyncSettings(secret=SharedSecret.of_folder(tmp_path / "versions")),
             dense_weights=lambda: (1, {name: value.clone() for name, value in model.state_dict().items()}),
         ) as sender,
     ):
@@ -157,3 +159,16 @@ def test_it_follows_a_trainer(tmp_path):
         figures = httpx.get(f"{ready['url']}/metrics").text
         sequences = [line.split()[1] for line in figures.splitlines() if line.startswith("monolith_sequence ")]
         assert [float(one) for one in sequences] == [float(sender.sequence)]
+
+
+def test_a_secret_that_is_missing_or_open_to_others_is_one_clear_line(tmp_path):
+    export(tmp_path)
+    secret = tmp_path / "shared.secret"
+    secret.chmod(0o644)
+    code, _, err = end_of(start(tmp_path, "--port", "0", "--sync-address", "127.0.0.1:0"))
+    assert (code, err.count("\n")) == (2, 1)
+    assert f"{secret} has mode 0644" in err and f"`chmod 600 {secret}`" in err
+    secret.unlink()
+    code, _, err = end_of(start(tmp_path, "--port", "0", "--sync-address", "127.0.0.1:0"))
+    assert (code, err.count("\n")) == (2, 1)
+    assert f"{secret} is missing" in err and "export again" in err

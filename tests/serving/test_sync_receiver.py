@@ -1,14 +1,16 @@
 """Which sync messages are applied, acknowledged or refused."""
 
+import threading
+
 import numpy as np
 import pytest
 import torch
 
-from monolith.errors import CorruptFrameError, RemoteError
+from monolith.errors import CorruptFrameError, NotFiniteError, RemoteError, SecretError
 from monolith.parallel import Position
 from monolith.parallel.sync_messages import Answer, Status, SyncContent, SyncType, bases_to_meta
 from monolith.serving import SyncReceiver
-from monolith.wire import Message, connect
+from monolith.wire import Message, SharedSecret, connect
 from tests.serving.table_target import TableTarget, content
 
 PLAN = 0xFEED_0000_0000_0001
@@ -76,10 +78,34 @@ def test_a_delta_that_builds_on_less_is_applied(receiver, target):
     assert target.tables["mov"].lookup(torch.tensor([7, 8]))[:, 0].tolist() == [2, 2]
 
 
-def test_after_a_gap_everything_is_asked_for(receiver, target):
-    answer = delta(receiver, 13, Position(3, 12), SyncContent(mov_rows(_7=1)))
+@pytest.mark.parametrize("lost", [11, 12])
+def test_after_a_gap_everything_is_asked_for(receiver, target, lost):
+    answer = delta(receiver, lost + 1, Position(3, lost), SyncContent(mov_rows(_7=1)))
     assert (answer.status, answer.position) == (Status.FULL, Position(3, 10))
     assert not target.trail
+
+
+def test_two_senders_at_the_same_time_take_turns(receiver, target):
+    """The older of two deltas, held up in the middle, must not overwrite the newer one."""
+    begun, newer_done = threading.Event(), threading.Event()
+    apply_rows = target.apply_rows
+
+    def held_up(table, ids, rows):
+        if rows[0, 0] == 1:
+            begun.set()
+            newer_done.wait(0.3)  # in vain, as long as the newer one has to wait for this one
+        apply_rows(table, ids, rows)
+
+    target.apply_rows = held_up
+    older = threading.Thread(target=delta, args=(receiver, 11, Position(3, 10), SyncContent(mov_rows(_7=1))))
+    older.start()
+    assert begun.wait(30)
+    answer = delta(receiver, 12, Position(3, 10), SyncContent(mov_rows(_7=2)))
+    newer_done.set()
+    older.join(30)
+    assert answer == Answer(Status.OK, Position(3, 12))
+    assert receiver.freshness.position == Position(3, 12)
+    assert target.tables["mov"].lookup(torch.tensor([7]))[0, 0] == 2
 
 
 def test_an_older_generation_is_refused_whatever_it_sends(receiver, target):
@@ -115,13 +141,13 @@ def test_a_full_sync_replaces_everything(receiver, target):
     assert not receiver.freshness.complete
     assert ask(receiver, SyncType.FULL_ROWS, 60, SyncContent(mov_rows(_2=2)), generation=4).status == Status.OK
     assert ask(receiver, SyncType.FULL_ROWS, 60, SyncContent(mov_rows(_3=3)), generation=4).status == Status.OK
-    end = SyncContent(dense={"w": np.array([7], np.float32)})
+    end = SyncContent(dense={"w": np.array([7, 8], np.float32)})
     answer = ask(receiver, SyncType.FULL_END, 60, end, generation=4, watermark={"event_seq": 5})
     assert (answer.status, answer.position) == (Status.OK, Position(4, 60))
     rows = {id_: np.frombuffer(row, np.float32).tolist() for id_, row in content(target.tables)["mov"].items()}
     assert rows == {2: [2, 2, 2], 3: [3, 3, 3]}
     assert len(target.tables["uid"]) == 0
-    assert target.dense["w"].tolist() == [7]
+    assert target.dense_weights["w"].tolist() == [7, 8]
     assert receiver.freshness.complete and receiver.freshness.watermark == {"event_seq": 5}
 
 
@@ -147,7 +173,15 @@ def test_another_export_may_be_adopted(receiver):
     assert len(other.tables["mov"]) == 1
 
 
+NAN, INF = np.float32("nan"), np.float32("inf")
+W = np.ones(2, np.float32)
+
 BAD = {
+    "unknown weight": {"dense/w": W, "dense/x": W},
+    "weight of another shape": {"dense/w": np.ones(3, np.float32)},
+    "weight of another type": {"dense/w": np.ones(2, np.float16)},
+    "weight that is infinite": {"dense/w": np.array([1, -INF], np.float32)},
+    "row that is NaN": {"ids/uid": np.array([5, 6]), "rows/uid": np.array([[1] * 5, [2, NAN, 2, 2, 2]], np.float32)},
     "unknown table": {"ids/x": np.zeros(1, np.int64), "rows/x": np.zeros((1, 3), np.float32)},
     "unknown tombstones": {"erased/x": np.zeros(1, np.int64)},
     "another width": {"ids/mov": np.zeros(1, np.int64), "rows/mov": np.zeros((1, 4), np.float32)},
@@ -161,24 +195,76 @@ BAD = {
 
 
 @pytest.mark.parametrize("arrays", BAD.values(), ids=BAD)
-def test_content_that_does_not_fit_changes_nothing(receiver, target, arrays):
+@pytest.mark.parametrize("type_", [SyncType.DELTA, SyncType.FULL_ROWS, SyncType.FULL_END])
+def test_content_that_does_not_fit_changes_nothing(receiver, target, arrays, type_):
+    sequence = 11
+    if type_ != SyncType.DELTA:
+        ask(receiver, SyncType.FULL_BEGIN, sequence)
+    target.tables["uid"].assign(torch.tensor([0]), torch.ones(1, 5))
+    before, position = content(target.tables), receiver.freshness.position
     good = SyncContent(mov_rows(_9=9)).arrays() if "rows/mov" not in arrays and "ids/mov" not in arrays else {}
-    good |= {"erased/uid": np.zeros(1, np.int64)}
+    good |= {"erased/uid": np.zeros(1, np.int64), "dense/tower.0.weight": np.ones((2, 3), np.float32)}
     message = Message(
-        type=SyncType.DELTA, generation=3, sequence=11, plan_hash=PLAN, meta={"bases": [[3, 10]]}, arrays=good | arrays
+        type=type_, generation=3, sequence=sequence, plan_hash=PLAN, meta={"bases": [[3, 10]]}, arrays=good | arrays
     )
-    with pytest.raises(CorruptFrameError):
+    with pytest.raises((CorruptFrameError, NotFiniteError)):
         receiver.handle(message)
     assert not target.trail
-    assert receiver.freshness.position == Position(3, 10)
+    assert content(target.tables) == before
+    assert not any(weight.any() for weight in target.dense_weights.values())
+    assert receiver.freshness.position == position
+
+
+@pytest.mark.parametrize("value", [NAN, INF, -INF])
+def test_a_row_or_weight_that_is_not_finite_is_named(receiver, target, value):
+    rows = np.ones((3, 3), np.float32)
+    rows[1, 2] = value
+    with pytest.raises(NotFiniteError, match=f"table 'mov', id -8: float 2 of its row is {value}"):
+        delta(receiver, 11, Position(3, 10), SyncContent({"mov": (np.array([7, -8, 9]), rows)}))
+    weight = np.full((2, 3), 1, np.float32)
+    weight[1, 0] = value
+    with pytest.raises(NotFiniteError, match=f"dense weight 'tower.0.weight': element 3 .* is {value}"):
+        delta(receiver, 11, Position(3, 10), SyncContent(dense={"tower.0.weight": weight}))
+    assert not target.trail
+
+
+def test_a_weight_that_was_exported_infinite_may_stay_so(receiver, target):
+    target.dense_weights["w"] = np.array([INF, 1], np.float32)
+    assert delta(receiver, 11, Position(3, 10), SyncContent(dense={"w": np.array([INF, 2], np.float32)})).status == "ok"
+    assert target.dense_weights["w"].tolist() == [INF, 2]
 
 
 @pytest.mark.parametrize("meta", [{}, {"bases": 3}, {"bases": [[1]]}, {"bases": [[3, 10]], "watermark": [1]}])
 def test_meta_data_that_does_not_fit_is_an_error_for_the_sender_only(receiver, target, meta):
     message = Message(type=SyncType.DELTA, generation=3, sequence=11, plan_hash=PLAN, meta=meta)
-    with receiver.listen("127.0.0.1:0") as server, connect(server.address) as client:
+    with receiver.listen("127.0.0.1:0", insecure=True) as server, connect(server.address) as client:
         with pytest.raises(RemoteError):
             client.request(message, 30)
         with pytest.raises(RemoteError, match="type 1"):
             client.request(Message(type=1, plan_hash=PLAN), 30)
     assert not target.trail
+
+
+def test_a_stranger_cannot_empty_the_tables_by_a_full_sync_of_a_huge_generation(receiver, target):
+    target.tables["mov"].assign(torch.tensor([7]), torch.ones(1, 3))
+    secret = SharedSecret.new("the export folder")
+    begin, end = (
+        Message(type=type_, generation=2**63, sequence=2**63, plan_hash=PLAN)
+        for type_ in (SyncType.FULL_BEGIN, SyncType.FULL_END)
+    )
+    with receiver.listen("127.0.0.1:0", secret=secret) as server:
+        for guess in (None, SharedSecret.new("a guess")):
+            for message in (begin, end):
+                with pytest.raises(SecretError), connect(server.address, secret=guess) as stranger:
+                    stranger.request(message, 30)
+        assert len(target.tables["mov"]) == 1
+        assert receiver.freshness.position == Position(3, 10)
+        with connect(server.address, secret=secret) as trainer:
+            assert Answer.of(trainer.request(begin, 30)).status == Status.OK
+            assert Answer.of(trainer.request(end, 30)).status == Status.OK
+    assert len(target.tables["mov"]) == 0
+
+
+def test_without_secret_and_certificates_nobody_listens_unless_told_so(receiver):
+    with pytest.raises(ValueError, match=r"could replace the model; pass secret=.*or insecure=True"):
+        receiver.listen("127.0.0.1:0")

@@ -26,6 +26,7 @@ from monolith.train.live import exporter
 from monolith.train.live.step_gate import StepGate
 from monolith.train.loop import RunResult
 from monolith.train.online import run_online
+from monolith.wire import SharedSecret
 
 BATCH = 64
 
@@ -114,7 +115,7 @@ def test_a_server_ends_up_with_what_the_trainer_has(log, tmp_path):
     train(log, folder, 5)
     served = load_export(newest_export(folder / "export"))
     receiver = SyncReceiver(served, plan_hash=served.plan_hash, generation=served.generation, sequence=served.sequence)
-    with receiver.listen("127.0.0.1:0") as listener:
+    with receiver.listen("127.0.0.1:0", secret=SharedSecret.of_folder(folder / "export")) as listener:
         train(log, folder, 40, sync_targets=[str(listener.address)])
     assert receiver.freshness.watermark["event_seq"] == 40 * BATCH - 1
     # The version of a third run, which does not train, is the trainer's last state.
@@ -150,7 +151,7 @@ def test_servers_are_spared_rows_of_zeros_where_settings_say_so(log, tmp_path, s
     for table in served.tables.tables.values():
         assert table.contains(torch.tensor(first)).tolist() == [not skips] * 2
     receiver = SyncReceiver(served, plan_hash=served.plan_hash, generation=served.generation, sequence=served.sequence)
-    with receiver.listen("127.0.0.1:0") as listener:
+    with receiver.listen("127.0.0.1:0", secret=SharedSecret.of_folder(folder / "export")) as listener:
         options = {"config": config, "sync_targets": [str(listener.address)]}
         train(log, folder, 20, hooks=[SetToZero(20, second)], **options)
     assert receiver.freshness.watermark["event_seq"] == 20 * BATCH - 1
@@ -175,7 +176,10 @@ def test_a_trainer_that_was_replaced_stops(log, tmp_path):
                 if thread.name.startswith("sync "):
                     thread.join(10)
 
-    with receiver.listen("127.0.0.1:0") as listener, pytest.raises(FencedError):
+    with (
+        receiver.listen("127.0.0.1:0", secret=SharedSecret.of_folder(folder / "export")) as listener,
+        pytest.raises(FencedError),
+    ):
         train(log, folder, 3, sync_targets=[str(listener.address)], hooks=[WaitForRefusal()])
 
 
@@ -189,7 +193,10 @@ def test_versions_are_written_while_training_goes_on_and_old_ones_go(log, tmp_pa
     versions = complete_versions(tmp_path / "export")
     assert len(versions) == 2
     assert versions[-1] >= 3
-    assert sorted(path.name for path in (tmp_path / "export").iterdir()) == [str(version) for version in versions]
+    assert sorted(path.name for path in (tmp_path / "export").iterdir()) == [
+        *(str(version) for version in versions),
+        "shared.secret",
+    ]
     status = json.loads((tmp_path / "status.json").read_text())
     assert (status["step"], status["events"], status["stream"]) == (40, 40 * BATCH, {"0": 40 * BATCH})
     assert status["rows"]["uid"] > 100

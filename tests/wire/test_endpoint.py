@@ -286,8 +286,8 @@ def test_close_ends_all_threads_while_clients_are_connected():
 def test_more_connections_than_allowed_are_refused_and_the_others_go_on():
     with listen("127.0.0.1:0", echo, max_connections=1) as server, connect(server.address) as first:
         assert first.request(Message(type=1), 30).type == 1
-        with connect(server.address) as second, pytest.raises(ConnectionError):
-            second.request(Message(type=1), 30)
+        with connect(server.address) as second, pytest.raises(ConnectionError, match="1 clients are.*raise max_conn"):
+            second.request(Message(type=1, arrays={"x": np.zeros(3_000_000, np.uint8)}), 30)
         assert first.request(Message(type=2), 30).type == 2
 
 
@@ -296,9 +296,18 @@ def test_a_frame_beyond_the_servers_limit_ends_that_connection_only():
         with connect(server.address) as client:
             with pytest.raises(ConnectionError):
                 client.request(Message(type=1, arrays={"x": np.zeros(20_000, np.uint8)}), 30)
-            with pytest.raises(ValueError, match="beyond max_frame_bytes"):
-                Client(server.address, limits=FrameLimits(max_frame_bytes=90)).request(Message(type=1, meta={"x": 99}))
             assert client.request(Message(type=1, arrays={"x": np.zeros(5_000, np.uint8)}), 30).nbytes == 5_000
+
+
+def test_a_message_at_the_senders_own_limit_is_sent_and_one_beyond_is_refused():
+    message = Message(type=1, meta={"x": 99})
+    num_bytes = sum(map(len, encode_frame(message)))
+    with listen("127.0.0.1:0", echo) as server:
+        with connect(server.address, limits=FrameLimits(max_frame_bytes=num_bytes)) as client:
+            assert client.request(message, 30).meta == {"x": 99}
+        with connect(server.address, limits=FrameLimits(max_frame_bytes=num_bytes - 1)) as client:
+            with pytest.raises(ValueError, match=f"{num_bytes} bytes is beyond max_frame_bytes"):
+                client.request(message, 30)
 
 
 def test_without_tls_only_this_machine_may_connect():
@@ -306,3 +315,8 @@ def test_without_tls_only_this_machine_may_connect():
         listen("0.0.0.0:0", echo)
     with listen("0.0.0.0:0", echo, insecure=True) as server, connect(f"127.0.0.1:{server.address.port}") as client:
         assert client.request(Message(type=1), 30).type == 1
+
+
+def test_a_server_may_be_closed_as_soon_as_it_is_there():
+    for _ in range(200):
+        listen("127.0.0.1:0", echo).close()

@@ -4,7 +4,7 @@ import struct
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
@@ -38,7 +38,7 @@ def test_the_first_bytes_are_those_of_the_specification():
     message = Message(type=3, generation=5, epoch=6, sequence=7, plan_hash=8, arrays={"x": np.array([258], np.int32)})
     data = frame_bytes(message, kind=Kind.REPLY, request_id=4, deadline_ms=9)
     index = b"{}" + bytes([1, 1, 1, 0]) + (1).to_bytes(8, "little") + b"x"
-    header = b"MNLWIRE\n" + struct.pack("<4H", 1, 1, 3, 1) + struct.pack("<5Q", 4, 5, 6, 7, 8)
+    header = b"MNLWIRE\n" + struct.pack("<4H", 2, 2, 3, 1) + struct.pack("<5Q", 4, 5, 6, 7, 8)
     header += struct.pack("<4I", 9, 2, 1, len(index) - 2) + struct.pack("<Q", 128 + 4)
     header += struct.pack("<I", native.crc32c(index))
     expected = header + struct.pack("<I", native.crc32c(header)) + index
@@ -130,44 +130,78 @@ def test_lying_headers_with_a_right_checksum_are_refused(data):
         decode(with_header_fields(SAMPLE, at=at, fmt=fmt, value=value))
 
 
-@given(st.binary(max_size=60))
-def test_a_random_index_with_right_checksums_is_refused_or_read(index):
-    for num_arrays in (0, 1, 2):
-        header = b"MNLWIRE\n" + struct.pack("<4H5Q", 1, 1, 1, 0, 1, 0, 0, 0, 0)
-        header += struct.pack("<4IQI", 0, 2, num_arrays, len(index), HEADER_BYTES + 2 + len(index),
-                              native.crc32c(b"{}" + index))  # fmt: skip
-        data = header + struct.pack("<I", native.crc32c(header)) + b"{}" + index
-        try:
-            decode(data)
-        except CorruptFrameError:
-            pass
+DESCRIPTIONS = st.lists(
+    st.tuples(
+        st.integers(0, 9),
+        st.lists(st.sampled_from([0, 0, 1, 2, 2**40, 2**64 - 1]), max_size=9),
+        st.binary(max_size=3) | st.sampled_from([b"x", b"x"]),
+        st.integers(-1, 1) | st.just(0),
+    ),
+    max_size=3,
+)
+
+
+def index_of(descriptions) -> bytes:
+    """Descriptions of arrays, some of which say one byte more or less of their name than there is."""
+    return b"{}" + b"".join(
+        bytes([number, len(shape)]) + struct.pack(f"<H{len(shape)}Q", max(0, len(name) + lie), *shape) + name
+        for number, shape, name, lie in descriptions
+    )
+
+
+@example([], 0, b"x", 0)
+@example([(3, [0], b"x", 0)], 0, b"", 0)
+@given(DESCRIPTIONS, st.integers(-1, 1), st.binary(max_size=3), st.sampled_from([0, 0, 1, 100]))
+def test_an_index_with_right_checksums_is_read_as_exactly_what_it_says_or_refused(descriptions, more, noise, rest):
+    index, num_arrays = index_of(descriptions) + noise, max(0, len(descriptions) + more)
+    header = b"MNLWIRE\n" + struct.pack("<4H5Q", 2, 2, 1, 0, 1, 0, 0, 0, 0)
+    header += struct.pack("<4IQI", 0, 2, num_arrays, len(index) - 2, HEADER_BYTES + len(index) + rest,
+                          native.crc32c(index))  # fmt: skip
+    data = header + struct.pack("<I", native.crc32c(header)) + index + bytes(rest)
+    try:
+        got = decode(data)
+    except CorruptFrameError:
+        return
+    # Whatever was read, its own bytes are those that came: nothing was passed over, nothing was made up.
+    assert frame_bytes(got, request_id=1) == data
+    assert {name: array.dtype for name, array in got.arrays.items()} == {
+        name.decode(): np.dtype(DTYPES[number - 1]) for number, _, name, _ in descriptions
+    }
 
 
 @pytest.mark.parametrize("shape", [(0, 2**63, 2**63), (2**40, 2**40), (2**64 - 1,), (0, 2**64 - 1)])
 def test_impossible_shapes_are_refused(shape):
     index = b"{}" + bytes([6, len(shape), 1, 0]) + struct.pack(f"<{len(shape)}Q", *shape) + b"x"
-    header = b"MNLWIRE\n" + struct.pack("<4H5Q", 1, 1, 1, 0, 1, 0, 0, 0, 0)
+    header = b"MNLWIRE\n" + struct.pack("<4H5Q", 2, 2, 1, 0, 1, 0, 0, 0, 0)
     header += struct.pack("<4IQI", 0, 2, 1, len(index) - 2, HEADER_BYTES + len(index), native.crc32c(index))
     with pytest.raises(CorruptFrameError, match="'x'"):
         decode(header + struct.pack("<I", native.crc32c(header)) + index)
 
 
-def test_frames_beyond_the_limits_are_refused_by_their_header_alone():
-    for limits in (FrameLimits(max_frame_bytes=100), FrameLimits(max_index_bytes=10), FrameLimits(max_arrays=1)):
-        with pytest.raises(CorruptFrameError, match="beyond the limit"):
-            decode_header(SAMPLE[:HEADER_BYTES], limits)
+def index_bytes(data: bytes) -> int:
+    header = decode_header(data[:HEADER_BYTES])
+    return header.meta_bytes + header.description_bytes
+
+
+@pytest.mark.parametrize(
+    ("limit", "exact"), [("max_frame_bytes", len(SAMPLE)), ("max_index_bytes", index_bytes(SAMPLE)), ("max_arrays", 2)]
+)
+def test_a_frame_at_the_limit_is_read_and_one_beyond_is_refused_by_its_header_alone(limit, exact):
+    assert decode(SAMPLE, FrameLimits(**{limit: exact})).meta == {"a": 1}
+    with pytest.raises(CorruptFrameError, match="beyond the limit"):
+        decode_header(SAMPLE[:HEADER_BYTES], FrameLimits(**{limit: exact - 1}))
 
 
 def test_another_version_is_refused_by_name():
-    newer = with_header_fields(with_header_fields(SAMPLE, at=8, fmt="<H", value=2), at=10, fmt="<H", value=3)
-    with pytest.raises(CorruptFrameError, match="versions 2 to 3, this one 1"):
+    newer = with_header_fields(with_header_fields(SAMPLE, at=8, fmt="<H", value=3), at=10, fmt="<H", value=4)
+    with pytest.raises(CorruptFrameError, match="versions 3 to 4, this one 2"):
         decode(newer)
-    assert decode(with_header_fields(SAMPLE, at=10, fmt="<H", value=3)).meta == {"a": 1}, "1 to 3 includes 1"
+    assert decode(with_header_fields(SAMPLE, at=10, fmt="<H", value=3)).meta == {"a": 1}, "2 to 3 includes 2"
 
 
 @pytest.mark.parametrize("meta", [b"[1]", b"{", b'"x"', b"[" * 100_000])
 def test_meta_data_that_is_no_json_object_is_refused(meta):
-    header = b"MNLWIRE\n" + struct.pack("<4H5Q", 1, 1, 1, 0, 1, 0, 0, 0, 0)
+    header = b"MNLWIRE\n" + struct.pack("<4H5Q", 2, 2, 1, 0, 1, 0, 0, 0, 0)
     header += struct.pack("<4IQI", 0, len(meta), 0, 0, HEADER_BYTES + len(meta), native.crc32c(meta))
     with pytest.raises(CorruptFrameError, match="meta data"):
         decode(header + struct.pack("<I", native.crc32c(header)) + meta)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from monolith.wire import Message, connect, listen
+from monolith.wire.frame import HEADER_BYTES, encode_frame
 
 
 def echo(message: Message) -> Message:
@@ -33,16 +34,28 @@ def ask(address, tls) -> None:
 
 def test_a_client_without_a_certificate_is_refused(certificates):
     handled = []
-    with listen("127.0.0.1:0", lambda message: handled.append(1) or message, tls=certificates["server"]) as server:
+    good = b"".join(encode_frame(Message(type=7), request_id=1))
+
+    def note(message: Message) -> Message:
+        handled.append(message.type)
+        return message
+
+    with listen("127.0.0.1:0", note, tls=certificates["server"]) as server:
         context = ssl.create_default_context(cafile=certificates["client"].ca_path)
         with socket.create_connection((server.address.host, server.address.port), timeout=30) as raw:
             # In TLS 1.3 the client learns of the refusal with its first read.
             with pytest.raises(OSError), context.wrap_socket(raw, server_hostname="127.0.0.1") as sock:
-                sock.sendall(b"x" * 88)
-                if sock.recv(1) == b"":
-                    raise ConnectionError
-        ask(server.address, certificates["client"])
-    assert handled == [1]
+                sock.sendall(good)
+                answer = sock.recv(HEADER_BYTES)
+                assert answer == b"", "a request of a client without a certificate was answered"
+                raise ConnectionError
+        # The same bytes are a good request where the certificate is: nothing but the certificate was missing.
+        with socket.create_connection((server.address.host, server.address.port), timeout=30) as raw:
+            context = certificates["client"].client_context()
+            with context.wrap_socket(raw, server_hostname="127.0.0.1") as sock:
+                sock.sendall(good)
+                assert sock.recv(8) == b"MNLWIRE\n"
+    assert handled == [7]
 
 
 def test_strangers_are_refused_by_either_side(certificates):

@@ -67,6 +67,7 @@ class _Copy:
                 native.load_table(part.native, paths, first, first + _BUCKETS_AT_ONCE)
             self._add(part)
             self._table.native.raise_max_time(part.native.max_time)
+            self._table.native.raise_max_step(part.native.max_step)
         return len(self._table)
 
     def _add(self, part: Table) -> None:

@@ -118,8 +118,8 @@ class PartialRecoverySaver:
                 shutil.rmtree(temporary, ignore_errors=True)
             for name in (TABLES_NAME, FILTERS_NAME):
                 (temporary / name).mkdir(parents=True)
-            times = self._newest_times()
-            self._ask_all(lambda shard: shard.save_part(str(temporary), times, generation, epoch))
+            progress = self._progress()
+            self._ask_all(lambda shard: shard.save_part(str(temporary), progress, generation, epoch))
             self._join_filters(temporary)
             self._merge_dense(temporary)
             (temporary / STREAM_NAME).write_text(json.dumps(dict(stream or {}), sort_keys=True))
@@ -164,11 +164,12 @@ class PartialRecoverySaver:
         if self._monitor is not None:
             self._monitor.setup_ps_initialized_state()
 
-    def _newest_times(self) -> dict[str, int]:
-        newest: dict[str, int] = {}
-        for times in self._ask_all(lambda shard: shard.max_times()):
-            for name, one in times.items():
-                newest[name] = max(one, newest.get(name, 0))
+    def _progress(self) -> dict[str, tuple[int, int]]:
+        newest: dict[str, tuple[int, int]] = {}
+        for progress in self._ask_all(lambda shard: shard.progress()):
+            for name, (time_, step) in progress.items():
+                newest_time, newest_step = newest.get(name, (0, 0))
+                newest[name] = max(time_, newest_time), max(step, newest_step)
         return newest
 
     def _ask_all(self, ask: Callable[[Shard], R], chosen: Sequence[int] | None = None) -> list[R]:

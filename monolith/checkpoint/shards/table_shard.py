@@ -31,11 +31,11 @@ class Shard(Protocol):
         """Let it know that it has its state, until it ends."""
         ...
 
-    def max_times(self) -> dict[str, int]:
-        """Return the newest update of each of its tables."""
+    def progress(self) -> dict[str, tuple[int, int]]:
+        """Return time and step of the newest update of each of its tables."""
         ...
 
-    def save_part(self, folder: str, max_times: Mapping[str, int], generation: int, epoch: int) -> None:
+    def save_part(self, folder: str, progress: Mapping[str, tuple[int, int]], generation: int, epoch: int) -> None:
         """Write its files into the folder of a snapshot that is being written."""
         ...
 
@@ -91,15 +91,17 @@ class TableShard:
         first, last = shard_buckets(self._index, self._num_shards)
         return torch.tensor([first <= native.bucket_of_id(one) < last for one in ids.tolist()], dtype=torch.bool)
 
-    def max_times(self) -> dict[str, int]:
-        """Return the newest update of each table."""
-        return {name: table.native.max_time for name, table in self.tables.tables.items()}
+    def progress(self) -> dict[str, tuple[int, int]]:
+        """Return time and step of the newest update of each table."""
+        return {name: (table.native.max_time, table.native.max_step) for name, table in self.tables.tables.items()}
 
-    def save_part(self, folder: str, max_times: Mapping[str, int], generation: int, epoch: int) -> None:
+    def save_part(self, folder: str, progress: Mapping[str, tuple[int, int]], generation: int, epoch: int) -> None:
         """Write one file per table, its part of the filters, and the dense tensors."""
         for name, table in self.tables.tables.items():
-            # All files of a table are of one save, so they tell one newest time.
-            table.native.raise_max_time(max_times[name])
+            # All files of a table are of one save, so they have the same newest time and step.
+            max_time, max_step = progress[name]
+            table.native.raise_max_time(max_time)
+            table.native.raise_max_step(max_step)
             paths = table.save(
                 Path(folder) / TABLES_NAME / f".part-{self._index}-{name}",
                 num_shards=self._num_shards,

@@ -52,7 +52,7 @@ class TableConfig:
     """Expired rows are removed every so many hours; 0 leaves them until a snapshot drops them."""
 
     skip_zero_embedding: bool = False
-    """Assigning zeros removes the row; serving tables only."""
+    """Assigning or restoring a row that reads as zeros removes it; serving tables only."""
 
     serving: bool = False
     """Rows are stored compressed and without optimizer state: they can be read and assigned, not trained."""

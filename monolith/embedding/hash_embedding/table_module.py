@@ -176,7 +176,7 @@ class TableModule(nn.Module):
         missing = [name for name in _MODULE_TENSORS if name not in tensors]
         if missing:
             raise ValueError(f"table {self.table.config.name!r}: the saved tensors lack {', '.join(missing)}")
-        table_from_tensors(self.table, tensors)
+        table_from_tensors(self.table, _with_max_step(tensors))
         self.global_step, self.time = (int(tensors[name]) for name in _MODULE_TENSORS)
         self._gradients.clear()
 
@@ -273,12 +273,13 @@ class TableModule(nn.Module):
         names = (*TABLE_TENSORS, *_MODULE_TENSORS)
         rest = {key: value for key, value in state_dict.items() if key not in {prefix + name for name in names}}
         super()._load_from_state_dict(rest, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
-        missing = [prefix + name for name in names if prefix + name not in state_dict]
+        own = {name: state_dict[prefix + name] for name in names if prefix + name in state_dict}
+        missing = [prefix + name for name in names if name not in own and name != "max_step"]
         missing_keys.extend(missing)
         if missing:
             return
         try:
-            self.from_tensors({name: state_dict[prefix + name] for name in names})
+            self.from_tensors(own)
         except ValueError as error:
             error_msgs.append(str(error))
 
@@ -316,6 +317,11 @@ class _Rows(torch.autograd.Function):
     def backward(ctx: Any, values: Tensor) -> tuple[None, ...]:
         ctx.module._receive(_Gradient(ctx.number, ctx.ids, values.contiguous(), ctx.plan, ctx.unique))
         return (None,) * 6
+
+
+def _with_max_step(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return the tensors with the table's newest step; older ones lack it, and it was the one before the next."""
+    return {"max_step": (tensors["global_step"] - 1).clamp(min=0), **tensors}
 
 
 def _read(plan: native.TablePlan, ids: Tensor, dim: int, *, unique: bool) -> Tensor:

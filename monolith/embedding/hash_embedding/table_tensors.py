@@ -11,11 +11,12 @@ from torch import Tensor
 from monolith._core import native
 from monolith.embedding.table import Table
 
-TABLE_TENSORS = ("ids", "weights", "optimizer_state", "last_seen", "max_time", "schema")
+TABLE_TENSORS = ("ids", "weights", "optimizer_state", "last_seen", "max_time", "max_step", "schema")
 """What a table becomes.
 
 `ids` int64 [n], ascending; `weights` float32 [n, dim]; `optimizer_state` uint8 [n, bytes], as the core keeps it;
-`last_seen` int64 [n], seconds; `max_time` int64, the newest update; `schema` uint8, the JSON of `Table.schema`.
+`last_seen` int64 [n], seconds; `max_time` and `max_step` int64, time and step of the newest update; `schema` uint8, the
+JSON of `Table.schema`.
 """
 
 _DTYPES = {
@@ -24,6 +25,7 @@ _DTYPES = {
     "optimizer_state": torch.uint8,
     "last_seen": torch.int64,
     "max_time": torch.int64,
+    "max_step": torch.int64,
     "schema": torch.uint8,
 }
 
@@ -31,9 +33,8 @@ _DTYPES = {
 def table_to_tensors(table: Table) -> dict[str, Tensor]:
     """Return all rows of one moment, ordered by id: the same content gives the same tensors."""
     rows = table.native
-    rows.begin_snapshot()
+    progress = rows.begin_snapshot()
     try:
-        max_time = rows.max_time
         parts = [rows.read_snapshot(sub_table) for sub_table in range(native.NUM_SUB_TABLES)]
     finally:
         rows.end_snapshot()
@@ -45,7 +46,8 @@ def table_to_tensors(table: Table) -> dict[str, Tensor]:
         "weights": torch.from_numpy(weights),
         "optimizer_state": torch.from_numpy(row_bytes[order, rows.weight_bytes :]),
         "last_seen": torch.from_numpy(last_seen[order].astype(np.int64)),
-        "max_time": torch.tensor(max_time, dtype=torch.int64),
+        "max_time": torch.tensor(progress.max_time, dtype=torch.int64),
+        "max_step": torch.tensor(progress.max_step, dtype=torch.int64),
         "schema": torch.frombuffer(bytearray(table.schema().encode()), dtype=torch.uint8),
     }
 
@@ -63,6 +65,7 @@ def table_from_tensors(table: Table, tensors: Mapping[str, Tensor]) -> None:
     table.clear()
     table.native.restore(_numpy(tensors["ids"]), _numpy(tensors["last_seen"]).astype(np.uint32), row_bytes)
     table.native.raise_max_time(int(tensors["max_time"]))
+    table.native.raise_max_step(int(tensors["max_step"]))
 
 
 def check_table_tensors(table: Table, tensors: Mapping[str, Tensor]) -> None:
@@ -83,6 +86,7 @@ def check_table_tensors(table: Table, tensors: Mapping[str, Tensor]) -> None:
         "optimizer_state": (num_rows, state_bytes),
         "last_seen": (num_rows,),
         "max_time": (),
+        "max_step": (),
     }
     for name, shape in shapes.items():
         if tuple(tensors[name].shape) != shape:
@@ -90,6 +94,8 @@ def check_table_tensors(table: Table, tensors: Mapping[str, Tensor]) -> None:
     times = torch.cat([tensors["last_seen"].reshape(-1), tensors["max_time"].reshape(1)])
     if bool(((times < 0) | (times >= 2**32)).any()):
         raise ValueError(f"{label}: saved times must be seconds from 0 to 2**32 - 1")
+    if int(tensors["max_step"]) < 0:
+        raise ValueError(f"{label}: saved max_step must not be negative, got {int(tensors['max_step'])}")
 
 
 def _check_schema(table: Table, schema: Tensor) -> None:

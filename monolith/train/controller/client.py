@@ -38,9 +38,8 @@ class ControllerClient:
     def __init__(self, model_dir: str | os.PathLike[str]) -> None:
         """Find the run; nothing is connected yet."""
         found = ServerAddress.read(model_dir)
-        self._secret = found.secret
         self._model_dir = os.fspath(model_dir)
-        self._client = Client(found.address)
+        self._client = Client(found.address, secret=found.secret)
 
     def stop_training(self) -> None:
         """Hold the run up before its next step; RemoteError if somebody did so already."""
@@ -84,7 +83,7 @@ class ControllerClient:
 
     def _ask(self, request: Request, timeout_seconds: float = REQUEST_SECONDS) -> dict[str, Any]:
         try:
-            reply = self._client.request(Message(type=int(request), meta={"secret": self._secret}), timeout_seconds)
+            reply = self._client.request(Message(type=int(request)), timeout_seconds)
         except ConnectionError as error:
             raise ConnectionError(
                 f"the run in {self._model_dir} does not answer; it may have ended ({error})"

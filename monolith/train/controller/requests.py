@@ -6,6 +6,8 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Final, Self
 
+from monolith.wire import SharedSecret
+
 ADDRESS_FILE: Final = "controller_server_addr.txt"
 
 ALREADY_EXISTS: Final = "ALREADY_EXISTS"
@@ -26,14 +28,14 @@ class Request(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ServerAddress:
-    """Where a run listens, and the word that a request must carry.
+    """Where a run listens, and the secret that both sides prove to know.
 
     The file is readable by its owner alone, so that nobody else on the machine can hold the run up.
     """
 
     address: str
 
-    secret: str
+    secret: SharedSecret
 
     def write(self, model_dir: str | os.PathLike[str]) -> Path:
         """Write the file, in place of one that a dead run left."""
@@ -42,7 +44,7 @@ class ServerAddress:
         temporary.unlink(missing_ok=True)
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with open(descriptor, "w") as file:
-            file.write(f"{self.address}\n{self.secret}\n")
+            file.write(f"{self.address}\n{self.secret.key.hex()}\n")
         temporary.replace(path)
         return path
 
@@ -57,5 +59,5 @@ class ServerAddress:
             )
         lines = path.read_text().split()
         if len(lines) != 2:
-            raise ValueError(f"{path} must have two lines, an address and a word, got {len(lines)}")
-        return cls(*lines)
+            raise ValueError(f"{path} must have two lines, an address and a secret, got {len(lines)}")
+        return cls(lines[0], SharedSecret(bytes.fromhex(lines[1]), str(path)))

@@ -1,7 +1,6 @@
 """ServerHook: lets others pause a run, save it, and ask how far it is."""
 
 import os
-import secrets
 import threading
 import time
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Any
 
 from monolith.hooks import Hook, RunContext
 from monolith.train.controller.requests import ALREADY_EXISTS, OK, Request, ServerAddress
-from monolith.wire import Message, Server, listen
+from monolith.wire import Message, Server, SharedSecret, listen
 
 POLL_SECONDS = 0.1
 """How soon a paused run notices a signal, and a waiting request a snapshot."""
@@ -35,15 +34,14 @@ class ServerHook(Hook):
         self._resumed = threading.Event()
         self._resumed.set()
         self._blocked = False
-        self._secret = ""
         self._file: Path | None = None
         self._server: Server | None = None
 
     def after_create_session(self, context: RunContext) -> None:
         """Begin to listen."""
-        self._secret = secrets.token_hex(16)
-        self._server = listen("127.0.0.1:0", lambda message: self._answer(message, context))
-        self._file = ServerAddress(str(self._server.address), self._secret).write(self._model_dir)
+        secret = SharedSecret.new(f"the run in {self._model_dir}")
+        self._server = listen("127.0.0.1:0", lambda message: self._answer(message, context), secret=secret)
+        self._file = ServerAddress(str(self._server.address), secret).write(self._model_dir)
 
     def before_run(self, context: RunContext) -> None:
         """Wait while training is stopped; snapshots that are asked for meanwhile are written."""
@@ -64,8 +62,6 @@ class ServerHook(Hook):
             server.close()
 
     def _answer(self, message: Message, context: RunContext) -> Message:
-        if not secrets.compare_digest(str(message.meta.get("secret", "")), self._secret):
-            raise PermissionError("this request does not carry the word of the address file")
         answers = {
             Request.STOP_TRAINING: self._stop,
             Request.RESUME_TRAINING: self._resume,

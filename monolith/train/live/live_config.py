@@ -37,7 +37,7 @@ class LiveConfig:
     """Serving tables leave out rows that are all zeros."""
 
     tls: TlsConfig | None = None
-    """Certificates for the servers; without them they must be on this machine."""
+    """Certificates for the servers; without them both sides read the shared secret of the export folder."""
 
     def __post_init__(self) -> None:
         """Reject values that could only fail later, far from here."""

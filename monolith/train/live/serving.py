@@ -14,6 +14,7 @@ from monolith.train.live.exporter import Exporter
 from monolith.train.live.live_config import LiveConfig
 from monolith.train.live.step_gate import StepGate
 from monolith.train.state import TrainState
+from monolith.wire import SharedSecret
 
 _REQUEST_SECONDS = 10.0
 _MAX_PAUSE_SECONDS = 2.0
@@ -44,6 +45,7 @@ class LiveServing:
             settings=SyncSettings(
                 request_timeout_seconds=_REQUEST_SECONDS,
                 tls=config.tls,
+                secret=None if config.tls is not None else SharedSecret.made_in_folder(config.export_base),
                 skip_zero_embedding=config.skip_zero_embedding,
             ),
         )

@@ -12,7 +12,7 @@ from monolith.model import make_tables
 from tests.checkpoint.shards.shard_process import PLAN, Holder, ShardProcess
 
 IDS = list(range(50))
-RARE_IDS = [one << 17 for one in IDS]  # no two of them share a count of the filter
+RARE_IDS = [one << 17 for one in IDS]
 
 
 @contextmanager

@@ -7,11 +7,11 @@ import pytest
 
 import monolith as mono
 from monolith.checkpoint import list_snapshots
-from monolith.errors import RemoteError
+from monolith.errors import RemoteError, SecretError
 from monolith.train.controller import ControllerClient, QueryActionHook, ServerHook
 from monolith.train.controller.query_action import ACTION_FILE, RESPONSE_FILE
 from monolith.train.controller.requests import ADDRESS_FILE, Request, ServerAddress
-from monolith.wire import Client, Message
+from monolith.wire import Client, Message, SharedSecret
 from tests.train.counting_model import train
 
 
@@ -106,9 +106,10 @@ def test_only_who_can_read_the_file_is_heard(tmp_path):
     def ask():
         path = tmp_path / ADDRESS_FILE
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
-        with Client(ServerAddress.read(tmp_path).address) as stranger:
-            with pytest.raises(RemoteError, match="does not carry the word"):
-                stranger.request(Message(type=int(Request.STOP_TRAINING), meta={"secret": "guess"}), 30)
+        for guess in (None, SharedSecret.new("a guess")):
+            with Client(ServerAddress.read(tmp_path).address, secret=guess) as stranger:
+                with pytest.raises(SecretError, match="secret"):
+                    stranger.request(Message(type=int(Request.STOP_TRAINING)), 30)
         with ControllerClient(tmp_path) as client:
             assert not client.get_training_status().stopped
 
@@ -118,7 +119,7 @@ def test_only_who_can_read_the_file_is_heard(tmp_path):
 def test_where_nobody_listens_the_error_says_what_to_do(tmp_path):
     with pytest.raises(FileNotFoundError, match="start it with enable_controller=True"):
         ControllerClient(tmp_path)
-    ServerAddress("127.0.0.1:1", "word").write(tmp_path)
+    ServerAddress("127.0.0.1:1", SharedSecret.new("a test")).write(tmp_path)
     with pytest.raises(ConnectionError, match="does not answer; it may have ended"):
         ControllerClient(tmp_path).get_training_status()
 

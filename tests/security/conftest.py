@@ -1,0 +1,1 @@
+from tests.wire.conftest import certificates  # noqa: F401  a fixture

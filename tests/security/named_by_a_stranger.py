@@ -1,0 +1,5 @@
+"""Code that only a stranger names."""
+
+from tests.data.service.numbered_input import make_source
+
+__all__ = ["make_source"]
