@@ -93,6 +93,8 @@ class Estimator:
                 self.model,
                 source,
                 evict_every_seconds=config.evict_every_seconds,
+                event_time_jump_seconds=config.event_time_jump_seconds,
+                event_time_jump_events=config.event_time_jump_events,
                 fused_layout=config.enable_fused_layout,
             )
             open_state(state, config)

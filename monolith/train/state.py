@@ -28,7 +28,7 @@ from monolith.embedding.table import NO_TIME
 from monolith.errors import CorruptFileError
 from monolith.model import FusedLookup, Lookup, Mode, MonolithModel, dry_run, make_tables
 from monolith.model.spec import EstimatorSpec
-from monolith.train.clock import EventClock
+from monolith.train.clock import JUMP_EVENTS, JUMP_SECONDS, EventClock
 from monolith.train.progressive_metrics import ProgressiveMetrics
 from monolith.train.saving.restore_options import RestoreOptions, clears_weights, mark_cleared
 
@@ -37,7 +37,14 @@ class TrainState:
     """Model, rows, optimizer, stream position and counters of a run; between two steps it is whole."""
 
     def __init__(
-        self, model: MonolithModel, source: Source, *, evict_every_seconds: int, fused_layout: bool = False
+        self,
+        model: MonolithModel,
+        source: Source,
+        *,
+        evict_every_seconds: int,
+        event_time_jump_seconds: int = JUMP_SECONDS,
+        event_time_jump_events: int = JUMP_EVENTS,
+        fused_layout: bool = False,
     ) -> None:
         """Make the plan by a dry run, and empty tables for it; `fused_layout` joins slices before the model runs."""
         self.model = model
@@ -47,7 +54,9 @@ class TrainState:
         self.optimizer = _dense_optimizer(model, tried.specs[Mode.TRAIN])
         self.tables = make_tables(self.plan)
         self.lookup = (FusedLookup if fused_layout else Lookup)(self.plan, self.tables, tried.layouts)
-        self.clock = EventClock(evict_every_seconds)
+        self.clock = EventClock(
+            evict_every_seconds, jump_seconds=event_time_jump_seconds, jump_events=event_time_jump_events
+        )
         self.stream = source.state()
         self.offsets: dict[str, int] = {}
         self.global_step = 0

@@ -123,6 +123,8 @@ def run_online(
             _made(model, params, settings.seed),
             source,
             evict_every_seconds=runner.evict_every_seconds,
+            event_time_jump_seconds=runner.event_time_jump_seconds,
+            event_time_jump_events=runner.event_time_jump_events,
             fused_layout=runner.enable_fused_layout,
         )
         gate = StepGate()
