@@ -1,6 +1,7 @@
 """Rows expire by event time: bad times in a replay lose none of them, and real gaps are followed."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import pytest
 import monolith as mono
 from monolith.checkpoint import latest_snapshot
 from monolith.checkpoint.manifest import read_manifest
-from monolith.data import EventLogSource, EventLogWriter, Schema
+from monolith.data import EventLogSource, EventLogWriter, OffsetError, Schema
 from monolith.embedding import SgdOptimizer, ZerosInitializer
 from monolith.train.config import RunnerConfig, command_line, parse_flags
 from monolith.train.hooks import ThroughputMetricHook
@@ -40,7 +41,9 @@ class Forgetting(mono.MonolithModel):
 
 def write(path, times):
     with EventLogWriter(path, SCHEMA) as writer:
-        writer.append({"uid": np.arange(writer.offset, writer.offset + len(times)), "req_time": np.array(times)})
+        writer.append(
+            {"uid": np.arange(writer.offset, writer.offset + len(times)), "req_time": np.array(times, np.int64)}
+        )
     return path
 
 
@@ -141,3 +144,19 @@ def test_rejected_times_are_counted_where_people_look(tmp_path, caplog):
 def test_limits_below_one_are_refused(name):
     with pytest.raises(ValueError, match=f"{name} must be at least 1, got 0"):
         mono.RunConfig(**{name: 0})
+
+
+def test_a_log_that_lost_its_end_and_grew_again_is_refused_with_a_way_out(tmp_path):
+    """Else the events that took the place of those lost would be skipped."""
+    log, times = tmp_path / "log", a_replay()
+    write(log, times[: 4 * BATCH])
+    write(log, times[4 * BATCH : 6 * BATCH])
+    train(tmp_path / "model", log)
+    shutil.rmtree(log)
+    write(log, times[: 4 * BATCH])
+    for added, message in ((0, "ends at offset 128, before offset 192"), (6 * BATCH, "event 191 is of generation")):
+        write(log, times[len(times) - added :])
+        with pytest.raises(OffsetError, match=message):
+            train(tmp_path / "model", log)
+    again = train(tmp_path / "again", log, restore_dir=str(tmp_path / "model"))
+    assert again == list(range(10 * BATCH))
