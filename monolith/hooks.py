@@ -77,7 +77,7 @@ class RunContext:
     """Steps taken when the newest snapshot was written."""
 
     times_rejected: int = field(default=0, init=False)
-    """Events so far whose `req_time` is too far ahead to be believed; they do not move the clock that rows expire by."""
+    """Events whose `req_time` is too far ahead to be believed: they do not move the clock that rows expire by."""
 
     def request_stop(self) -> None:
         """Let the run end after the present step, with a snapshot."""

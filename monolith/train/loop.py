@@ -87,8 +87,7 @@ class Trainer:
         """
         state, loss = self.state, float("nan")
         state.model.train()
-        if not self.config.no_first_save:
-            self.saver.save()  # first weights are random: without them, a crash before the next starts elsewhere
+        self.saver.begin()
         with (
             self._saves(),
             self._hooks(),

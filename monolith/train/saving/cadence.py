@@ -19,11 +19,12 @@ class Cadence:
         """Take one of both, or none for never. The last save is the one that `folder` tells of."""
         self._steps = steps
         self._timer: SecondOrStepTimerWithTideSetting | None = None
+        self._saves = SaveHelper(os.path.join(folder, "model.ckpt"))
         if seconds is not None:
             has_tide = tide is not None and tide.tide_save_secs is not None
             self._timer = SecondOrStepTimerWithTideSetting(
                 every_secs=seconds,
-                save_helper=SaveHelper(os.path.join(folder, "model.ckpt")),
+                save_helper=self._saves,
                 **(_tide_settings(tide) if tide is not None and has_tide else {}),
             )
 
@@ -37,6 +38,11 @@ class Cadence:
         if self._steps is not None:
             return step % self._steps == 0
         return self._timer is not None and self._timer.should_trigger_for_step(step)
+
+    def begin(self, step: int) -> None:
+        """Count from now if there is no save to count from: the first one is due a whole period from here."""
+        if self._saves.last_save_time() is None:
+            self.note(step)
 
     def note(self, step: int) -> None:
         """Count from now: a save was begun, or one is there already."""

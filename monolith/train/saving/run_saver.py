@@ -44,6 +44,13 @@ class RunSaver:
         )
         self._dense = _DenseOnly(state, config, self._retention)
 
+    def begin(self) -> None:
+        """Write the snapshot that a run begins with, unless it is to have none."""
+        if self._config.no_first_save:
+            self._cadence.begin(self._state.global_step)
+        else:
+            self.save()  # first weights are random: without them, a crash before the next starts elsewhere
+
     def save(self) -> None:
         """Write a snapshot, unless this step has one; it is there when this returns."""
         self._context.save_requested = False  # first: who asks while it is being written wants another
