@@ -62,9 +62,20 @@ class RunConfig:
     dense_only_save_checkpoints_secs: float | None = setting(None, "A snapshot of dense weights alone, in seconds.")
     dense_only_save_checkpoints_steps: int | None = setting(None, "A snapshot of dense weights alone, in steps.")
     checkpoints_max_to_keep: int = setting(10, "Snapshots kept; older ones are removed.")
+    no_first_save: bool = setting(False, "No snapshot before the first step: a crash before the next begins anew.")
+    ignore_save_errors: bool | None = setting(None, "Train on when a save fails; None is only in real-time training.")
+    feature_eviction_on_save: bool = setting(False, "Remove expired rows when a snapshot is written.")
+    tide_start_hour: int | None = setting(None, "Begin, in UTC, of the daily window for shared machines.")
+    tide_start_minute: int | None = setting(None, "Minute of the begin.")
+    tide_end_hour: int | None = setting(None, "End of the window; it may lie before the begin, on the next day.")
+    tide_end_minute: int | None = setting(None, "Minute of the end.")
+    tide_save_secs: int | None = setting(None, "Seconds between snapshots outside the window.")
     warmup_file: str = setting("./warmup_file", "Requests that a server answers before it is asked.")
     skip_zero_embedding_when_serving: bool = setting(False, "Serving tables leave out rows that are all zeros.")
-    enable_local_profiling: bool = setting(False, "Profile runs of one process.")
+    enable_local_profiling: bool = setting(False, "Profile runs of one process, from the first step on.")
+    profile_some_steps_from: int | None = setting(None, "First step that is profiled.")
+    profile_save_steps_interval: int = setting(5000, "Steps from one profile to the next.", flag=False)
+    profile_with_nvprof_from_to: str | None = setting(None, 'Steps of a CUDA profile, "begin,end".')
     use_native_multi_hash_table: bool | None = setting(None, "Deprecated; one call always serves all tables.")
     clear_nn: bool = setting(False, "Restore rows but begin with new dense weights.")
     continue_training: bool = setting(False, "With clear_nn, go on counting steps.")
@@ -97,6 +108,8 @@ class RunConfig:
                 setattr(config, target, getattr(self, name))
         if config.discovery_type is ServiceDiscoveryType.CONSUL:
             config.discovery_type = ServiceDiscoveryType.ZK
+        if self.enable_local_profiling and config.profile_some_steps_from is None:
+            config.profile_some_steps_from = 0
         if not config.enable_gpu_training:
             config.embedding_prefetch_capacity = max(config.embedding_prefetch_capacity, 1)
             config.enable_embedding_postpush = True
