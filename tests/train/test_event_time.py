@@ -1,16 +1,19 @@
 """Rows expire by event time: bad times in a replay lose none of them, and real gaps are followed."""
 
+import io
 import json
 import shutil
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 import monolith as mono
 from monolith.checkpoint import latest_snapshot
 from monolith.checkpoint.manifest import read_manifest
 from monolith.data import EventLogSource, EventLogWriter, OffsetError, Schema
 from monolith.embedding import SgdOptimizer, ZerosInitializer
+from monolith.train import LiveView
 from monolith.train.config import RunnerConfig, command_line, parse_flags
 from monolith.train.hooks import ThroughputMetricHook
 from tests.train.hooks.test_metric_hooks import Client
@@ -133,11 +136,14 @@ def test_what_is_believed_is_a_setting_in_code_and_on_the_command_line(tmp_path)
 def test_rejected_times_are_counted_where_people_look(tmp_path, caplog):
     times = a_replay()
     times[40:50:3] = [YEAR_2023 * 1000] * 4
-    client = Client()
-    hooks = [ThroughputMetricHook("movies", None, client=client)]
+    client, shown = Client(), io.StringIO()
+    view = LiveView(every_steps=1, console=Console(file=shown))
+    hooks = [ThroughputMetricHook("movies", None, client=client), view]
     train(tmp_path / "model", write(tmp_path / "log", times), hooks=hooks)
     assert client.told == [("store", "event_times_rejected", 4, "model_name=movies|cluster_type=stable")]
     assert "4 events so far have a req_time more than 86400 seconds ahead" in caplog.text
+    lines = shown.getvalue().splitlines()
+    assert ["times rejected 4" in line for line in lines[:4]] == [False, False, True, True]
 
 
 @pytest.mark.parametrize("name", ["event_time_jump_seconds", "event_time_jump_events"])
@@ -160,3 +166,20 @@ def test_a_log_that_lost_its_end_and_grew_again_is_refused_with_a_way_out(tmp_pa
             train(tmp_path / "model", log)
     again = train(tmp_path / "again", log, restore_dir=str(tmp_path / "model"))
     assert again == list(range(10 * BATCH))
+
+
+def test_short_files_are_followed_after_a_gap(tmp_path):
+    """Files of one source go on with each other's streak, else none of these is long enough."""
+    times = [*a_replay()[:320], *(YEAR_2023 + 365 * DAY + second for second in range(320))]
+    for number in range(20):
+        part = slice(32 * number, 32 * number + 32)
+        rows = [f"{uid},{time}" for uid, time in zip(range(640)[part], times[part], strict=True)]
+        (tmp_path / f"part-{number:02}.csv").write_text("\n".join(["uid,req_time", *rows, ""]))
+
+    class OfFiles(Forgetting):
+        def input_fn(self, mode):
+            return mono.data.csv(f"{self.params}/part-*.csv", batch_size=BATCH, uid="int64", req_time="int64")
+
+    config = mono.RunConfig(model_dir=tmp_path / "model", log_step_count_steps=0, save_summary_steps=0)
+    mono.Estimator(OfFiles, config, params=tmp_path).train()
+    assert clock_of(tmp_path / "model")["now"] == times[-1]

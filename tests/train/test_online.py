@@ -202,6 +202,8 @@ def test_versions_are_written_while_training_goes_on_and_old_ones_go(log, tmp_pa
     status = json.loads((tmp_path / "status.json").read_text())
     assert (status["step"], status["events"], status["stream"]) == (40, 40 * BATCH, {"0": 40 * BATCH})
     assert status["rows"]["uid"] > 100
+    newest = MovieEvents(3, users=200, movies=50).events(40 * BATCH - 1, 1)["req_time"]
+    assert (status["event_time"], status["times_rejected"]) == (newest.item(), 0)
 
 
 def test_a_version_bears_the_sequence_from_before_its_weights_were_read(log, tmp_path):
