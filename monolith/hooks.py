@@ -76,6 +76,9 @@ class RunContext:
     saved_step: int | None = field(default=None, init=False)
     """Steps taken when the newest snapshot was written."""
 
+    times_rejected: int = field(default=0, init=False)
+    """Events whose `req_time` is too far ahead to be believed: they do not move the clock that rows expire by."""
+
     def request_stop(self) -> None:
         """Let the run end after the present step, with a snapshot."""
         self.stop_requested = True

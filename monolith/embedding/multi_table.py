@@ -1,6 +1,7 @@
 """Many tables behind one call."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from os import PathLike, fspath
 from typing import Self
 
@@ -154,10 +155,11 @@ class MultiTable:
     def restore(self, basename: str | PathLike[str]) -> list[str]:
         """Add what was saved under `basename` to the tables; returns the names of tables that had no files.
 
+        A table without files of its own name takes those of the first of its `extra_restore_names` that has some.
         Tables of the files that are not among these are left alone, and nothing is cleared first. All files are checked
         before the first row is read: on any error the tables stay as they were.
         """
-        found = {name: paths for name in self.tables if (paths := _shard_files(f"{fspath(basename)}.{name}"))}
+        found = {name: paths for name in self.tables if (paths := self._shard_files(basename, name))}
         if not found:
             raise FileNotFoundError(
                 f"there are no files of any table for {fspath(basename)}; looked for {fspath(basename)}."
@@ -168,6 +170,12 @@ class MultiTable:
         for name, paths in found.items():
             native.load_table(self.tables[name].native, paths)
         return [name for name in self.tables if name not in found]
+
+    def _shard_files(self, basename: str | PathLike[str], name: str) -> list[str]:
+        for one in (name, *self.tables[name].config.extra_restore_names):
+            with suppress(FileNotFoundError):
+                return find_shard_files(f"{fspath(basename)}.{one}")
+        return []
 
     def _plan(self, ids: Mapping[str, Tensor]) -> MultiBatchPlan:
         for name in ids:
@@ -185,10 +193,3 @@ class MultiTable:
                 )
         flat = [detached_floats(rows[name][1]).reshape(-1) for name in self.tables if name in rows]
         return torch.cat(flat) if flat else torch.empty(0)
-
-
-def _shard_files(basename: str) -> list[str]:
-    try:
-        return find_shard_files(basename)
-    except FileNotFoundError:
-        return []

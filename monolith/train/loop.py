@@ -94,6 +94,7 @@ class Trainer:
             read_metrics=self.metrics.read,
         )
         self.context.saved_step = state.saved_step
+        self.context.times_rejected = state.clock.num_rejected
         self.saver = RunSaver(state, saving, self.context, listeners=saving_listeners, guards=guard_listeners)
         self.context.save = self.saver.save
         self.context.save_dense = self.saver.save_dense
@@ -144,17 +145,18 @@ class Trainer:
         loss = self._checked_loss(spec, batch, pulled)
         state.model.backward(loss)
         self._check_gradients(batch, pulled)
-        event_time = state.clock.time_of(columns)
-        self._push(pulled, batch, event_time)
+        reading = state.clock.read(batch, is_new_partition=batch.partition not in state.offsets)
+        self._push(pulled, batch, reading.time)
         state.model.dense_step(state.optimizer)
         state.model.zero_grad()
         self.metrics.add(spec)  # of predictions that were made before this batch was trained on
-        state.clock.advance(event_time)
+        state.clock.advance(reading)
         state.clock.evict_if_due(state.tables)
         state.stream = state.source.state()
         state.offsets[batch.partition] = batch.last
         state.global_step += 1
         self.context.global_step = state.global_step
+        self.context.times_rejected = state.clock.num_rejected
         return float(loss.detach()), spec
 
     def _batches(self, max_steps: int | None) -> Iterator[Batch]:

@@ -71,6 +71,17 @@ def test_one_table_alone_is_restored(tmp_path):
         restore_tables(path, {"user": restored["mov"]})
 
 
+def test_a_table_that_was_renamed_is_restored_under_its_older_name(tmp_path):
+    state, path = make_snapshot(tmp_path)
+    config = replace(state.tables["mov"].config, name="movie", extra_restore_names=("film", "mov"))
+    table = Table(config)
+    assert restore_tables(path, {"movie": table}) == {"movie": len(state.tables["mov"])}
+    ids = torch.cat([ids for ids, _ in table.items()])
+    assert torch.equal(table.lookup(ids), state.tables["mov"].lookup(ids))
+    with pytest.raises(KeyError, match="no table 'movie' nor 'film'; it has uid, mov"):
+        restore_tables(path, {"movie": Table(replace(config, extra_restore_names=("film",)))})
+
+
 def test_a_table_of_a_delta_has_its_changes_and_its_erased_ids(tmp_path):
     state = State()
     state.train(8)

@@ -37,7 +37,7 @@ FRAMES = [1, 2, 30, 7, 64, 1, 1, 90]
     ("segment_bytes", "firsts"),
     [
         (1, [0, 1, 3, 33, 40, 104, 105, 106]),  # a frame each
-        (500, [0, 3, 33, 40, 104, 106]),  # a frame of n events has 28 + 20 n bytes
+        (500, [0, 3, 33, 40, 104, 106]),  # a frame of n events has 36 + 20 n bytes
         (1 << 20, [0]),
     ],
 )

@@ -94,7 +94,7 @@ def test_zeros_that_a_power_cut_left_are_a_torn_tail(tmp_path):
 )
 def test_a_frame_with_right_checksum_and_wrong_content_is_refused(tmp_path, count, first, payload_bytes):
     write(tmp_path, [3])
-    head = struct.pack("<4sIQII", b"EVTF", count, first, payload_bytes, native.crc32c(bytes(64)))
+    head = struct.pack("<4sIQIIQ", b"EVTF", count, first, payload_bytes, native.crc32c(bytes(64)), 1)
     with open(segments(tmp_path)[0], "ab") as file:
         file.write(head + struct.pack("<I", native.crc32c(head)) + bytes(64))
     with pytest.raises(CorruptFileError, match=rf"byte {SEGMENT_HEADER_BYTES + frame_bytes(3)}\b"):
@@ -104,7 +104,7 @@ def test_a_frame_with_right_checksum_and_wrong_content_is_refused(tmp_path, coun
 def test_a_frame_that_claims_gigabytes_is_a_torn_tail_and_allocates_nothing(tmp_path):
     write(tmp_path, [3])
     count = 2**32 // RECORD_BYTES
-    head = struct.pack("<4sIQII", b"EVTF", count, 3, count * RECORD_BYTES, 0)
+    head = struct.pack("<4sIQIIQ", b"EVTF", count, 3, count * RECORD_BYTES, 0, 1)
     with open(segments(tmp_path)[0], "ab") as file:
         file.write(head + struct.pack("<I", native.crc32c(head)) + bytes(64))
     assert read(tmp_path) == 3 == log_length(tmp_path)

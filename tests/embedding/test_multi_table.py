@@ -117,6 +117,21 @@ def test_features_of_equal_configuration_share_a_table() -> None:
     assert [tables[shared].dim, tables[alone].dim] == [2, 4]
 
 
+def test_a_merged_table_is_restored_under_its_older_names(tmp_path: Path) -> None:
+    old, _ = MultiTable.merged({"slot_1": generate_test_hash_table_config(2)})
+    old.assign({name: (ids(5), torch.tensor([[1.0, 2]])) for name in old.names})
+    old.save(tmp_path / "model")
+    new, table_of = MultiTable.merged({"fc_slot_1": generate_test_hash_table_config(2)})
+    assert table_of["fc_slot_1"] not in old.names
+    assert new.restore(tmp_path / "model") == []
+    assert new[table_of["fc_slot_1"]].lookup(ids(5)).tolist() == [[1, 2]]
+    new.assign({table_of["fc_slot_1"]: (ids(5), torch.tensor([[3.0, 4]]))})
+    new.save(tmp_path / "model")  # beside the older files
+    again, _ = MultiTable.merged({"fc_slot_1": generate_test_hash_table_config(2)})
+    again.restore(tmp_path / "model")
+    assert again[table_of["fc_slot_1"]].lookup(ids(5)).tolist() == [[3, 4]]
+
+
 def test_tables_stand_in_order_of_name_and_plans_split_by_it() -> None:
     tables = make(b=2, a=1)
     assert tables.names == ["a", "b"]

@@ -174,7 +174,7 @@ def test_instance_evaluates_and_converts() -> None:
     assert instance.call_learning_rate_fns(2) == [pytest.approx(0.03)]
     assert instance.extra_restore_names == ["old"]
     config = instance.as_table_config("uid")
-    assert config == table(learning_rates=(PolynomialDecay(0.01, 10, 0.11),))
+    assert config == table(learning_rates=(PolynomialDecay(0.01, 10, 0.11),), extra_restore_names=("old",))
 
 
 def test_instance_string_is_the_merge_key() -> None:

@@ -2,6 +2,7 @@
 
 import io
 import math
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -15,8 +16,11 @@ from monolith.data import Batch, EventLogSource, EventLogWriter, Schema
 from monolith.data.synthetic import MovieEvents
 from monolith.embedding import SgdOptimizer, ZerosInitializer
 from monolith.errors import ModelDirInUseError, NotFiniteError, PlanMismatchError
+from monolith.model.lookup import Lookup
 from monolith.model.metrics import auc
 from monolith.train import LiveView
+from monolith.train.controller import QueryActionHook
+from monolith.train.hooks import standard
 from tests.model.movie_model import MovieRanking, write_movie_log
 from tests.train.recorder import Recorder
 
@@ -90,6 +94,48 @@ def test_moments_and_effects_have_a_fixed_order(tmp_path):
     assert hook.error is None
 
 
+def test_hooks_are_called_in_their_order(tmp_path):
+    """Those that settings ask for, which may hold a run up, then those of the call, then those of the model."""
+    called = []
+
+    class Named(mono.Hook):
+        def __init__(self, name):
+            self.name = name
+
+        def begin(self):
+            called.append(("begin", self.name))
+
+        def after_create_session(self, context):
+            called.append(("after_create_session", self.name))
+
+        def before_run(self, context):
+            called.append(("before_run", self.name))
+
+        def after_run(self, context, values):
+            called.append(("after_run", self.name))
+
+        def end(self, context):
+            called.append(("end", self.name))
+
+    class WithHook(Counting):
+        def __init__(self, params):
+            super().__init__(params)
+            self.add_training_hook(Named("model"))
+
+    class Asked(QueryActionHook):
+        def before_run(self, context):
+            called.append(("before_run", "settings"))
+
+    with mock.patch.object(standard, "QueryActionHook", Asked):
+        hooks = [Named("first"), Named("second")]
+        train(tmp_path, WithHook, {"source": ListSource([1.0] * 4)}, hooks=hooks, enable_controller=True)
+    order = ["first", "second", "model"]
+    assert [name for moment, name in called if moment == "begin"] == order[:2]
+    assert [name for moment, name in called if moment == "before_run"] == ["settings", *order]
+    for moment in ("after_create_session", "after_run", "end"):
+        assert [name for one, name in called if one == moment] == order
+
+
 def test_steps_and_max_steps_limit_a_run(tmp_path):
     source = [1.0] * 40
     assert train(tmp_path, Counting, {"source": ListSource(source)}, steps=2)[1].global_step == 2
@@ -119,12 +165,13 @@ class BadGradient(Counting):
     def __init__(self, params):
         super().__init__(params)
         self.weight = nn.Parameter(torch.zeros(1))
-        self.optimizer = torch.optim.SGD(self.parameters(), lr=0.1)
+        self.other = nn.Parameter(torch.ones(1))
+        self.optimizer = torch.optim.SGD(self.parameters(), lr=0.1, momentum=0.9)
 
     def model_fn(self, features, mode):
         (count,) = self.lookup_embedding_slice(["seq"], slice_dim=1)
-        bad = self.weight if self.params["where"] == "weight" else count
-        loss = bad.abs().sqrt().sum() + self.weight.sum() + count.sum()
+        bad = {"weight": self.weight, "rows": count}.get(self.params["where"], self.other)
+        loss = bad.abs().sqrt().sum() + self.other.sum() + count.sum()
         return mono.EstimatorSpec(label=None, pred=count, loss=loss, optimizer=self.optimizer)
 
 
@@ -132,9 +179,31 @@ class BadGradient(Counting):
 def test_a_gradient_that_is_not_finite_changes_neither_rows_nor_weights(tmp_path, where, message):
     hook = Recorder()
     params = {"source": ListSource([1.0] * 4), "where": where}
+    estimator = mono.Estimator(BadGradient, mono.RunConfig(model_dir=tmp_path, log_step_count_steps=0), params=params)
     with pytest.raises(NotFiniteError, match=f"{message} is not finite at step 0"):
-        train(tmp_path, BadGradient, params, hooks=[hook])
+        estimator.train(hooks=[hook])
     assert hook.rows["seq"] == {}
+    assert_untrained(estimator.model)
+
+
+def test_a_push_that_fails_leaves_weights_and_optimizer_as_they_were(tmp_path, monkeypatch):
+    def fail(*arguments, **options):
+        raise OSError("the tables are out of reach")
+
+    params = {"source": ListSource([1.0] * 8), "where": "nowhere"}
+    estimator = mono.Estimator(BadGradient, mono.RunConfig(model_dir=tmp_path, log_step_count_steps=0), params=params)
+    with monkeypatch.context() as patch:
+        patch.setattr(Lookup, "push", fail)
+        with pytest.raises(OSError, match="out of reach"):
+            estimator.train()
+    assert_untrained(estimator.model)
+    estimator.train(steps=1)
+    assert estimator.model.other.item() != 1.0  # what was looked at does change in a step
+
+
+def assert_untrained(model):
+    assert (model.weight.item(), model.other.item()) == (0.0, 1.0)
+    assert not model.optimizer.state  # no momentum either
 
 
 class NewOptimizers(Counting):
@@ -178,6 +247,24 @@ def test_a_source_that_repeats_events_is_refused(tmp_path):
 
     with pytest.raises(RuntimeError, match=r"gave 0\[0, 4\) where 4 is next: it would repeat events"):
         train(tmp_path, Counting, {"source": Repeating([1.0] * 12)})
+
+
+@pytest.mark.parametrize(("step", "is_refused"), [(3, True), (4, False), (5, False)])
+def test_batches_may_leave_events_out_but_not_share_one(tmp_path, step, is_refused):
+    class Stepping(ListSource):
+        def __iter__(self):
+            for first in range(0, 3 * step, step):
+                self.position = first + 4
+                seq = torch.arange(first, first + 4)
+                yield Batch({"seq": seq, "value": torch.ones(4)}, first, first + 4)
+
+    hook = Recorder()
+    if is_refused:
+        with pytest.raises(RuntimeError, match=r"gave 0\[3, 7\) where 4 is next"):
+            train(tmp_path, Counting, {"source": Stepping([])}, hooks=[hook])
+        assert hook.rows["seq"] == {one: [1.0] for one in range(4)}
+    else:
+        assert train(tmp_path, Counting, {"source": Stepping([])})[1].global_step == 3
 
 
 def test_a_model_with_another_plan_does_not_take_the_snapshot(tmp_path):

@@ -2,6 +2,7 @@
 
 import json
 import threading
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -13,7 +14,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from monolith.checkpoint import latest_state, load_snapshot
 from monolith.checkpoint.manifest import read_manifest
-from monolith.data import MOVIE_SCHEMA, EventLogWriter, MovieEvents
+from monolith.data import MOVIE_SCHEMA, EventLogSource, EventLogWriter, MovieEvents
 from monolith.errors import FencedError, ModelDirInUseError
 from monolith.export import load_export, newest_export, trace_model
 from monolith.export.versions import complete_versions
@@ -26,6 +27,7 @@ from monolith.train.live import exporter
 from monolith.train.live.step_gate import StepGate
 from monolith.train.loop import RunResult
 from monolith.train.online import run_online
+from monolith.train.state import TrainState
 from monolith.wire import SharedSecret
 
 BATCH = 64
@@ -76,8 +78,8 @@ def content(folder: Path) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tens
     plan = make_plan(MovieRanking(), MOVIE_SCHEMA)
     tables = make_tables(plan)
     snapshot = load_snapshot(latest_state(folder / "model"), plan=plan, tables=tables)
-    ids = torch.arange(400)
-    return snapshot.dense, {name: table.lookup(ids) for name, table in tables.tables.items()}, snapshot.stream
+    rows = {name: table.lookup(torch.arange(400)) for name, table in tables.tables.items()}
+    return snapshot.dense, rows, {"0": snapshot.stream["0"]}
 
 
 class Killed(BaseException):
@@ -183,13 +185,24 @@ def test_a_trainer_that_was_replaced_stops(log, tmp_path):
         train(log, folder, 3, sync_targets=[str(listener.address)], hooks=[WaitForRefusal()])
 
 
-def test_versions_are_written_while_training_goes_on_and_old_ones_go(log, tmp_path):
-    class TakeYourTime(Hook):
-        def before_run(self, context):
-            threading.Event().wait(0.02)
+def test_versions_are_written_while_training_goes_on_and_old_ones_go(log, tmp_path, monkeypatch):
+    written, write_export = threading.Semaphore(0), exporter.write_export
 
-    config = RunConfig(export_every_seconds=0.1, exports_max_to_keep=2, status_path=str(tmp_path / "status.json"))
-    train(log, tmp_path, 40, hooks=[TakeYourTime()], config=config)
+    def write_and_tell(*arguments, **options):
+        path = write_export(*arguments, **options)
+        written.release()
+        return path
+
+    class AwaitVersions(Hook):
+        """Two more than the first one, by the 20th step."""
+
+        def before_run(self, context):
+            if context.global_step in (0, 10, 20):
+                assert written.acquire(timeout=60)
+
+    monkeypatch.setattr(exporter, "write_export", write_and_tell)
+    config = RunConfig(export_every_seconds=0.01, exports_max_to_keep=2, status_path=str(tmp_path / "status.json"))
+    train(log, tmp_path, 40, hooks=[AwaitVersions()], config=config)
     versions = complete_versions(tmp_path / "export")
     assert len(versions) == 2
     assert versions[-1] >= 3
@@ -200,6 +213,26 @@ def test_versions_are_written_while_training_goes_on_and_old_ones_go(log, tmp_pa
     status = json.loads((tmp_path / "status.json").read_text())
     assert (status["step"], status["events"], status["stream"]) == (40, 40 * BATCH, {"0": 40 * BATCH})
     assert status["rows"]["uid"] > 100
+    newest = MovieEvents(3, users=200, movies=50).events(40 * BATCH - 1, 1)["req_time"]
+    assert (status["event_time"], status["times_rejected"]) == (newest.item(), 0)
+
+
+def test_a_version_bears_the_sequence_from_before_its_weights_were_read(log, tmp_path):
+    """A delta that is sent meanwhile may have weights that the version lacks: servers must take it."""
+
+    class DeltaMeanwhile(StepGate):
+        @contextmanager
+        def between_steps(self):
+            with super().between_steps():
+                yield
+            sent[0] += 1
+
+    sent, model = [41], MovieRanking()
+    state = TrainState(model, EventLogSource(log, batch_size=BATCH), evict_every_seconds=0)
+    versions = exporter.Exporter(state, tmp_path, name="movie", gate=DeltaMeanwhile(), every_seconds=1000.0, keep=1)
+    versions.number_by(lambda: sent[0])
+    assert load_export(versions.write()).sequence == 41
+    assert load_export(versions.write()).sequence == 42
 
 
 def test_two_trainers_do_not_share_a_folder(log, tmp_path):

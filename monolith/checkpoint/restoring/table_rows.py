@@ -25,6 +25,7 @@ def restore_tables(
 ) -> dict[str, int]:
     """Make tables what those of the same name were in a snapshot or delta; returns the number of rows of each.
 
+    A table that the snapshot has under one of its `extra_restore_names` only is taken from there.
     Other tables of the snapshot are left alone, and so are rows of other slots than `slots`, if given. The rows may be
     made differently: a serving table takes the weights through its compressors, and a table with other optimizers takes
     the weights and starts with fresh optimizer state. Only the widths of the segments have to agree. Filters are not
@@ -37,12 +38,11 @@ def restore_tables(
     """
     links = chain_to(Path(path))
     saved = saved_configs(links[-1], check_chain(links)[-1])
+    found = {name: _saved_name(path, name, table.config, saved) for name, table in tables.items()}
     for name, table in tables.items():
-        if name not in saved:
-            raise KeyError(f"{path} has no table {name!r}; it has {', '.join(saved)}")
-        _check_widths(path, saved[name], table.config)
-        _check_files(links, name, saved[name])
-    return {name: _Copy(links, name, saved[name], table, slots).run() for name, table in tables.items()}
+        _check_widths(path, saved[found[name]], table.config)
+        _check_files(links, found[name], saved[found[name]])
+    return {name: _Copy(links, found[name], saved[found[name]], table, slots).run() for name, table in tables.items()}
 
 
 class _Copy:
@@ -88,6 +88,14 @@ class _Copy:
         for ids, weights in part.items():
             table.assign(ids, weights)
         return table
+
+
+def _saved_name(path: str | os.PathLike[str], name: str, config: TableConfig, saved: Mapping[str, TableConfig]) -> str:
+    names = (name, *config.extra_restore_names)
+    found = next((one for one in names if one in saved), None)
+    if found is None:
+        raise KeyError(f"{path} has no table {' nor '.join(map(repr, names))}; it has {', '.join(saved)}")
+    return found
 
 
 def _row_kind(config: TableConfig) -> list[object]:

@@ -2,6 +2,7 @@
 
 import copy
 import os
+import re
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -13,10 +14,11 @@ import torch
 from monolith.data.batch import Batch
 from monolith.data.event_log.folder import read_schema
 from monolith.data.event_log.reader import LogReader
-from monolith.data.event_log.segment import Records
+from monolith.data.event_log.segment import NO_GENERATION, Records
 from monolith.data.source import check_shard
 
 PARTITION = "0"
+GENERATION = "generation"
 _WAIT_SECONDS = 0.02
 
 
@@ -73,7 +75,8 @@ class EventLogSource:
         """Yield batches from the present position on; errors of the log are raised where they are met.
 
         Raises:
-            OffsetError: The log no longer has the events at the position, or ends before it.
+            OffsetError: The log no longer has the events at the position, ends before it, or is another one than it was
+                when the position was taken.
             CorruptFileError: Bytes of the log are damaged.
         """
         while not self._stop.is_set():
@@ -83,18 +86,27 @@ class EventLogSource:
             if batch.first // self._batch_size % self._num_shards == self._shard:
                 yield batch
 
-    def state(self) -> dict[str, int]:
-        """Return the offset after the last batch yielded."""
-        return {PARTITION: self._position}
+    def state(self) -> dict[str, Any]:
+        """Return the offset after the last batch yielded and, where it is known, the generation of the event before."""
+        position: dict[str, Any] = {PARTITION: self._position}
+        if self._generation != NO_GENERATION:
+            position[GENERATION] = f"{self._generation:016x}"
+        return position
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go to an offset; any one will do, the next batch then ends at the next multiple of `batch_size`."""
-        if set(state) != {PARTITION} or not isinstance(state[PARTITION], int) or state[PARTITION] < 0:
+        """Go to an offset; any one will do, the next batch then ends at the next multiple of `batch_size`.
+
+        With a generation, a log that was cut or made anew since is refused when it is read.
+        """
+        offset, generation = state.get(PARTITION), state.get(GENERATION, f"{NO_GENERATION:016x}")
+        is_offset = isinstance(offset, int) and offset >= 0
+        if not is_offset or not set(state) <= {PARTITION, GENERATION} or not _is_generation(generation):
             raise ValueError(
-                f"the state of an event log is {{{PARTITION!r}: offset}} with an offset >= 0, got {dict(state)}"
+                f"the state of an event log is {{{PARTITION!r}: offset}} with an offset >= 0, and {GENERATION!r} of 16 "
+                f"hexadecimal digits where it is known, got {dict(state)}"
             )
         self.close()
-        self._position = state[PARTITION]
+        self._position, self._generation = int(state[PARTITION]), int(generation, 16)
 
     def shard(self, num_shards: int, index: int) -> Self:
         """Return every `num_shards`-th batch of the log, beginning with batch `index`; the others are read past."""
@@ -102,7 +114,7 @@ class EventLogSource:
         part = copy.copy(self)
         part._reader, part._pieces = None, []
         part._shard, part._num_shards = self._shard + index * self._num_shards, self._num_shards * num_shards
-        part._position = 0
+        part._position, part._generation = 0, NO_GENERATION
         return part
 
     def close(self) -> None:
@@ -115,7 +127,7 @@ class EventLogSource:
     def _next_batch(self) -> Batch | None:
         end = (self._position // self._batch_size + 1) * self._batch_size
         if self._reader is None:
-            self._reader = LogReader(self.path, self.schema, self._position)
+            self._reader = LogReader(self.path, self.schema, self._position, self._generation)
         while self._reader.offset < end:
             piece = self._reader.read(end - self._reader.offset)
             if piece is not None:
@@ -126,13 +138,17 @@ class EventLogSource:
                 return None
         if self._reader.offset == self._position or (self._whole_only and self._reader.offset < end):
             return None
-        return self._cut_batch(self._reader.offset)
+        return self._cut_batch(self._reader.offset, self._reader.generation)
 
-    def _cut_batch(self, last: int) -> Batch:
+    def _cut_batch(self, last: int, generation: int) -> Batch:
         records = self._pieces[0] if len(self._pieces) == 1 else np.concatenate(self._pieces)
         # A copy each: a column of packed records is neither contiguous nor writable.
         columns = {name: torch.from_numpy(records[name].copy()) for name in self.schema.names}
         batch = Batch(columns=columns, first=self._position, last=last, partition=PARTITION)
         self._pieces = []
-        self._position = last
+        self._position, self._generation = last, generation
         return batch
+
+
+def _is_generation(text: object) -> bool:
+    return isinstance(text, str) and re.fullmatch("[0-9a-f]{16}", text) is not None

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from monolith.data.event_log.folder import read_schema
 from monolith.data.event_log.segment import (
-    FRAME_HEADER_BYTES,
-    HEADER_BYTES,
+    NO_GENERATION,
     Records,
     Segment,
     list_segments,
@@ -25,20 +24,25 @@ class LogReader:
         path: Folder of the log.
         schema: The log's schema.
         offset: Event to begin with, from the first the log still has to the one that comes next.
+        generation: The generation that the event before it must have, if that is known.
 
     Raises:
-        OffsetError: The log no longer has that event, or ends before it.
+        OffsetError: The log no longer has that event, ends before it, or is not the log that had the one before it.
     """
 
-    def __init__(self, path: Path, schema: Schema, offset: int) -> None:
+    def __init__(self, path: Path, schema: Schema, offset: int, generation: int = NO_GENERATION) -> None:
         self.offset = offset
         """Offset of the next event that `read` returns."""
+        self.generation = NO_GENERATION
+        """Generation of the event before it: which opening of a writer appended it."""
         self._path = path
         self._schema = schema
         self._rest: Records | None = None
-        self._segment = self._open(_segment_of(path, offset))
+        self._rest_generation = NO_GENERATION
+        self._segment = Segment(path, _segment_of(path, offset), schema)
         try:
             self._go_to(offset)
+            self._check_generation(generation)
         except BaseException:
             self.close()
             raise
@@ -55,14 +59,11 @@ class LogReader:
         records = self._rest[:count]
         self._rest = self._rest[count:] if count < len(self._rest) else None
         self.offset += len(records)
+        self.generation = self._rest_generation
         return records
 
-    def _open(self, first: int) -> Segment:
-        self._at = HEADER_BYTES
-        return Segment(self._path, first, self._schema)
-
     def _go_to(self, offset: int) -> None:
-        self._at, self.offset = self._segment.skip_to(offset, check=False)
+        self._at, self.offset, self.generation = self._segment.skip_to(offset, check=False)
         while self.offset < offset:
             if self.read(offset - self.offset) is None:
                 raise OffsetError(
@@ -70,11 +71,22 @@ class LogReader:
                     "that this position was taken from, or it lost events that were never synced"
                 )
 
+    def _check_generation(self, expected: int) -> None:
+        if expected != NO_GENERATION and expected != self.generation:
+            raise OffsetError(
+                f"event log {self._path} is not the log that this position was taken from, or lost its end since and "
+                f"grew again: event {self.offset - 1} is of generation {self.generation:016x}, not {expected:016x}, so "
+                f"events before offset {self.offset} would be skipped. Bring the log back from a copy; or train in "
+                "another model_dir with restore_dir set to this one, which keeps rows and weights and reads the log "
+                "from its begin"
+            )
+
     def _next_frame(self) -> bool:
         """Take the next frame, from the next segment if this one is at its end; False if there is none yet."""
         while not self._take_frame():
             following = [first for first in list_segments(self._path) if first > self._segment.first]
             if not following:
+                self._check_still_there()
                 return False
             # Looked at once more: the writer may have gone on in this segment before it began the next.
             if self._take_frame():
@@ -85,14 +97,28 @@ class LogReader:
                     f"segment is {segment_name(following[0])}; bytes or a whole file are missing between them"
                 )
             self._segment.close()
-            self._segment = self._open(following[0])
+            self._segment = Segment(self._path, following[0], self._schema)
+            self._at = self._segment.begin
+            if self._segment.is_present_version and self._segment.tail != self.generation:
+                raise OffsetError(
+                    f"{self._segment.file} does not go on where the segment before it ends: it follows an event of "
+                    f"generation {self._segment.tail:016x}, not {self.generation:016x}; the log was made anew meanwhile"
+                )
         return True
 
+    def _check_still_there(self) -> None:
+        """Raise if events that were read are gone: what comes in their place would be taken for what follows them."""
+        if not self._segment.is_in_place() or self._segment.size() < self._at:
+            raise OffsetError(
+                f"{self._segment.file} was cut or replaced while it was read, at event offset {self.offset}; bring the "
+                "log back from a copy"
+            )
+
     def _take_frame(self) -> bool:
-        self._rest = self._segment.records(self._at, self.offset)
-        if self._rest is None:
+        frame = self._segment.frame(self._at, self.offset)
+        if frame is None:
             return False
-        self._at += FRAME_HEADER_BYTES + self._rest.nbytes
+        self._rest, self._at, self._rest_generation = frame
         return True
 
 
@@ -118,6 +144,6 @@ def log_length(path: str | Path) -> int:
     schema = read_schema(folder)
     segment = Segment(folder, _segment_of(folder, sys.maxsize), schema)
     try:
-        return segment.skip_to(sys.maxsize, check=False)[1]
+        return segment.skip_to(sys.maxsize, check=False).offset
     finally:
         segment.close()

@@ -5,6 +5,7 @@
 
 import os
 import struct
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,19 +17,43 @@ from monolith.errors import CorruptFileError
 
 SUFFIX = ".events"
 MAGIC = b"MNLEVTS\n"
-VERSION = 1
 MARKER = b"EVTF"
 MAX_PAYLOAD_BYTES = 16 << 20
 """An append of more records than this becomes several frames, so that a reader's memory stays bounded."""
 
-_HEADER = struct.Struct("<8sIIQQ")
-_FRAME = struct.Struct("<4sIQII")
+_VERSION_AT = struct.Struct("<8sI")
 _CRC = struct.Struct("<I")
-HEADER_BYTES = _HEADER.size + _CRC.size
-FRAME_HEADER_BYTES = _FRAME.size + _CRC.size
 _READ_AHEAD_BYTES = 256 << 10
 
 Records = np.ndarray[Any, np.dtype[np.void]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """How a version of the format lays out its headers; a checksum follows each."""
+
+    version: int
+    header: struct.Struct
+    frame: struct.Struct
+
+    @property
+    def header_bytes(self) -> int:
+        return self.header.size + _CRC.size
+
+    @property
+    def frame_header_bytes(self) -> int:
+        return self.frame.size + _CRC.size
+
+
+_FIRST = _Layout(1, struct.Struct("<8sIIQQ"), struct.Struct("<4sIQII"))  # without generations
+_PRESENT = _Layout(2, struct.Struct("<8sIIQQQ"), struct.Struct("<4sIQIIQ"))
+_LAYOUTS = {one.version: one for one in (_FIRST, _PRESENT)}
+
+HEADER_BYTES = _PRESENT.header_bytes
+"""Of the segments that are written now."""
+
+NO_GENERATION = 0
+"""Where no event was written yet, or by a writer that did not say."""
 
 
 def segment_name(first: int) -> str:
@@ -42,16 +67,16 @@ def list_segments(path: Path) -> list[int]:
     return sorted(int(name) for name in names if len(name) == 20 and name.isdecimal())
 
 
-def encode_header(schema: Schema, first: int) -> bytes:
-    """Return the header of a segment that begins with event `first`."""
-    body = _HEADER.pack(MAGIC, VERSION, schema.record_bytes, schema.hash, first)
+def encode_header(schema: Schema, first: int, tail: int) -> bytes:
+    """Return the header of a segment that begins with event `first`, behind an event of generation `tail`."""
+    body = _PRESENT.header.pack(MAGIC, _PRESENT.version, schema.record_bytes, schema.hash, first, tail)
     return body + _CRC.pack(native.crc32c(body))
 
 
-def encode_frame(records: Records, first: int) -> bytes:
+def encode_frame(records: Records, first: int, generation: int) -> bytes:
     """Return the frame that holds `records`, the first of which has offset `first`."""
     payload = records.tobytes()
-    head = _FRAME.pack(MARKER, len(records), first, len(payload), native.crc32c(payload))
+    head = _PRESENT.frame.pack(MARKER, len(records), first, len(payload), native.crc32c(payload), generation)
     return b"".join((head, _CRC.pack(native.crc32c(head)), payload))
 
 
@@ -62,20 +87,23 @@ class FrameHeader(NamedTuple):
     first: int
     payload_bytes: int
     payload_crc: int
-
-    @property
-    def frame_bytes(self) -> int:
-        """Bytes of the whole frame."""
-        return FRAME_HEADER_BYTES + self.payload_bytes
+    generation: int = NO_GENERATION
 
 
-def parse_frame_header(data: bytes) -> FrameHeader | None:
-    """Return the header if marker and checksum hold."""
-    body = data[: _FRAME.size]
-    if len(data) < FRAME_HEADER_BYTES or _CRC.unpack_from(data, _FRAME.size)[0] != native.crc32c(body):
-        return None
-    marker, *fields = _FRAME.unpack(body)
-    return FrameHeader(*fields) if marker == MARKER else None
+class Frame(NamedTuple):
+    """The records of a whole frame, where the next one begins, and who wrote it."""
+
+    records: Records
+    end: int
+    generation: int
+
+
+class Place(NamedTuple):
+    """The begin of a frame, or the end of all: its byte, the event there, and the generation of the event before."""
+
+    at: int
+    offset: int
+    generation: int
 
 
 class Segment:
@@ -97,15 +125,34 @@ class Segment:
         self._handle = open(self.file, "rb", buffering=0)
         self._ahead = b""
         self._ahead_at = 0
+        self.tail = NO_GENERATION
+        """Generation of the event before the segment's first."""
         try:
-            self._check_header(schema)
+            self._layout = self._check_header(schema)
         except CorruptFileError:
             self.close()
             raise
 
+    @property
+    def begin(self) -> int:
+        """The byte at which the first frame begins."""
+        return self._layout.header_bytes
+
+    @property
+    def is_present_version(self) -> bool:
+        """Whether frames that are written now can be appended."""
+        return self._layout is _PRESENT
+
     def close(self) -> None:
         """Close the file."""
         self._handle.close()
+
+    def is_in_place(self) -> bool:
+        """Return whether the file is still the one that the log has under its name."""
+        try:
+            return os.path.samestat(os.stat(self.file), os.fstat(self._handle.fileno()))
+        except FileNotFoundError:
+            return False
 
     def size(self) -> int:
         """Return the bytes the file has now."""
@@ -118,7 +165,7 @@ class Segment:
             at: Byte at which the frame begins.
             offset: Offset that its first event must have.
         """
-        header = parse_frame_header(self._read(at, FRAME_HEADER_BYTES))
+        header = self._parse_frame_header(self._read(at, self._layout.frame_header_bytes))
         if header is None:
             return None
         if (
@@ -130,10 +177,10 @@ class Segment:
                 f"{self.file}: the frame at byte {at} holds {header.num_events} events from offset {header.first} in "
                 f"{header.payload_bytes} bytes, expected offset {offset} and {self._dtype.itemsize} bytes per event"
             )
-        return header if self._holds(at + header.frame_bytes) else None
+        return header if self._holds(self._end(at, header)) else None
 
-    def records(self, at: int, offset: int) -> Records | None:
-        """Return the records of the frame at byte `at`; None at the end and at a torn tail.
+    def frame(self, at: int, offset: int) -> Frame | None:
+        """Return the frame at byte `at`; None at the end and at a torn tail.
 
         Raises:
             CorruptFileError: The frame is damaged and whole frames follow it: no torn write looks like that.
@@ -142,9 +189,9 @@ class Segment:
         for _ in range(2):
             header = self.frame_header(at, offset)
             if header is not None:
-                payload = self._read(at + FRAME_HEADER_BYTES, header.payload_bytes)
+                payload = self._read(at + self._layout.frame_header_bytes, header.payload_bytes)
                 if len(payload) == header.payload_bytes and native.crc32c(payload) == header.payload_crc:
-                    return np.frombuffer(payload, self._dtype)
+                    return Frame(np.frombuffer(payload, self._dtype), self._end(at, header), header.generation)
             self._ahead = b""
             if not self._whole_frame_after(at):
                 return None
@@ -153,37 +200,56 @@ class Segment:
             f"it; restore the file from a copy, or cut it to {at} bytes to give up its events from {offset} on"
         )
 
-    def skip_to(self, target: int, *, check: bool) -> tuple[int, int]:
-        """Return byte and first event offset of the frame that holds event `target`, or of the end of all frames.
+    def skip_to(self, target: int, *, check: bool) -> Place:
+        """Return the begin of the frame that holds event `target`, or the end of all frames.
 
         With `check`, the records of every frame passed are verified; without, those of the last one only.
         """
-        at, offset = HEADER_BYTES, self.first
+        place = Place(self.begin, self.first, self.tail)
         while True:
+            at, offset, _ = place
             header = self.frame_header(at, offset)
-            if header is None or check or at + header.frame_bytes == self.size():
-                if self.records(at, offset) is None:  # raises if this is damage and not the end
-                    return at, offset
+            if header is None or check or self._end(at, header) == self.size():
+                if self.frame(at, offset) is None:  # raises if this is damage and not the end
+                    return place
                 header = self.frame_header(at, offset)
                 assert header is not None  # it bears the records just seen
             if offset + header.num_events > target:
-                return at, offset
-            at, offset = at + header.frame_bytes, offset + header.num_events
+                return place
+            place = Place(self._end(at, header), offset + header.num_events, header.generation)
 
-    def _check_header(self, schema: Schema) -> None:
-        data = self._read(0, HEADER_BYTES)
-        body = data[: _HEADER.size]
-        if len(data) < HEADER_BYTES or _CRC.unpack_from(data, _HEADER.size)[0] != native.crc32c(body):
-            raise CorruptFileError(f"{self.file}: the segment header at byte 0 is cut short or has a wrong checksum")
-        magic, version, record_bytes, schema_hash, first = _HEADER.unpack(body)
-        if magic != MAGIC or version != VERSION:
+    def _check_header(self, schema: Schema) -> _Layout:
+        start = self._read(0, max(one.header_bytes for one in _LAYOUTS.values()))
+        magic, version = _VERSION_AT.unpack_from(start.ljust(_VERSION_AT.size, b"\0"))
+        layout = _LAYOUTS.get(version, _PRESENT)
+        data = start[: layout.header_bytes]
+        body = data[: layout.header.size]
+        if len(data) < layout.header_bytes or _CRC.unpack_from(data, layout.header.size)[0] != native.crc32c(body):
             raise CorruptFileError(
-                f"{self.file}: not an event log segment of version {VERSION}, but {magic!r} {version}"
+                f"{self.file}: the segment header at byte 0 is cut short or has a wrong checksum, or is of a version "
+                f"that this build does not read ({version}; it reads {', '.join(map(str, _LAYOUTS))})"
             )
+        if magic != MAGIC or version not in _LAYOUTS:
+            raise CorruptFileError(f"{self.file}: not an event log segment, but {magic!r} {version}")
+        _, _, record_bytes, schema_hash, first, *rest = layout.header.unpack(body)
+        (self.tail,) = rest or (NO_GENERATION,)
         if (record_bytes, schema_hash) != (schema.record_bytes, schema.hash):
             raise CorruptFileError(f"{self.file}: written with another schema than the log's schema.json has")
         if first != self.first:
             raise CorruptFileError(f"{self.file}: holds events from offset {first}, not from the one in its name")
+        return layout
+
+    def _parse_frame_header(self, data: bytes) -> FrameHeader | None:
+        """Return the header if marker and checksum hold."""
+        layout = self._layout
+        body = data[: layout.frame.size]
+        if len(data) < layout.frame_header_bytes or _CRC.unpack_from(data, layout.frame.size)[0] != native.crc32c(body):
+            return None
+        marker, *fields = layout.frame.unpack(body)
+        return FrameHeader(*fields) if marker == MARKER else None
+
+    def _end(self, at: int, header: FrameHeader) -> int:
+        return at + self._layout.frame_header_bytes + header.payload_bytes
 
     def _holds(self, end: int) -> bool:
         return end <= self._ahead_at + len(self._ahead) or end <= self.size()
@@ -202,9 +268,10 @@ class Segment:
         rest = os.pread(self._handle.fileno(), max(0, self.size() - at), at)
         found = rest.find(MARKER, 1)
         while found >= 0:
-            header = parse_frame_header(rest[found : found + FRAME_HEADER_BYTES])
+            begin = found + self._layout.frame_header_bytes
+            header = self._parse_frame_header(rest[found:begin])
             if header is not None:
-                payload = rest[found + FRAME_HEADER_BYTES : found + header.frame_bytes]
+                payload = rest[begin : begin + header.payload_bytes]
                 if len(payload) == header.payload_bytes and native.crc32c(payload) == header.payload_crc:
                     return True
             found = rest.find(MARKER, found + 1)

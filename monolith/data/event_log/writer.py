@@ -1,6 +1,7 @@
 """EventLogWriter: appends events to a log, in order, each append whole or not at all."""
 
 import os
+import secrets
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,6 +21,7 @@ from monolith.data.event_log.folder import (
 from monolith.data.event_log.segment import (
     HEADER_BYTES,
     MAX_PAYLOAD_BYTES,
+    NO_GENERATION,
     Records,
     Segment,
     encode_frame,
@@ -67,7 +69,10 @@ class EventLogWriter:
         self._segment_bytes = segment_bytes
         self._buffer: list[bytes] = []
         self._buffered_bytes = 0
+        self._offset = 0
+        self._tail = NO_GENERATION  # of the last event
         self._handle = -1
+        self._generation = secrets.randbits(63) + 1  # never NO_GENERATION
         self.path.mkdir(parents=True, exist_ok=True)
         self._lock = lock_for_writing(self.path)
         try:
@@ -154,7 +159,7 @@ class EventLogWriter:
         return records
 
     def _append_frame(self, records: Records) -> None:
-        frame = encode_frame(records, self._offset)
+        frame = encode_frame(records, self._offset, self._generation)
         end = self._position + self._buffered_bytes
         if end > HEADER_BYTES and end + len(frame) > self._segment_bytes:
             self._rotate()
@@ -164,11 +169,13 @@ class EventLogWriter:
         self._buffer.append(frame)
         self._buffered_bytes += len(frame)
         self._offset += len(records)
+        self._tail = self._generation
 
     def _rotate(self) -> None:
         # On the disk before the next file exists: only the last file of a log can have a torn tail.
         self.sync()
-        write_in_one_piece(self.path / segment_name(self._offset), encode_header(self.schema, self._offset))
+        header = encode_header(self.schema, self._offset, self._tail)
+        write_in_one_piece(self.path / segment_name(self._offset), header)
         os.close(self._handle)
         self._handle = -1
         self._open_segment(self._offset, HEADER_BYTES)
@@ -189,10 +196,12 @@ class EventLogWriter:
             raise CorruptFileError(f"event log {self.path} has a {SCHEMA_FILE} but no segment: its events are gone")
         segment = Segment(self.path, firsts[-1], self.schema)
         try:
-            position, self._offset = segment.skip_to(sys.maxsize, check=True)
+            position, self._offset, self._tail = segment.skip_to(sys.maxsize, check=True)
         finally:
             segment.close()
         self._open_segment(firsts[-1], position)
+        if not segment.is_present_version:
+            self._rotate()
 
     def _make_log(self) -> None:
         """Write the first segment, then the schema: a log with a schema always has a segment."""
@@ -201,7 +210,7 @@ class EventLogWriter:
             raise CorruptFileError(
                 f"{self.path / SCHEMA_FILE} is missing, but events are there; restore it from a copy"
             )
-        write_in_one_piece(first, encode_header(self.schema, 0))
+        write_in_one_piece(first, encode_header(self.schema, 0, NO_GENERATION))
         write_in_one_piece(self.path / SCHEMA_FILE, self.schema.to_json().encode())
 
     def _open_segment(self, first: int, position: int) -> None:

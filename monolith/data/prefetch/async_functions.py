@@ -42,7 +42,10 @@ class AsyncPushHook(Hook):
     def end(self, context: RunContext) -> None:
         """Work on everything that is left."""
         self._wait()
-        while context.error is None and self._queue.size() > 0:
+        while self._queue.size() > 0:
+            if context.error is not None:
+                self._queue.dequeue()  # else the next run would begin with what this one left
+                continue
             self._pending = self._ops()
             self._wait()
 

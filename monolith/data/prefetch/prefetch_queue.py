@@ -12,11 +12,13 @@ from typing import Any
 
 from monolith.data.prefetch.background import BackgroundThread
 from monolith.data.prefetch.bounded_queue import BoundedQueue, QueueClosedError
+from monolith.data.prefetch.gpu_prefetch import map_tensors
 from monolith.hooks import Hook, RunContext
-from monolith.tensors import NestedTensors
 
 Produce = Callable[[], Any]
 """Returns a new nested structure at every call; StopIteration ends the data."""
+
+_POLL_SECONDS = 0.1
 
 
 class PrefetchQueue:
@@ -32,15 +34,18 @@ class PrefetchQueue:
     def __init__(self, produce: Produce, capacity: int = 2, name: str = "prefetch_queue") -> None:
         self.name = name
         self._produce = produce
-        self._queue: BoundedQueue[NestedTensors] = BoundedQueue(capacity)
+        self._queue: BoundedQueue[Any] = BoundedQueue(capacity)
 
     def enqueue(self) -> None:
         """Run the callable once and put what it returns; waits while the queue is full."""
         self.put(self._produce())
 
     def put(self, structure: Any) -> None:
-        """Put a structure; its containers are copied, its tensors are not. A closed queue is a `QueueClosedError`."""
-        self._queue.put(NestedTensors(structure))
+        """Put a structure; its containers are copied, its tensors are not. A closed queue is a `QueueClosedError`.
+
+        Containers are dicts, lists, tuples and dataclasses such as `Batch`; all else is passed on as it is.
+        """
+        self._queue.put(map_tensors(structure, lambda tensor: tensor))
 
     def dequeue(self) -> Any:
         """Take the oldest structure; waits while there is none.
@@ -48,12 +53,11 @@ class PrefetchQueue:
         Raises:
             QueueClosedError: The data has ended and everything was taken.
         """
-        return _rebuilt(self._queue.get())
+        return self._queue.get()
 
     def __iter__(self) -> Iterator[Any]:
         """Yield structures until the data has ended."""
-        for nested in self._queue:
-            yield _rebuilt(nested)
+        yield from self._queue
 
     def size(self) -> int:
         """Return the number of structures that wait."""
@@ -70,6 +74,11 @@ class PrefetchQueue:
     def cancel(self) -> None:
         """Close at once and drop what is there; whoever waits is woken."""
         self._queue.cancel()
+
+    def reopen(self) -> None:
+        """Begin anew, empty, if the queue was closed; nobody may be putting into it or taking from it."""
+        if self.closed:
+            self._queue = BoundedQueue(self._queue.capacity)
 
     @property
     def closed(self) -> bool:
@@ -151,19 +160,24 @@ class MultiQueueRunner:
 
 
 class EnqueueHook(Hook):
-    """Fills a queue in the background from the moment a run has its model until it ends."""
+    """Fills a queue in the background from the moment a run has its model until it ends, in one run after the other."""
 
     def __init__(self, q: PrefetchQueue) -> None:
         """Take the queue, as `enqueue_dicts_with_queue_return` returns it."""
-        self._runner = MultiQueueRunner(q.queues, [q.enqueue])
+        self._queue = q
+        self._threads: list[BackgroundThread] = []
 
     def after_create_session(self, context: RunContext) -> None:
-        """Start the thread."""
-        self._runner.create_threads()
+        """Start the thread; that of the run before, if it is still in the callable, is waited for."""
+        while not all(thread.join(_POLL_SECONDS) for thread in self._threads):
+            if context.stop_requested:
+                return
+        self._queue.reopen()
+        self._threads = MultiQueueRunner(self._queue.queues, [self._queue.enqueue]).create_threads()
 
     def end(self, context: RunContext) -> None:
         """End the thread and drop what it made ahead."""
-        self._runner.cancel()
+        self._queue.cancel()
 
 
 def enqueue_dicts_with_queue_return(
@@ -190,7 +204,3 @@ def enqueue_dicts_with_queue_return(
     produce = tensors if callable(tensors) else lambda: tensors
     queue = PrefetchQueue(produce, capacity, queue_name)
     return queue.dequeue, queue
-
-
-def _rebuilt(nested: NestedTensors) -> Any:
-    return nested.get_nested_result(nested.get_tensors())

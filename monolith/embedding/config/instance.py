@@ -1,7 +1,7 @@
 """A table as the original describes it: a message, and learning rates beside it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from monolith.embedding.config.compressors import Fp32Compressor
 from monolith.embedding.config.initializers import ZerosInitializer
@@ -105,7 +105,8 @@ class HashTableConfigInstance:
 
     def as_table_config(self, name: str) -> TableConfig:
         """Return the same table as a :class:`TableConfig`; raises if a segment has no learning rate or two."""
-        return TableConfig.from_proto(self.table_config, name=name, learning_rates=self.learning_rate_fns)
+        config = TableConfig.from_proto(self.table_config, name=name, learning_rates=self.learning_rate_fns)
+        return replace(config, extra_restore_names=tuple(self.extra_restore_names))
 
 
 def generate_test_hash_table_config(

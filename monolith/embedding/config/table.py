@@ -66,6 +66,9 @@ class TableConfig:
     seed: int = 0
     """Start of every random choice of the table."""
 
+    extra_restore_names: tuple[str, ...] = ()
+    """Older names under which files may hold the rows, where there are none under its own."""
+
     learning_rates: tuple[LearningRate, ...] = ()
     """One number or function of the global step per segment; when empty, each optimizer's own."""
 
@@ -74,6 +77,7 @@ class TableConfig:
         # Own, immutable or copied: a caller's list or dict must not change the config behind our back.
         object.__setattr__(self, "segments", tuple(self.segments))
         object.__setattr__(self, "learning_rates", tuple(self.learning_rates))
+        object.__setattr__(self, "extra_restore_names", tuple(self.extra_restore_names))
         object.__setattr__(self, "slot_expire_days", dict(self.slot_expire_days))
         if not self.name:
             raise ValueError("table: name must not be empty")

@@ -33,6 +33,8 @@ READERS: Mapping[str, str] = {
     "session_creation_timeout_secs": "RestoreConfig.pointer_timeout_seconds",
     "enable_fused_layout": "StateConfig.fused_layout",
     "evict_every_seconds": "StateConfig.evict_every_seconds",
+    "event_time_jump_seconds": "StateConfig.event_time_jump_seconds",
+    "event_time_jump_events": "StateConfig.event_time_jump_events",
     "hashtable_init_capacity": "StateConfig.initial_capacity",
     "filter_type": "AdmissionConfig.kind",
     "filter_capacity": "AdmissionConfig.capacity",

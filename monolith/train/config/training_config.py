@@ -111,6 +111,8 @@ class CpuTrainingConfig:
     log_step_count_steps: int = setting(100, "Without a terminal, a line at every n-th step; 0 prints none.")
     metric_window: int = setting(100_000, "Predictions over which AUC and log loss of training are computed.")
     evict_every_seconds: int = setting(3600, "Remove expired rows this often, in seconds of event time; 0 never.")
+    event_time_jump_seconds: int = setting(86_400, "A time further ahead of those before it does not move event time.")
+    event_time_jump_events: int = setting(64, "This many consecutive events of a partition that agree do.")
     seed: int | None = setting(0, "What torch's generator starts from before the model is made.")
     compile: bool = setting(False, "Compile the dense part with torch.compile; takes half a minute at the start.")
     autocast: bool = setting(False, "Compute the dense part in bfloat16 where that is safe.")
@@ -127,6 +129,7 @@ class CpuTrainingConfig:
                 )
         lowest = {"checkpoints_max_to_keep": 1, "metric_window": 1, "evict_every_seconds": 0, "num_ps": 0}
         lowest |= {"num_workers": 1, "log_step_count_steps": 0, "save_summary_steps": 0, "metrics_port": 0}
+        lowest |= {"event_time_jump_seconds": 1, "event_time_jump_events": 1}
         for name, value in lowest.items():
             if getattr(self, name) < value:
                 raise ValueError(f"{type(self).__name__}: {name} must be at least {value}, got {getattr(self, name)}")

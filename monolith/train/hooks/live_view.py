@@ -86,6 +86,7 @@ class LiveView(Hook):
             "events/s": f"{self._rate():,.0f}",
             "loss": f"{self._loss:.4f}",
             **metrics,
+            **({"times rejected": f"{context.times_rejected:,}"} if context.times_rejected else {}),
         }
 
     def _line(self, context: RunContext) -> str:

@@ -17,7 +17,10 @@ FigureOrFunction = Figure | Callable[[StepValues], Figure]
 
 
 class ThroughputMetricHook(Hook):
-    """Tells how long a run took to its first step and, every so many seconds, steps taken and seconds per step."""
+    """Tells how long a run took to its first step and, every so many seconds, steps taken and seconds per step.
+
+    The number of events whose time is too far ahead to be believed is told whenever it changes.
+    """
 
     def __init__(
         self,
@@ -36,9 +39,13 @@ class ThroughputMetricHook(Hook):
         self._client = client or get_cli()
         self._clock = clock
         self._emitted: tuple[float, int] | None = None
+        self._times_rejected = 0
 
     def after_run(self, context: RunContext, values: StepValues) -> None:
         """Tell what there is to tell."""
+        if context.times_rejected != self._times_rejected:
+            self._times_rejected = context.times_rejected
+            self._client.emit_store("event_times_rejected", self._times_rejected, self._tags)
         now = self._clock()
         if self._emitted is None:
             if self._start_time_secs is not None:

@@ -73,6 +73,8 @@ class StatusFile(Hook):
             "generation": state.generation,
             **({} if self._sequence is None else {"sequence": self._sequence()}),
             "stream": dict(state.offsets),
+            "event_time": state.clock.now,
+            "times_rejected": state.clock.num_rejected,
         }
 
     def _rate(self) -> float:

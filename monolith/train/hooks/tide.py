@@ -37,8 +37,8 @@ class TideStoppingHook(Hook):
 class CustomGlobalStepWaiterHook(Hook):
     """Holds a worker back until the others have taken some steps together, but not for ever.
 
-    The wait ends with the step, with a stop outside the tide window, or `max_non_tide_wait_minute` (and up to ten
-    minutes more, drawn at random) after the first step was seen.
+    The wait ends with the step, when somebody asks for a stop (SIGTERM and Ctrl-C do), with a stop outside the tide
+    window, or `max_non_tide_wait_minute` (and up to ten minutes more, drawn at random) after the first step was seen.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class CustomGlobalStepWaiterHook(Hook):
         if self._started or self._wait_until_step <= 0:
             return
         first_seen = None
-        while True:
+        while not context.stop_requested:
             if self._tide_is_out():
                 _log.info("Tide not available: not waiting for step %d", self._wait_until_step)
                 context.request_stop()

@@ -30,7 +30,7 @@ from monolith.embedding.table import NO_TIME
 from monolith.errors import CorruptFileError
 from monolith.model import FusedLookup, Lookup, Mode, MonolithModel, admission_filters, dry_run, make_tables
 from monolith.model.spec import EstimatorSpec
-from monolith.train.state.clock import EventClock
+from monolith.train.state.clock import JUMP_EVENTS, JUMP_SECONDS, EventClock
 from monolith.train.state.progressive_metrics import ProgressiveMetrics
 from monolith.train.state.restore_config import RestoreConfig, clears_weights, mark_cleared
 
@@ -41,6 +41,12 @@ class StateConfig:
 
     evict_every_seconds: int = 3600
     """Expired rows are removed this often, in event time; 0 never."""
+
+    event_time_jump_seconds: int = JUMP_SECONDS
+    """A time further ahead of the newest believed one does not move event time."""
+
+    event_time_jump_events: int = JUMP_EVENTS
+    """A jump is believed once this many consecutive events of a partition agree."""
 
     fused_layout: bool = False
     """Slices are joined before the model runs."""
@@ -71,7 +77,11 @@ class TrainState:
         self.optimizer = _dense_optimizer(model, tried.specs[Mode.TRAIN])
         self.tables = make_tables(self.plan, initial_capacity=config.initial_capacity)
         self.lookup = (FusedLookup if config.fused_layout else Lookup)(self.plan, self.tables, tried.layouts)
-        self.clock = EventClock(config.evict_every_seconds)
+        self.clock = EventClock(
+            config.evict_every_seconds,
+            jump_seconds=config.event_time_jump_seconds,
+            jump_events=config.event_time_jump_events,
+        )
         self.stream = source.state()
         self.offsets: dict[str, int] = {}
         self.global_step = 0

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from monolith.data import Batch
 from monolith.data.prefetch import (
     AsyncFunctionMgr,
     AsyncPushHook,
@@ -145,6 +146,55 @@ def test_an_iterator_is_prefetched_by_the_hook():
         run.step(dequeued)
     run.end()
     assert list(queue) == []
+
+
+def test_the_hook_fills_the_queue_in_every_run():
+    numbers, in_callable, go_on = iter(range(100)), threading.Event(), threading.Event()
+
+    def produce():
+        number = next(numbers)
+        if number == 5:
+            in_callable.set()
+            assert go_on.wait(60)
+        return number
+
+    dequeued, queue = enqueue_dicts_with_queue_return(produce, capacity=2)
+    hook = EnqueueHook(queue)
+    first = Run([hook])
+    assert [first.step(dequeued) for _ in range(3)] == [0, 1, 2]
+    assert in_callable.wait(60)
+    first.end()
+    go_on.set()
+    second = Run([hook])  # waits for the thread of the first, and what that made ahead is dropped
+    assert [second.step(dequeued) for _ in range(3)] == [6, 7, 8]
+    second.end()
+
+
+def test_a_run_that_is_stopped_does_not_wait_for_the_thread_of_another():
+    in_callable, go_on = threading.Event(), threading.Event()
+
+    def produce():
+        in_callable.set()
+        assert go_on.wait(60)
+
+    hook = EnqueueHook(PrefetchQueue(produce))
+    Run([hook]).end()
+    assert in_callable.wait(60)
+    stopped = RunContext(model=None, tables=None)
+    stopped.request_stop()
+    hook.after_create_session(stopped)
+    go_on.set()
+
+
+def test_batches_go_through_a_queue():
+    ragged = Ragged.from_lists([[1], []])
+    batch = Batch({"uid": torch.tensor([7, 8]), "tags": ragged}, first=10, last=12, partition="clicks/0")
+    dequeued, queue = enqueue_dicts_with_queue_return(lambda: {"batch": batch, "weight": 0.5})
+    queue.enqueue()
+    result = dequeued()
+    assert (result["batch"].name, result["weight"]) == ("clicks/0[10, 12)", 0.5)
+    assert result["batch"].columns["uid"] is batch.columns["uid"]
+    assert result["batch"].columns["tags"].to_list() == [[1], []]
 
 
 def test_the_queue_can_be_iterated():
@@ -291,6 +341,9 @@ def test_a_run_that_failed_drops_what_waits():
     run = Run(functions.hooks)
     run.step(push)
     run.end(error=RuntimeError("stop"))
+    again = Run(functions.hooks)
+    again.step(lambda: None)
+    again.end()
     assert counter.value == 0
 
 

@@ -1,5 +1,6 @@
 """Hooks of shared machines and slow starts, with the clock in our hands."""
 
+import signal
 from unittest import mock
 
 import pytest
@@ -82,6 +83,22 @@ def test_the_wait_has_an_end(context):
         CustomGlobalStepWaiterHook(100, max_non_tide_wait_minute=10).before_run(context)
     # 600 seconds at 100 a look: it gave up soon after.
     assert next(clock) <= 1000
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_the_wait_and_the_run(tmp_path, number):
+    naps = []
+
+    def nap(seconds):
+        naps.append(seconds)
+        if len(naps) == 3:
+            signal.raise_signal(number)
+        assert len(naps) < 10, "it goes on waiting"
+
+    with mock.patch.object(tide.time, "sleep", side_effect=nap):
+        result = train(tmp_path, hooks=[CustomGlobalStepWaiterHook(1000)])
+    assert len(naps) == 3
+    assert result.global_step == 1  # the batch that was at hand
 
 
 @freeze_time("2024-05-01 12:00:00")

@@ -3,6 +3,7 @@
 import errno
 import shutil
 import threading
+from datetime import UTC, datetime, timedelta
 
 import pytest
 import torch
@@ -219,9 +220,24 @@ def test_dense_weights_alone_are_saved_at_each_of_their_steps_however_slow_the_d
     assert names_in(tmp_path / "dense_only") == [f"model.ckpt-{step}" for step in range(1, 6)]
 
 
-def test_no_first_save(tmp_path):
-    train(tmp_path, no_first_save=True, steps=2)
-    assert names_in(tmp_path) == ["model.ckpt-2"]
+@pytest.mark.parametrize(
+    ("period", "names"),
+    [
+        ({"save_checkpoints_secs": 3600}, ["model.ckpt-5"]),
+        ({"save_checkpoints_steps": 3}, ["model.ckpt-3", "model.ckpt-5"]),
+    ],
+)
+def test_no_first_save(tmp_path, period, names):
+    """Neither before the first step nor right after it: the first is due when a period has passed."""
+    train(tmp_path, no_first_save=True, **period)
+    assert names_in(tmp_path) == names
+
+
+def test_a_run_that_goes_on_without_a_first_save_counts_from_the_last_one(tmp_path):
+    train(tmp_path, no_first_save=True, steps=2, save_checkpoints_secs=3600)
+    with freeze_time(datetime.now(UTC) + timedelta(hours=2)):
+        train(tmp_path, no_first_save=True, steps=2, save_checkpoints_secs=3600)
+    assert names_in(tmp_path) == ["model.ckpt-2", "model.ckpt-3", "model.ckpt-4"]
 
 
 def test_the_hook_saves_by_its_own_cadence_and_calls_guards(tmp_path):
@@ -339,6 +355,7 @@ def test_expired_rows_go_when_a_snapshot_is_written(tmp_path):
             model_dir=tmp_path / str(wanted),
             feature_eviction_on_save=wanted,
             evict_every_seconds=0,
+            event_time_jump_seconds=3 * 86_400,
             save_checkpoints_steps=100,
             log_step_count_steps=0,
             save_summary_steps=0,
