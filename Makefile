@@ -3,10 +3,12 @@ SYSTEM_PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PYTHON := $(BIN)/python
-# Not compiled to bytecode: Python does that for what is imported, which is the lesser part.
+# pip would compile all of it to bytecode; Python does that for what is imported, which is the lesser part.
 PIP_INSTALL := $(PYTHON) -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 # Tools that pip put into the environment (cmake, ninja) go before those of the system.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
+# Hundreds of processes import torch and this package; without bytecode on the disk each would compile them anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 DEMO := -m monolith demo --seconds 30 --port 0
 CPP := $(wildcard csrc/*/*.h csrc/*/*.cpp tests/csrc/*.h tests/csrc/*.cpp)
@@ -16,7 +18,7 @@ TEST_PROCESSES ?= 2
 SIDE_BY_SIDE := -j3
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-services test-csrc test-sanitize lint format bench bench-peers campaign-kill-online campaign-kill-save campaign-fuzz wheel wheel-check clean compiler native csrc-tests stubs setup-dev programs-of-services
+.PHONY: help setup demo test test-services test-csrc test-sanitize lint format bench bench-peers campaign-kill-online campaign-kill-save campaign-hostile campaign-mutate campaign-fuzz wheel wheel-check clean compiler native csrc-tests stubs setup-dev programs-of-services
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-20s %s\n", $$1, $$2}'
@@ -69,6 +71,14 @@ campaign-kill-save: KILLS ?= 500
 campaign-kill-save: setup-dev ## Kill a saving process 500 times, take its power away 2000 times; the result goes to benchmarks/results
 	$(PYTHON) -m pytest tests/e2e/test_kill_save.py --kills $(KILLS) --kills-report benchmarks/results/kill-save-$$(date +%F).json
 	$(PYTHON) -m pytest tests/checkpoint/power_loss --power-losses 2000 --power-losses-seed $$(date +%s)
+
+SEED ?= 1
+
+campaign-hostile: setup-dev ## Attack with damaged files and checkpoints, and what else a stranger sends; the result goes to benchmarks/results
+	$(PYTHON) -m tests.hostile --seed $(SEED) --report benchmarks/results/hostile-$$(date +%F).json
+
+campaign-mutate: setup-dev ## Make every kept mistake in a copy of the tree, and see its tests fail; the result goes to benchmarks/results
+	$(PYTHON) -m tests.mutation --report benchmarks/results/mutate-$$(date +%F).json
 
 SECONDS ?= 600
 

@@ -32,7 +32,12 @@ class ModelDirInUseError(MonolithError, RuntimeError):
 
 
 class NotFiniteError(MonolithError, ArithmeticError):
-    """A loss or gradient is NaN or infinite; rows and weights are as they were before the batch."""
+    """Something is NaN or infinite, or would become so.
+
+    A loss or gradient: rows and weights are as they were before the batch. A row that a step would ruin: it keeps its
+    value, and so do dense weights; the other rows of the batch were stepped. A row in a checkpoint: nothing was
+    restored.
+    """
 
 
 class CorruptFrameError(MonolithError, ValueError):
@@ -49,3 +54,15 @@ class SecretError(MonolithError, PermissionError):
 
 class FencedError(MonolithError):
     """A newer generation of the job is at work: this process must stop, what it sends is refused."""
+
+
+def shown(value: object, max_characters: int = 60) -> str:
+    """Return how an error message names a value from outside: its `repr`, never longer than a line.
+
+    >>> shown("a" * 1000)
+    "'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa..."
+    """
+    is_long = isinstance(value, str | bytes | list | tuple) and len(value) > max_characters
+    # Cut before too: the repr of a long text would be made whole first.
+    text = repr(value[:max_characters] if is_long else value)  # type: ignore[index]
+    return f"{text[:max_characters]}..." if is_long or len(text) > max_characters else text

@@ -38,6 +38,8 @@ RETURNS = {
     "Compressor.retrieve": "NDArray[numpy.float32]",
     "FusedLayoutPlan.shard": TENSORS,
     "FrozenTable.save_changes": "tuple[SavedTable, NDArray[numpy.int64]]",
+    "JsonValue.array": "NDArray[Any]",
+    "JsonValue.columns": "list[NDArray[Any]]",
     "RecordParser.parse": (
         "tuple[int, int, torch.Tensor, torch.Tensor, list[tuple[torch.Tensor, torch.Tensor] | None], list[int],"
         " list[tuple[int, int, str]]]"
@@ -81,11 +83,13 @@ def name_arrays(text: str) -> str:
     # Returned tensors say their dtype in the C++ headers.
     text = re.sub(r"Annotated\[torch\.Tensor, dict\([^()]*(?:\([^()]*\)[^()]*)*\)\]", "torch.Tensor", text)
     text = text.replace("import torch\n", "")
+    # An argument of any dtype.
+    text = re.sub(r"Annotated\[NDArray, dict\([^()]*\)\]", "NDArray[Any]", text)
     text = re.sub(rf"-> {ARRAY.pattern}", r"-> NDArray[numpy.\1]", text)
     used = sorted({match[1] for match in ARRAY.finditer(text)})
     text = ARRAY.sub(lambda match: ALIASES[match[1]], text)
     aliases = "".join(f"{ALIASES[dtype]}: TypeAlias = torch.Tensor | NDArray[numpy.{dtype}]\n" for dtype in used)
-    text = re.sub(r"from typing import Annotated(, overload)?\n", r"from typing import TypeAlias\1\n", text)
+    text = re.sub(r"from typing import Annotated(, overload)?\n", r"from typing import Any, TypeAlias\1\n", text)
     return text.replace(
         "import numpy\nfrom numpy.typing import NDArray\n",
         f"import numpy\nimport torch\nfrom numpy.typing import NDArray\n\n{aliases}",

@@ -13,5 +13,6 @@ NB_MODULE(native, m) {
   bind_bounds(m);
   bind_ops(m);
   bind_parse(m);
+  bind_json(m);
   bind_record_frames(m);
 }

@@ -15,6 +15,7 @@ void bind_optim(nb::module_& m);
 void bind_bounds(nb::module_& m);
 void bind_ops(nb::module_& m);
 void bind_parse(nb::module_& m);
+void bind_json(nb::module_& m);
 void bind_record_frames(nb::module_& m);
 
 }  // namespace monolith::bind

@@ -100,10 +100,11 @@ void optimizer_step(const std::string& kind, const std::vector<float>& params, R
     throw nb::value_error(("global_step must be 0 or more, got " + std::to_string(global_step)).c_str());
   }
   StepContext context{learning_rate, global_step, 0};
+  std::vector<float> old_weights(dim), old_state(optimizer.state_floats());
   for (std::size_t i = 0; i < rows; ++i) {
     context.random_key = combine_keys(seed, i);
     optimizer.step(weights.data() + i * dim, state.data() + i * optimizer.state_floats(), gradients.data() + i * dim,
-                   context);
+                   context, {old_weights.data(), old_state.data()});
   }
 }
 

@@ -29,6 +29,7 @@ TableFileInfo make_info(std::uint32_t num_shards, const std::string& schema, std
 void bind_frozen_table(nb::module_& m) {
   nb::class_<SavedTable>(m, "SavedTable")
       .def_ro("num_rows", &SavedTable::num_rows)
+      .def_ro("num_dropped", &SavedTable::num_dropped)
       .def_ro("checksums", &SavedTable::checksums);
   nb::class_<ReshardedTable>(m, "ReshardedTable")
       .def_ro("read", &ReshardedTable::read)
@@ -78,6 +79,10 @@ void bind_table_files(nb::module_& m) {
       .def_ro("state_bytes", &TableFileInfo::state_bytes)
       .def_ro("serving", &TableFileInfo::serving)
       .def_ro("num_rows", &TableFileInfo::num_rows);
+  nb::enum_<NotFinite>(m, "NotFinite")
+      .value("REFUSE", NotFinite::kRefuse)
+      .value("DROP", NotFinite::kDrop)
+      .value("KEEP", NotFinite::kKeep);
   nb::exception<CorruptFile>(m, "CorruptFile", PyExc_ValueError);
   nb::exception<TableFull>(m, "TableFull", PyExc_MemoryError);
   m.def("shard_file_name", &shard_file_name, "basename"_a, "shard"_a, "num_shards"_a);
@@ -99,17 +104,17 @@ void bind_table_files(nb::module_& m) {
       "table"_a, "paths"_a, "cleared"_a = true);
   m.def(
       "check_table_files",
-      [](const RowTable& table, const std::vector<std::string>& paths, bool cleared) {
-        return with_os_errors([&] { return check_table_files(table, paths, cleared); });
+      [](const RowTable& table, const std::vector<std::string>& paths, bool cleared, NotFinite not_finite) {
+        return with_os_errors([&] { return check_table_files(table, paths, cleared, not_finite); });
       },
-      "table"_a, "paths"_a, "cleared"_a = true);
+      "table"_a, "paths"_a, "cleared"_a = true, "not_finite"_a = NotFinite::kRefuse);
   m.def(
       "load_table",
-      [](RowTable& table, const std::vector<std::string>& paths, std::uint32_t first_bucket,
-         std::uint32_t last_bucket) {
-        return with_os_errors([&] { return load_table(table, paths, first_bucket, last_bucket); });
+      [](RowTable& table, const std::vector<std::string>& paths, std::uint32_t first_bucket, std::uint32_t last_bucket,
+         NotFinite not_finite) {
+        return with_os_errors([&] { return load_table(table, paths, first_bucket, last_bucket, not_finite); });
       },
-      "table"_a, "paths"_a, "first_bucket"_a = 0, "last_bucket"_a = kNumBuckets);
+      "table"_a, "paths"_a, "first_bucket"_a = 0, "last_bucket"_a = kNumBuckets, "not_finite"_a = NotFinite::kRefuse);
   m.def("bucket_of_id", &bucket_of_id, "id"_a);
   m.attr("NUM_BUCKETS") = kNumBuckets;
   m.attr("NUM_SUB_TABLES") = kNumSubTables;

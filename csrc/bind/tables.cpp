@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "bind/arrays.h"
+#include "bind/finite_checks.h"
 #include "bind/module.h"
 #include "ops/finite.h"
 #include "table/multi_table.h"
@@ -35,14 +36,6 @@ void check_out(const RowTable& table, std::size_t rows, const FloatsOut2d& out) 
                                 std::to_string(table.dim()) + " (ids x dim), got " + std::to_string(out.shape(0)) +
                                 " x " + std::to_string(out.shape(1)));
   }
-}
-
-void check_finite(const std::string& table, std::span<const float> values, std::size_t dim) {
-  const std::size_t place = first_not_finite(values);
-  if (place == values.size()) return;
-  throw std::invalid_argument("table '" + table + "': the gradient in row " + std::to_string(place / dim) +
-                              ", column " + std::to_string(place % dim) + " is " + std::to_string(values[place]) +
-                              "; nothing was changed: check the loss, or clip or skip the batch");
 }
 
 void check_trains(const RowTable& table) {
@@ -97,6 +90,7 @@ class TablePlan {
   }
   ChangeResult change(ChangeRequest::Kind kind, FloatsIn2d values, std::uint32_t time) {
     check_values(*table_, num_ids(), values, "values");
+    check_finite(*table_, *plan_, {values.data(), values.size()}, Meaning::kValues);
     ChangeRequest request;
     request.kind = kind;
     request.values = values.data();
@@ -108,7 +102,7 @@ class TablePlan {
     check_trains(*table_);
     check_rates(*table_, rates);
     check_values(*table_, num_ids(), gradients, "gradients");
-    check_finite(table_->options().name, {gradients.data(), gradients.size()}, table_->dim());
+    check_finite(*table_, *plan_, {gradients.data(), gradients.size()}, Meaning::kGradients);
     return table_->change(*plan_, step_request(gradients.data(), rates, global_step, time, sum_repeated));
   }
   ChangeResult step_unique(FloatsIn2d gradients, const std::vector<float>& rates, std::int64_t global_step,
@@ -116,7 +110,7 @@ class TablePlan {
     check_trains(*table_);
     check_rates(*table_, rates);
     check_values(*table_, num_unique(), gradients, "gradients");
-    check_finite(table_->options().name, {gradients.data(), gradients.size()}, table_->dim());
+    check_finite(*table_, *plan_, {gradients.data(), gradients.size()}, Meaning::kGradients, true);
     ChangeRequest request = step_request(gradients.data(), rates, global_step, time, true);
     request.per_group = true;
     return table_->change(*plan_, request);
@@ -142,21 +136,27 @@ class BoundMultiPlan {
   ChangeResult change(ChangeRequest::Kind kind, FloatsIn values, std::uint32_t time) {
     ChangeRequest request;
     request.kind = kind;
-    request.values = sized(values, plan_.num_floats()).data();
+    request.values = checked(values, Meaning::kValues);
     request.time = time;
     return plan_.change(request);
   }
   ChangeResult step(FloatsIn gradients, const std::vector<float>& rates, std::int64_t global_step, std::uint32_t time,
                     bool sum_repeated) {
     for (const SharedTable& table : tables_) check_trains(*table);
-    const auto values = sized(gradients, plan_.num_floats());
-    for (std::size_t t = 0; t < tables_.size(); ++t) {
-      check_finite(tables_[t]->options().name, plan_.values_of(t, values), tables_[t]->dim());
-    }
-    return plan_.change(step_request(values.data(), rates, global_step, time, sum_repeated));
+    const float* values = checked(gradients, Meaning::kGradients);
+    return plan_.change(step_request(values, rates, global_step, time, sum_repeated));
   }
 
  private:
+  // Those of all tables before the first table changes.
+  const float* checked(FloatsIn array, Meaning meaning) {
+    const auto values = sized(array, plan_.num_floats());
+    for (std::size_t t = 0; t < tables_.size(); ++t) {
+      check_finite(*tables_[t], plan_.plan(t), plan_.values_of(t, values), meaning);
+    }
+    return values.data();
+  }
+
   std::vector<SharedTable> tables_;
   MultiPlan plan_;
 };
@@ -167,14 +167,18 @@ nb::tuple to_python(RowBatch&& batch, std::size_t row_bytes) {
                         to_array_2d(std::move(batch.rows), count, row_bytes));
 }
 
-void restore_rows(RowTable& table, IdsIn ids, UInt32sIn last_seen, BytesIn2d rows) {
-  if (last_seen.shape(0) != ids.shape(0) || rows.shape(0) != ids.shape(0) ||
-      rows.shape(1) != table.layout().row_bytes()) {
+std::span<const std::byte> checked_rows(const RowTable& table, IdsIn ids, BytesIn2d rows) {
+  if (rows.shape(0) != ids.shape(0) || rows.shape(1) != table.layout().row_bytes()) {
     throw std::invalid_argument("table '" + table.options().name + "': rows must be " + std::to_string(ids.shape(0)) +
-                                " x " + std::to_string(table.layout().row_bytes()) + " bytes with one last_seen each");
+                                " x " + std::to_string(table.layout().row_bytes()) + " bytes");
   }
-  table.restore(as_span(ids), {last_seen.data(), last_seen.shape(0)},
-                std::as_bytes(std::span(rows.data(), rows.size())));
+  const auto bytes = std::as_bytes(std::span(rows.data(), rows.size()));
+  check_finite_rows(table, as_span(ids), bytes);
+  return bytes;
+}
+
+void restore_rows(RowTable& table, IdsIn ids, UInt32sIn last_seen, BytesIn2d rows) {
+  table.restore(as_span(ids), sized(last_seen, ids.shape(0)), checked_rows(table, ids, rows));
 }
 
 std::size_t lookup_ids(const RowTable& table, IdsIn ids, FloatsOut2d out) {
@@ -192,10 +196,12 @@ void bind_configs(nb::module_& m) {
   nb::class_<OptimizerConfig>(m, "OptimizerConfig")
       .def(
           "__init__",
-          [](OptimizerConfig* self, std::string kind, std::vector<float> params, bool stochastic_rounding_float16) {
-            new (self) OptimizerConfig{std::move(kind), std::move(params), stochastic_rounding_float16};
+          [](OptimizerConfig* self, std::string kind, std::vector<float> params, bool stochastic_rounding_float16,
+             float max_gradient_norm) {
+            new (self)
+                OptimizerConfig{std::move(kind), std::move(params), stochastic_rounding_float16, max_gradient_norm};
           },
-          "kind"_a, "params"_a, "stochastic_rounding_float16"_a = false);
+          "kind"_a, "params"_a, "stochastic_rounding_float16"_a = false, "max_gradient_norm"_a = 0.0F);
   nb::class_<InitializerConfig>(m, "InitializerConfig")
       .def(
           "__init__",
@@ -292,6 +298,9 @@ void bind_row_table(nb::module_& m) {
       .def("reinitialize", &reinitialize, "ids"_a.noconvert(), "time"_a, release)
       .def("evict", &RowTable::evict, "now"_a, release)
       .def("clear", &RowTable::clear, release)
+      .def(
+          "check_rows", [](const RowTable& t, IdsIn ids, BytesIn2d rows) { checked_rows(t, ids, rows); },
+          "ids"_a.noconvert(), "rows"_a.noconvert(), release)
       .def("restore", &restore_rows, "ids"_a.noconvert(), "last_seen"_a.noconvert(), "rows"_a.noconvert(), release)
       .def("begin_snapshot", nb::overload_cast<>(&RowTable::begin_snapshot), release)
       .def("end_snapshot", &RowTable::end_snapshot, release)
@@ -360,6 +369,11 @@ void bind_plans(nb::module_& m) {
 }  // namespace
 
 void bind_tables(nb::module_& m) {
+  nb::exception<NotFiniteRow>(m, "NotFiniteRow", PyExc_ValueError);
+  m.def(
+      "first_not_finite", [](FloatsIn values) { return first_not_finite(as_span(values)); }, "values"_a.noconvert(),
+      nb::call_guard<nb::gil_scoped_release>(),
+      "Returns the place of the first value that is NaN or infinite, or the number of values.");
   bind_configs(m);
   bind_results(m);
   bind_row_table(m);

@@ -47,10 +47,18 @@ struct TableFileInfo {
 // `<basename>-00003-of-00008`
 std::string shard_file_name(const std::string& basename, std::uint32_t shard, std::uint32_t num_shards);
 
+// What becomes of rows in files that are not finite: a weight or a number of the optimizer's state is NaN or infinite.
+enum class NotFinite {
+  kRefuse,  // NotFiniteRow is thrown
+  kDrop,    // they are left out, and so are older rows of these ids
+  kKeep,    // they are taken as they are, for tools that show them
+};
+
 // What was written, or read.
 struct SavedTable {
   std::uint64_t num_rows = 0;
   std::vector<std::uint32_t> checksums;  // CRC-32C of each file, by shard
+  std::uint64_t num_dropped = 0;         // rows that were not finite
 };
 
 // A table as it was when this was made, while it goes on being written to: rows are set aside before they change. One
@@ -107,13 +115,14 @@ TableFileInfo read_table_file_info(const std::string& path);
 // TableFull or std::system_error.
 void check_table_fits(const RowTable& table, const std::vector<std::string>& paths, bool cleared = true);
 
-// The same, and checks every byte of the files.
-SavedTable check_table_files(const RowTable& table, const std::vector<std::string>& paths, bool cleared = true);
+// The same, and checks every byte of the files, and with NotFinite::kRefuse every row.
+SavedTable check_table_files(const RowTable& table, const std::vector<std::string>& paths, bool cleared = true,
+                             NotFinite not_finite = NotFinite::kRefuse);
 
 // Adds the rows of files that fit to the table, those of buckets first_bucket..last_bucket - 1. Checks each block
-// before it is used: if the files were not checked, some rows are there when CorruptFile is thrown. Checksums are right
-// only if all buckets are read.
+// before it is used: if the files were not checked, some rows are there when CorruptFile or NotFiniteRow is thrown.
+// Checksums are right only if all buckets are read.
 SavedTable load_table(RowTable& table, const std::vector<std::string>& paths, std::uint32_t first_bucket = 0,
-                      std::uint32_t last_bucket = kNumBuckets);
+                      std::uint32_t last_bucket = kNumBuckets, NotFinite not_finite = NotFinite::kRefuse);
 
 }  // namespace monolith

@@ -10,6 +10,7 @@ namespace monolith::MONOLITH_SIMD {
 
 struct BatchSoftmax {
   static constexpr std::string_view kName = "batch_softmax";
+  static constexpr bool kStepAtEnd = true;
   static constexpr std::size_t kRequiredDim = 1;
   struct Params {};
   static constexpr std::array<HyperParameter, 0> kParameters{};

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <sstream>
 #include <stdexcept>
 
@@ -97,6 +98,20 @@ std::size_t Compressor::encoded_bytes() const {
       break;
   }
   return (dim_ + 7) / 8;
+}
+
+float Compressor::largest() const {
+  switch (kind_) {
+    case Kind::kFp16:
+      return 65504.0F;
+    case Kind::kBf16:
+      return 0x1.FEp127F;
+    case Kind::kFp32:
+    case Kind::kFixedR8:
+    case Kind::kOneBit:
+      break;
+  }
+  return std::numeric_limits<float>::max();
 }
 
 void Compressor::encode(const float* weights, std::uint8_t* out) const {

@@ -46,6 +46,8 @@ class Compressor {
 
   // Serving rows. `out` and `encoded` need no alignment.
   std::size_t encoded_bytes() const;
+  // Weights beyond this on either side have no finite code; a table stores it instead of them.
+  float largest() const;
   void encode(const float* weights, std::uint8_t* out) const;
   void decode(const std::uint8_t* encoded, float* out) const;
 

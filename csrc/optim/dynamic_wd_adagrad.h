@@ -16,6 +16,7 @@ namespace monolith::MONOLITH_SIMD {
 
 struct DynamicWdAdagrad {
   static constexpr std::string_view kName = "dynamic_wd_adagrad";
+  static constexpr bool kStepAtEnd = true;
   struct Params {
     float initial_accumulator_value;
     float weight_decay_factor;

@@ -18,10 +18,17 @@ struct StepContext {
   std::uint64_t random_key = 0;
 };
 
-// Updates `dim` weights in place; `gradient` is not changed. `params` are the hyper-parameters in declared order.
-// `weights`, `state` and `gradient` do not overlap.
-using StepFunction = void (*)(const float* params, std::size_t dim, float* weights, float* state, const float* gradient,
-                              const StepContext& context);
+// Where a step leaves what the weights and the state were: room for `dim` and `state_floats` floats.
+struct OldRow {
+  float* weights;
+  float* state;
+};
+
+// Updates `dim` weights in place; `gradient` is not changed. `params` are the hyper-parameters in declared order. No
+// two of `weights`, `state`, `gradient` and `old` overlap. Returns whether all weights and all numbers of the state are
+// finite then.
+using StepFunction = bool (*)(const float* params, std::size_t dim, float* weights, float* state, const float* gradient,
+                              const StepContext& context, const OldRow& old);
 
 // The values that make sense for a hyper-parameter.
 enum class Range {
@@ -45,6 +52,7 @@ struct KindKernels {
   std::size_t num_hyper_parameters;
   std::size_t required_dim;  // 0: any
   std::size_t (*state_floats)(std::size_t dim);
+  std::size_t (*state_numbers)(std::size_t dim);  // the first floats of the state; behind them are bits of integers
   void (*init_state)(const float* params, std::size_t dim, float* state);
   StepFunction (*step_for_dim)(std::size_t dim);
 };

@@ -100,6 +100,7 @@ std::span<const OptimizerKind> optimizer_kinds() {
                       {kind.hyper_parameters, kind.num_hyper_parameters},
                       kind.required_dim,
                       kind.state_floats,
+                      kind.state_numbers,
                       kind.init_state});
     }
     return list;
@@ -113,9 +114,14 @@ RowOptimizer::RowOptimizer(const OptimizerConfig& config, std::size_t dim)
       dim_(dim),
       state_floats_(kind_->state_floats(dim)),
       stochastic_rounding_(config.stochastic_rounding_float16),
+      max_gradient_norm_(config.max_gradient_norm),
       step_(find_step(*kind_, dim)) {
   if (dim == 0) {
     throw std::invalid_argument(config.kind + ": dim must be positive, got 0; give the width of the segment");
+  }
+  if (!(max_gradient_norm_ >= 0) || !std::isfinite(max_gradient_norm_)) {
+    throw std::invalid_argument(config.kind + ": max_gradient_norm must be 0 or more and finite, got " +
+                                std::to_string(max_gradient_norm_) + "; 0 clips nothing");
   }
   if (kind_->required_dim != 0 && dim != kind_->required_dim) {
     throw std::invalid_argument(config.kind + " works on dim " + std::to_string(kind_->required_dim) +
@@ -124,6 +130,20 @@ RowOptimizer::RowOptimizer(const OptimizerConfig& config, std::size_t dim)
 }
 
 void RowOptimizer::init_state(float* state) const { kind_->init_state(params_.data(), dim_, state); }
+
+// In double precision, where the square of no float overflows, and one after the other: the result depends neither on
+// threads nor on the SIMD level. Gradients that add up to infinity stay not finite, and the step reports it.
+const float* RowOptimizer::clipped(const float* gradient) const {
+  thread_local std::vector<float> scaled;
+  double squares = 0;
+  for (std::size_t i = 0; i < dim_; ++i) squares += double{gradient[i]} * gradient[i];
+  const double norm = std::sqrt(squares);
+  if (!(norm > max_gradient_norm_)) return gradient;
+  const double scale = max_gradient_norm_ / norm;
+  scaled.resize(dim_);
+  for (std::size_t i = 0; i < dim_; ++i) scaled[i] = static_cast<float>(gradient[i] * scale);
+  return scaled.data();
+}
 
 void RowOptimizer::round_weights(float* weights, std::uint64_t random_key) const {
   for (std::size_t i = 0; i < dim_; ++i) {

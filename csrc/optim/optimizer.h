@@ -21,6 +21,7 @@ struct OptimizerKind {
   std::span<const HyperParameter> hyper_parameters;
   std::size_t required_dim;  // the one dim it works on; 0: any
   std::size_t (*state_floats)(std::size_t dim);
+  std::size_t (*state_numbers)(std::size_t dim);
   void (*init_state)(const float* params, std::size_t dim, float* state);
 };
 
@@ -32,6 +33,7 @@ struct OptimizerConfig {
   std::string kind = "sgd";
   std::vector<float> params;                 // one per declared hyper-parameter; empty means all defaults
   bool stochastic_rounding_float16 = false;  // weights are rounded to neighbouring fp16 values after each step
+  float max_gradient_norm = 0;               // a longer gradient is scaled to this length first; 0: none is
 };
 
 class RowOptimizer {
@@ -42,13 +44,21 @@ class RowOptimizer {
 
   std::size_t dim() const { return dim_; }
   std::size_t state_floats() const { return state_floats_; }
+  // How many floats of the state, from its first, are numbers; behind them are bits of integers.
+  std::size_t state_numbers() const { return kind_->state_numbers(dim_); }
   void init_state(float* state) const;
-  void step(float* weights, float* state, const float* gradient, const StepContext& context) const {
-    step_(params_.data(), dim_, weights, state, gradient, context);
+
+  // Returns whether all weights and all numbers of the state are finite then; if not, the caller puts back what they
+  // were, which is in `old`.
+  bool step(float* weights, float* state, const float* gradient, const StepContext& context, const OldRow& old) const {
+    if (max_gradient_norm_ > 0) gradient = clipped(gradient);
+    const bool is_finite = step_(params_.data(), dim_, weights, state, gradient, context, old);
     if (stochastic_rounding_) round_weights(weights, context.random_key);
+    return is_finite;
   }
 
  private:
+  const float* clipped(const float* gradient) const;
   void round_weights(float* weights, std::uint64_t random_key) const;
 
   const OptimizerKind* kind_;
@@ -56,6 +66,7 @@ class RowOptimizer {
   std::size_t dim_;
   std::size_t state_floats_;
   bool stochastic_rounding_;
+  float max_gradient_norm_;
   StepFunction step_;  // for the dim, and for the SIMD level in use when the optimizer was made
 };
 

@@ -34,15 +34,34 @@ void init_state(const float* params, std::size_t dim, float* state) {
 }
 
 template <class Optimizer>
-void any_dim_step(const float* params, std::size_t dim, float* weights, float* state, const float* gradient,
-                  const StepContext& context) {
+std::size_t state_numbers(std::size_t dim) {
+  if constexpr (requires { Optimizer::kStepAtEnd; }) {
+    return Optimizer::state_floats(dim) - kStepFloats;
+  } else {
+    return Optimizer::state_floats(dim);
+  }
+}
+
+// Copy, step and check in one: what the one reads or writes, the next finds in registers or the nearest cache.
+template <class Optimizer>
+[[gnu::always_inline]] inline bool checked_step(const float* params, std::size_t dim, float* weights, float* state,
+                                                const float* gradient, const StepContext& context, const OldRow& old) {
+  copy_floats(old.weights, weights, dim);
+  copy_floats(old.state, state, Optimizer::state_floats(dim));
   Optimizer::step(load_params<Optimizer>(params), dim, weights, state, gradient, context);
+  return all_finite(weights, dim) && all_finite(state, state_numbers<Optimizer>(dim));
+}
+
+template <class Optimizer>
+bool any_dim_step(const float* params, std::size_t dim, float* weights, float* state, const float* gradient,
+                  const StepContext& context, const OldRow& old) {
+  return checked_step<Optimizer>(params, dim, weights, state, gradient, context, old);
 }
 
 template <class Optimizer, std::size_t kDim>
-void fixed_dim_step(const float* params, std::size_t, float* weights, float* state, const float* gradient,
-                    const StepContext& context) {
-  Optimizer::step(load_params<Optimizer>(params), kDim, weights, state, gradient, context);
+bool fixed_dim_step(const float* params, std::size_t, float* weights, float* state, const float* gradient,
+                    const StepContext& context, const OldRow& old) {
+  return checked_step<Optimizer>(params, kDim, weights, state, gradient, context, old);
 }
 
 template <class Optimizer>
@@ -78,8 +97,8 @@ consteval KindKernels kernels_of() {
   constexpr std::size_t kCount = Optimizer::kParameters.size();
   static_assert(kCount == 0 || sizeof(Params) == kCount * sizeof(float), "Params and kParameters must match");
   return {Optimizer::kName,          Optimizer::kParameters.data(), kCount,
-          required_dim<Optimizer>(), &Optimizer::state_floats,      &init_state<Optimizer>,
-          &step_for_dim<Optimizer>};
+          required_dim<Optimizer>(), &Optimizer::state_floats,      &state_numbers<Optimizer>,
+          &init_state<Optimizer>,    &step_for_dim<Optimizer>};
 }
 
 // Delay compensation: g += lambda*g^2*(w - latest).

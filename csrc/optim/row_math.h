@@ -9,6 +9,10 @@
 #include <cstddef>
 #include <cstdint>
 
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
 #include "optim/kernel_types.h"
 
 #ifndef MONOLITH_SIMD
@@ -118,7 +122,66 @@ inline void fill_row(float* out, std::size_t count, float value) {
   for (std::size_t i = 0; i < count; ++i) out[i] = value;
 }
 
-// A 64-bit step number inside the state, bit by bit in two floats; all-zero floats are step 0.
+// Rows are short: a call to memcpy, which the compiler makes of a plain loop, would cost as much as the copy.
+[[gnu::always_inline]] inline void copy_floats(float* out, const float* from, std::size_t count) {
+  const std::size_t sixteens = count / 16 * 16;
+  const std::size_t fours = count / 4 * 4;
+  for (std::size_t i = 0; i < sixteens; i += 16) __builtin_memcpy(out + i, from + i, 16 * sizeof(float));
+  for (std::size_t i = sixteens; i < fours; i += 4) __builtin_memcpy(out + i, from + i, 4 * sizeof(float));
+  for (std::size_t i = fours; i < count; ++i) __builtin_memcpy(out + i, from + i, sizeof(float));
+}
+
+// Whether no value is NaN or infinite, which have an exponent of all ones. A row is too short for the sum over lanes
+// that a compiler would end a loop with: each instruction set has a shorter way to ask whether any lane has one.
+[[gnu::always_inline]] inline bool all_finite(const float* values, std::size_t count) {
+  std::size_t done = 0;
+  bool found = false;
+#if defined(__AVX512DQ__)
+  constexpr int kNanOrInfinity = 0x99;
+  __mmask16 any = 0;
+  done = count / 16 * 16;
+  for (std::size_t i = 0; i < done; i += 16) {
+    any |= _mm512_fpclass_ps_mask(_mm512_loadu_ps(values + i), kNanOrInfinity);
+  }
+  if (done + 8 <= count) {
+    any |= _mm256_fpclass_ps_mask(_mm256_loadu_ps(values + done), kNanOrInfinity);
+    done += 8;
+  }
+  if (done + 4 <= count) {
+    any |= _mm_fpclass_ps_mask(_mm_loadu_ps(values + done), kNanOrInfinity);
+    done += 4;
+  }
+  found = any != 0;
+#elif defined(__AVX2__)
+  const __m256i exponent = _mm256_set1_epi32(0x7F800000);
+  __m256i any = _mm256_setzero_si256();
+  done = count / 8 * 8;
+  for (std::size_t i = 0; i < done; i += 8) {
+    const __m256i bits = _mm256_castps_si256(_mm256_loadu_ps(values + i));
+    any = _mm256_or_si256(any, _mm256_cmpeq_epi32(_mm256_and_si256(bits, exponent), exponent));
+  }
+  found = _mm256_movemask_epi8(any) != 0;
+#elif defined(__SSE2__)
+  const __m128i exponent = _mm_set1_epi32(0x7F800000);
+  __m128i any = _mm_setzero_si128();
+  done = count / 4 * 4;
+  for (std::size_t i = 0; i < done; i += 4) {
+    const __m128i bits = _mm_castps_si128(_mm_loadu_ps(values + i));
+    any = _mm_or_si128(any, _mm_cmpeq_epi32(_mm_and_si128(bits, exponent), exponent));
+  }
+  found = _mm_movemask_epi8(any) != 0;
+#endif
+  // One by one: a vector over what was just written float by float would wait until it is in the cache.
+  for (std::size_t i = done; i < count; ++i) {
+    std::uint32_t bits;
+    __builtin_memcpy(&bits, values + i, sizeof bits);
+    found |= (bits & 0x7F800000U) == 0x7F800000U;
+  }
+  return !found;
+}
+
+// A 64-bit step number at the end of the state, bit by bit in two floats; all-zero floats are step 0. An optimizer that
+// has one says kStepAtEnd: these floats are no numbers.
 inline constexpr std::size_t kStepFloats = 2;
 [[gnu::always_inline]] inline std::int64_t load_step(const float* slot) {
   std::int64_t step;

@@ -167,6 +167,12 @@ std::size_t BatchPlan::merge_sub_tables(std::size_t first, std::size_t last) {
   return groups_end - groups_begin;
 }
 
+std::int64_t BatchPlan::id_at(std::size_t position) const {
+  std::size_t g = 0;
+  while (std::ranges::find(positions(g), position) == positions(g).end()) ++g;
+  return id_of_hash(hashes_[g]);
+}
+
 void BatchPlan::write_ids(std::span<std::int64_t> out) const {
   for (std::size_t g = 0; g < num_groups(); ++g) out[g] = id_of_hash(hashes_[g]);
 }

@@ -38,6 +38,9 @@ class BatchPlan {
   }
   std::uint32_t first_position(std::size_t g) const { return positions_[merged_ ? begins_[g] : g]; }
 
+  // The id at a place of the batch. It is searched for: meant for messages.
+  std::int64_t id_at(std::size_t position) const;
+
   // unique id, inverse and count of groups, for callers that want them as arrays.
   void write_ids(std::span<std::int64_t> out) const;
   void write_inverse(std::span<std::int32_t> out) const;

@@ -1,6 +1,7 @@
 #include "table/multi_table.h"
 
 #include <atomic>
+#include <exception>
 #include <mutex>
 #include <stdexcept>
 #include <string>
@@ -69,18 +70,28 @@ ChangeResult MultiPlan::change(const ChangeRequest& request) {
   }
   ChangeResult total;
   std::mutex mutex;
+  std::vector<std::exception_ptr> not_finite(tables_.size());
   parallel_for(tables_.size(), [&](std::size_t t) {
     ChangeRequest own = request;
     own.values += first_float_[t];
     if (takes_rates) {
       own.learning_rates = request.learning_rates.subspan(first_rate[t], first_rate[t + 1] - first_rate[t]);
     }
-    const ChangeResult result = tables_[t]->change(*plans_[t], own);
+    ChangeResult result;
+    try {
+      result = tables_[t]->change(*plans_[t], own);
+    } catch (const NotFiniteRow&) {
+      not_finite[t] = std::current_exception();
+    }
     const std::lock_guard lock(mutex);
     total.inserted += result.inserted;
     total.filtered += result.filtered;
     total.refused += result.refused;
   });
+  // The first table's, whichever thread came first.
+  for (const std::exception_ptr& error : not_finite) {
+    if (error) std::rethrow_exception(error);
+  }
   return total;
 }
 

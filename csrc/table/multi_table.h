@@ -34,7 +34,7 @@ class MultiPlan {
   std::size_t lookup(float* out);
 
   // Changes rows; `request.values` is laid out like lookup's output, `request.learning_rates` has the values of table
-  // 0's segments, then table 1's, and so on.
+  // 0's segments, then table 1's, and so on. NotFiniteRow is thrown after all tables were changed.
   ChangeResult change(const ChangeRequest& request);
 
  private:

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "optim/compressor.h"
@@ -40,8 +41,10 @@ class RowLayout {
 
   // The stored weights as floats, not through the quantiser of a training lookup.
   void read_stored(const std::byte* weights, float* out) const;
+  // In a serving row, a value that its compressor has no finite code for becomes the largest one that has.
   void write(std::byte* weights, const float* values) const;
-  void add(std::byte* weights, const float* values) const;
+  // Returns whether all weights are finite then; if not, the caller puts back what they were.
+  bool add(std::byte* weights, const float* values) const;
   void initialize(std::int64_t id, std::byte* weights, std::byte* state) const;
   // For a row whose weights are about to be assigned: zeros meanwhile.
   void initialize_state(std::byte* weights, std::byte* state) const;
@@ -53,9 +56,17 @@ class RowLayout {
   void advance_compressors(std::int64_t global_step) const;
   void restart_compressors() const;
 
-  // One optimizer step. `learning_rates` has one value a segment.
-  void step(std::int64_t id, std::byte* weights, std::byte* state, const float* gradient,
-            std::span<const float> learning_rates, std::int64_t global_step) const;
+  // One optimizer step. `learning_rates` has one value a segment. Returns whether all weights and all numbers of the
+  // state are finite then; if not, the caller puts back what they were, which is in `old`.
+  bool step(std::int64_t id, std::byte* weights, std::byte* state, const float* gradient,
+            std::span<const float> learning_rates, std::int64_t global_step, const OldRow& old) const;
+
+  // Of rows as files have them, weights then state: the number of the first with a weight or a number of its state that
+  // is not finite, or how many rows there are.
+  std::size_t first_not_finite(std::span<const std::byte> rows) const;
+  bool is_finite(const std::byte* row) const;
+  // Says what is not finite in such a row: "weight 3 is nan".
+  std::string not_finite_part(const std::byte* row) const;
 
  private:
   struct Segment {
@@ -75,6 +86,7 @@ class RowLayout {
   std::size_t state_bytes_ = 0;
   bool serving_;
   bool reads_plain_ = true;
+  bool all_numbers_ = true;  // a row is floats and nothing else
 };
 
 }  // namespace monolith

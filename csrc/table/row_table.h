@@ -13,6 +13,7 @@
 #include <mutex>
 #include <shared_mutex>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -71,6 +72,12 @@ struct ChangeResult {
   std::size_t refused = 0;   // new ids that found no memory under the limit
 };
 
+// A row of a file that is not finite, or one that a change would have made so. Says which table and id.
+class NotFiniteRow : public std::invalid_argument {
+ public:
+  using std::invalid_argument::invalid_argument;
+};
+
 struct EntryDump {
   bool found = false;
   std::uint32_t last_seen = 0;
@@ -120,7 +127,9 @@ class RowTable {
   std::size_t lookup_groups(BatchPlan& plan, float* out) const;
 
   // Changes rows; ids without a row get one first if the filter and the memory limit let them. If there is no memory
-  // (std::bad_alloc) the table stays as it was.
+  // (std::bad_alloc) the table stays as it was. `request.values` must be finite. A row that an addition or a step would
+  // make not finite keeps its weights and state; the other rows of the batch are changed, then NotFiniteRow is thrown.
+  // It names the first of these ids in the plan's order, so it does not depend on threads.
   ChangeResult change(BatchPlan& plan, const ChangeRequest& request);
 
   std::vector<EntryDump> lookup_entries(std::span<const std::int64_t> ids) const;
@@ -170,6 +179,8 @@ class RowTable {
   void give_back_changes(std::size_t consumer, const Changes& changes);
 
  private:
+  struct Scratch;  // of one thread, for one row
+
   SubTable& sub_table_of(std::uint64_t hash) const { return sub_tables_[sub_table_of_hash(hash)]; }
   std::uint32_t expire_days(std::int64_t id) const;
   void check_consumer(std::size_t consumer) const;
@@ -200,8 +211,11 @@ class RowTable {
   void reserve(SubTable& sub_table);
   void change_rows(BatchPlan& plan, const ChangeRequest& request, const std::vector<std::uint32_t>& skipped,
                    ChangeResult& result);
-  void change_row(SubTable& sub_table, std::uint64_t hash, BatchPlan::FoundRow at, const ChangeRequest& request,
-                  std::span<const std::uint32_t> positions, float* scratch) const;
+  // False if the row would not be finite then, and stays as it was.
+  bool change_row(SubTable& sub_table, std::uint64_t hash, BatchPlan::FoundRow at, const ChangeRequest& request,
+                  std::span<const std::uint32_t> positions, Scratch& scratch) const;
+  void assign_row(SubTable& sub_table, std::uint64_t hash, std::byte* weights, const float* values) const;
+  [[noreturn]] void refuse_not_finite(ChangeRequest::Kind kind, std::int64_t id, std::size_t count) const;
 
   TableOptions options_;
   RowLayout layout_;

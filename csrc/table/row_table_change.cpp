@@ -19,6 +19,19 @@ namespace {
 constexpr std::size_t kFetchAhead = 8;
 }  // namespace
 
+struct RowTable::Scratch {
+  std::vector<float> gradient;                  // the sum of a repeated id's
+  std::vector<float> weights, state;            // of the row before the batch, in case the outcome is not finite
+  std::vector<float> last_weights, last_state;  // before the last of several steps
+
+  void fit(const RowLayout& layout) {
+    for (std::vector<float>* one : {&gradient, &weights, &last_weights}) one->resize(layout.dim());
+    for (std::vector<float>* one : {&state, &last_state}) one->resize(layout.state_bytes() / sizeof(float));
+  }
+  OldRow before() { return {weights.data(), state.data()}; }
+  OldRow between() { return {last_weights.data(), last_state.data()}; }
+};
+
 ChangeResult RowTable::change(BatchPlan& plan, const ChangeRequest& request) {
   const std::shared_lock batch(batch_mutex_);
   const ClosedGate closed(gate_);
@@ -178,13 +191,15 @@ void RowTable::change_rows(BatchPlan& plan, const ChangeRequest& request, const 
   std::vector<BatchPlan::FoundRow>& found = plan.found();
   std::atomic<std::size_t> inserted{0};
   std::atomic<std::size_t> refused{0};
+  std::atomic<std::size_t> num_not_finite{0};
+  std::atomic<std::size_t> first_not_finite{plan.num_groups()};
   const std::size_t dim = layout_.dim();
   // While nobody names a time, all rows have time 0 and none is written.
   const bool keeps_time = max_time() != 0;
   // The rows are known: no index line need be fetched.
   for_each_block(sub_tables_.get(), plan.hashes(), [&](std::size_t first, std::size_t count, const auto&) {
-    thread_local std::vector<float> scratch;
-    scratch.resize(dim);
+    thread_local Scratch scratch;
+    scratch.fit(layout_);
     const auto hashes = plan.hashes().subspan(first, count);
     const Block block(sub_tables_.get(), hashes, Access::kExclusive);
     std::array<SubTable*, kBlockGroups> sub_table_of_group;
@@ -231,56 +246,80 @@ void RowTable::change_rows(BatchPlan& plan, const ChangeRequest& request, const 
         if (positions.empty()) continue;
         run.sub_table->before_change(chunk_layout_, hashes[i], at.row);
         if (keeps_time) ChunkLayout::last_seen(at.chunk, at.row) = request.time;
-        change_row(*run.sub_table, hashes[i], at, request, positions, scratch.data());
+        if (change_row(*run.sub_table, hashes[i], at, request, positions, scratch)) continue;
+        num_not_finite.fetch_add(1, std::memory_order_relaxed);
+        std::size_t earliest = first_not_finite.load(std::memory_order_relaxed);
+        while (g < earliest && !first_not_finite.compare_exchange_weak(earliest, g, std::memory_order_relaxed)) {
+        }
       }
     }
   });
   result.inserted += inserted.load();
   result.refused += refused.load();
+  if (const std::size_t g = first_not_finite.load(); g < plan.num_groups()) {
+    refuse_not_finite(request.kind, id_of_hash(plan.hashes()[g]), num_not_finite.load());
+  }
 }
 
-void RowTable::change_row(SubTable& sub_table, std::uint64_t hash, BatchPlan::FoundRow at, const ChangeRequest& request,
-                          std::span<const std::uint32_t> positions, float* scratch) const {
+void RowTable::refuse_not_finite(ChangeRequest::Kind kind, std::int64_t id, std::size_t count) const {
+  const bool stepped = kind == ChangeRequest::Kind::kStep;
+  std::string message = "table '" + options_.name + "': " + (stepped ? "the step" : "adding") +
+                        " would make the row of id " + std::to_string(id) + " NaN or infinite; it keeps its value";
+  if (count > 1) message += ", as do " + std::to_string(count - 1) + " others for the same reason";
+  message += "; the other rows of the batch were changed. ";
+  message += stepped ? "Lower the learning rate, or clip the gradients of rows (ClippedOptimizer)" : "Add less";
+  throw NotFiniteRow(message);
+}
+
+void RowTable::assign_row(SubTable& sub_table, std::uint64_t hash, std::byte* weights, const float* values) const {
+  const bool skips = options_.skip_zero_embedding;
+  const bool is_skipped = skips && std::all_of(values, values + dim(), [](float x) { return x == 0; });
+  if (!is_skipped) layout_.write(weights, values);
+  // Compressors may make zeros of small numbers, and one_bit makes none of zeros.
+  if (is_skipped || (skips && layout_.reads_as_zeros(weights))) {
+    sub_table.erase(chunk_layout_, hash);
+    ++erase_count_;
+  }
+}
+
+bool RowTable::change_row(SubTable& sub_table, std::uint64_t hash, BatchPlan::FoundRow at, const ChangeRequest& request,
+                          std::span<const std::uint32_t> positions, Scratch& scratch) const {
   const std::size_t dim = layout_.dim();
   std::byte* weights = chunk_layout_.weights(at.chunk, at.row);
   std::byte* state = chunk_layout_.state(at.chunk, at.row);
   const auto value = [&](std::uint32_t position) { return request.values + position * dim; };
-  switch (request.kind) {
-    case ChangeRequest::Kind::kAssign: {
-      const float* last = value(positions.back());
-      const bool skips = options_.skip_zero_embedding;
-      const bool is_skipped = skips && std::all_of(last, last + dim, [](float x) { return x == 0; });
-      if (!is_skipped) layout_.write(weights, last);
-      // Compressors may make zeros of small numbers, and one_bit makes none of zeros.
-      if (is_skipped || (skips && layout_.reads_as_zeros(weights))) {
-        sub_table.erase(chunk_layout_, hash);
-        ++erase_count_;
+  const auto step = [&](const float* gradient, const OldRow& old) {
+    return layout_.step(id_of_hash(hash), weights, state, gradient, request.learning_rates, request.global_step, old);
+  };
+  if (request.kind == ChangeRequest::Kind::kAssign) {
+    assign_row(sub_table, hash, weights, value(positions.back()));
+    return true;
+  }
+  if (request.kind == ChangeRequest::Kind::kStep && request.sum_repeated) {
+    const float* gradient = value(positions[0]);
+    if (positions.size() > 1) {
+      float* const sum = scratch.gradient.data();
+      copy_row(sum, gradient, dim);
+      for (const std::uint32_t position : positions.subspan(1)) {
+        const float* more = value(position);
+        for (std::size_t i = 0; i < dim; ++i) sum[i] += more[i];
       }
-      return;
+      gradient = sum;
     }
-    case ChangeRequest::Kind::kAdd:
-      for (const std::uint32_t position : positions) layout_.add(weights, value(position));
-      return;
-    case ChangeRequest::Kind::kStep:
-      break;
-  }
-  const std::int64_t id = id_of_hash(hash);
-  if (!request.sum_repeated) {
-    for (const std::uint32_t position : positions) {
-      layout_.step(id, weights, state, value(position), request.learning_rates, request.global_step);
+    if (step(gradient, scratch.before())) return true;
+  } else {
+    std::memcpy(scratch.weights.data(), weights, layout_.weight_bytes());
+    std::memcpy(scratch.state.data(), state, layout_.state_bytes());
+    const bool added = request.kind == ChangeRequest::Kind::kAdd;
+    if (std::ranges::all_of(positions, [&](std::uint32_t position) {
+          return added ? layout_.add(weights, value(position)) : step(value(position), scratch.between());
+        })) {
+      return true;
     }
-    return;
   }
-  const float* gradient = value(positions[0]);
-  if (positions.size() > 1) {
-    copy_row(scratch, gradient, dim);
-    for (const std::uint32_t position : positions.subspan(1)) {
-      const float* more = value(position);
-      for (std::size_t i = 0; i < dim; ++i) scratch[i] += more[i];
-    }
-    gradient = scratch;
-  }
-  layout_.step(id, weights, state, gradient, request.learning_rates, request.global_step);
+  std::memcpy(weights, scratch.weights.data(), layout_.weight_bytes());
+  std::memcpy(state, scratch.state.data(), layout_.state_bytes());
+  return false;
 }
 
 }  // namespace monolith

@@ -2,7 +2,7 @@
 
 import enum
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias, overload
+from typing import Any, TypeAlias, overload
 
 import numpy
 import torch
@@ -28,6 +28,9 @@ def work_alone() -> None:
 
 def set_num_threads(count: int) -> None:
     """0 follows OpenMP's setting, which torch shares."""
+
+def release_free_memory() -> None:
+    """Gives back to the system what this process has freed: glibc keeps it, in every thread that needed it."""
 
 class SlotThresholds:
     def __init__(self, default_threshold: int, by_slot: Mapping[int, int] = {}) -> None: ...
@@ -63,7 +66,9 @@ class ProbabilisticFilter(AdmissionFilter):
 
 class SlidingHashFilter(AdmissionFilter):
     def __init__(self, capacity: int, split_num: int, first_bucket: int = 0, last_bucket: int = 1024) -> None: ...
-    def restore_changed(self, basename: str, changes: Sequence[str]) -> int: ...
+    def restore_changed(self, basename: str, changes: Sequence[str]) -> int:
+        """Returns the version of older files, whose counts are dropped; 0 if there are none."""
+
     def add(self, id: int, count: int = 1) -> int: ...
     def get(self, id: int) -> int: ...
     @property
@@ -99,8 +104,20 @@ def crc32c(data: bytes, initial: int = 0) -> int:
 def mask_crc(crc: int) -> int:
     """The masked form that TFRecord stores."""
 
+class NotFiniteRow(ValueError):
+    pass
+
+def first_not_finite(values: _Floats) -> int:
+    """Returns the place of the first value that is NaN or infinite, or the number of values."""
+
 class OptimizerConfig:
-    def __init__(self, kind: str, params: Sequence[float], stochastic_rounding_float16: bool = False) -> None: ...
+    def __init__(
+        self,
+        kind: str,
+        params: Sequence[float],
+        stochastic_rounding_float16: bool = False,
+        max_gradient_norm: float = 0.0,
+    ) -> None: ...
 
 class InitializerConfig:
     def __init__(self, kind: str, a: float = 0.0, b: float = 0.0, seed: int = 0) -> None: ...
@@ -194,6 +211,7 @@ class RowTable:
     def reinitialize(self, ids: _Int64s, time: int) -> list[int]: ...
     def evict(self, now: int) -> int: ...
     def clear(self) -> None: ...
+    def check_rows(self, ids: _Int64s, rows: _Bytes) -> None: ...
     def restore(self, ids: _Int64s, last_seen: _UInt32s, rows: _Bytes) -> None: ...
     def begin_snapshot(self) -> TableProgress: ...
     def end_snapshot(self) -> None: ...
@@ -277,6 +295,13 @@ class TableFileInfo:
     @property
     def num_rows(self) -> int: ...
 
+class NotFinite(enum.Enum):
+    REFUSE = 0
+
+    DROP = 1
+
+    KEEP = 2
+
 class CorruptFile(ValueError):
     pass
 
@@ -288,6 +313,8 @@ def shard_file_name(basename: str, shard: int, num_shards: int) -> str: ...
 class SavedTable:
     @property
     def num_rows(self) -> int: ...
+    @property
+    def num_dropped(self) -> int: ...
     @property
     def checksums(self) -> list[int]: ...
 
@@ -327,8 +354,16 @@ class FrozenTable:
 def reshard_table(paths: Sequence[str], basename: str, num_shards: int) -> ReshardedTable: ...
 def read_table_file_info(path: str) -> TableFileInfo: ...
 def check_table_fits(table: RowTable, paths: Sequence[str], cleared: bool = True) -> None: ...
-def check_table_files(table: RowTable, paths: Sequence[str], cleared: bool = True) -> SavedTable: ...
-def load_table(table: RowTable, paths: Sequence[str], first_bucket: int = 0, last_bucket: int = 1024) -> SavedTable: ...
+def check_table_files(
+    table: RowTable, paths: Sequence[str], cleared: bool = True, not_finite: NotFinite = NotFinite.REFUSE
+) -> SavedTable: ...
+def load_table(
+    table: RowTable,
+    paths: Sequence[str],
+    first_bucket: int = 0,
+    last_bucket: int = 1024,
+    not_finite: NotFinite = NotFinite.REFUSE,
+) -> SavedTable: ...
 def bucket_of_id(id: int) -> int: ...
 
 NUM_BUCKETS: int = 1024
@@ -615,6 +650,45 @@ class TfExampleConverter:
         self, data: _Bytes, row_splits: _Int64s
     ) -> tuple[torch.Tensor, torch.Tensor, list[tuple[int, int, str]]]:
         """Returns the records, their row splits, and (record, offset, text) per bad record."""
+
+class JsonValue:
+    """A value of a JSON text; see monolith.serving.json_values."""
+
+    @property
+    def kind(self) -> str:
+        """null, bool, number, text, list or object."""
+
+    @property
+    def is_true(self) -> bool: ...
+    def __len__(self) -> int: ...
+    def shown(self) -> str:
+        """A few words for an error message."""
+
+    def text(self) -> str: ...
+    def integer(self) -> int: ...
+    def member(self, name: str) -> JsonValue | None:
+        """The last member of this name, or None."""
+
+    def names(self, limit: int) -> list[str]:
+        """Names of an object's first members."""
+
+    def items(self, limit: int) -> list[JsonValue]:
+        """The first members of a list."""
+
+    def array(self, datatype: str) -> NDArray[Any]:
+        """A list, nested evenly if at all, as an array."""
+
+    def columns(self, columns: Sequence[tuple[str, str]]) -> list[NDArray[Any]]:
+        """A list of objects, all with exactly these (name, datatype), as an array per name."""
+
+def parse_json(text: bytes, offset: int, size: int, max_depth: int, max_values: int) -> JsonValue:
+    """Reads a part of a text without the interpreter lock; a ValueError says what is wrong at which byte."""
+
+def json_list(values: NDArray[Any]) -> bytes:
+    """Finite numbers as a JSON list, nested as they are."""
+
+def json_objects(members: Sequence[tuple[str, NDArray[Any]]]) -> bytes:
+    """(prefix, values) as a JSON list of objects; a prefix is '{"name":' or ',"name":'."""
 
 class FrameLayout:
     def __init__(

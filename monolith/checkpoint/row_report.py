@@ -14,6 +14,7 @@ from monolith.checkpoint.manifest import MANIFEST_NAME, check_has_rows
 from monolith.checkpoint.restoring.delta_chain import apply_delta, chain_to, check_chain, restore_filter
 from monolith.checkpoint.restoring.latest import latest_state
 from monolith.embedding import Table
+from monolith.embedding.shard_files import NotFinite
 from monolith.model import LookupPlan, PlannedTable, make_tables
 from monolith.protos.embedding_hash_table_pb2 import EntryDump
 
@@ -72,9 +73,9 @@ def read_row(path: str | os.PathLike[str], table: str, id_: int) -> RowReport:
     check_has_rows(snapshot, manifest)
     planned = _planned_table(LookupPlan.from_json(manifest.plan), table)
     rows = make_tables(LookupPlan((), (planned,)))[planned.name]
-    rows.restore(links[0] / TABLES_NAME / planned.name)
+    rows.restore(links[0] / TABLES_NAME / planned.name, not_finite=NotFinite.KEEP)  # also one that no run would take
     for delta in links[1:]:
-        apply_delta(delta, {planned.name: rows})
+        apply_delta(delta, {planned.name: rows}, not_finite=NotFinite.KEEP)
     if rows.admission is not None:
         restore_filter(links, planned.name, rows.admission)
     now = int(manifest.extra.get("clock", {}).get("now", 0))

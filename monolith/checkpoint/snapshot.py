@@ -16,7 +16,7 @@ from monolith.checkpoint.restoring.checked_rows import CheckedRows
 from monolith.checkpoint.restoring.delta_chain import apply_delta, chain_to, check_chain, restore_filter
 from monolith.checkpoint.saving.frozen_state import FrozenState
 from monolith.embedding import MultiTable
-from monolith.embedding.shard_files import fill_from_shard_files, find_shard_files
+from monolith.embedding.shard_files import NotFinite, fill_from_shard_files, find_shard_files, not_finite_rows
 from monolith.errors import CorruptFileError, PlanMismatchError
 from monolith.model import LookupPlan, admission_filters, plan_differences
 
@@ -81,17 +81,22 @@ def save_snapshot(
     return frozen.write_snapshot(model_dir, num_shards=num_shards)
 
 
-def load_snapshot(path: str | os.PathLike[str], *, plan: LookupPlan, tables: MultiTable) -> Snapshot:
+def load_snapshot(
+    path: str | os.PathLike[str], *, plan: LookupPlan, tables: MultiTable, drop_not_finite: bool = False
+) -> Snapshot:
     """Restore rows and filters in place and return the rest; all files are checked before anything is lost.
 
     Of a delta, the snapshot that its chain begins with and all deltas up to it are read, in order. The rows of unused
     tables come straight from files that are checked on the way; if one is damaged, the tables are empty as before.
+    With `drop_not_finite`, ids whose row is NaN or infinite somewhere get none, and a warning is logged with their
+    number.
 
     Raises:
         FileNotFoundError: There is no manifest, so no snapshot.
         CorruptFileError: A file is damaged, or a link of the chain is broken; the message names it.
         PlanMismatchError: The snapshot was made for another lookup plan; the message names what differs.
         ValueError: It has dense weights only.
+        NotFiniteError: A row is NaN or infinite somewhere; the message names table and id.
     """
     links = chain_to(Path(path))
     unused = all(table.is_unused for table in tables.tables.values())
@@ -104,9 +109,9 @@ def load_snapshot(path: str | os.PathLike[str], *, plan: LookupPlan, tables: Mul
         dense = load_file(folder / DENSE_NAME)
         stream = read_object(folder / STREAM_NAME)
         if unused:
-            _fill_tables(links, manifests[0], tables)
+            _fill_tables(links, manifests[0], tables, not_finite_rows(drop_not_finite))
         else:
-            rows = CheckedRows(links, tables.tables)
+            rows = CheckedRows(links, tables.tables, drop_not_finite=drop_not_finite)
             _restore_filters(links, tables)
             rows.load()
     except CorruptFileError:
@@ -140,15 +145,15 @@ def load_dense_only(path: str | os.PathLike[str]) -> dict[str, Tensor]:
     return tensors
 
 
-def _fill_tables(links: Sequence[Path], manifest: Manifest, tables: MultiTable) -> None:
+def _fill_tables(links: Sequence[Path], manifest: Manifest, tables: MultiTable, not_finite: NotFinite) -> None:
     """Restore unused tables, whose files are not checked yet; they are empty again after any error."""
     checksums = {str(links[0] / name): entry.crc32c for name, entry in manifest.files.items()}
     try:
         for name, table in tables.tables.items():
             paths = find_shard_files(str(links[0] / TABLES_NAME / name))
-            fill_from_shard_files(table.native, table.schema(), paths, checksums)
+            fill_from_shard_files(table.native, table.schema(), paths, checksums, not_finite=not_finite)
         for link in links[1:]:
-            apply_delta(link, tables.tables)
+            apply_delta(link, tables.tables, not_finite=not_finite)
         _restore_filters(links, tables)
     except BaseException:
         for table in tables.tables.values():

@@ -25,12 +25,29 @@ def serve(
         Path | None, typer.Option(help="File to write, as JSON, when the server is about to answer.")
     ] = None,
     threads: Annotated[int, typer.Option(help="Threads that share the work of one request.", min=1)] = 1,
+    max_body_bytes: Annotated[
+        int,
+        typer.Option("--max-body-bytes", "--max_body_bytes", help="Largest request, also when unpacked.", min=1),
+    ] = 4 << 20,
+    max_connections: Annotated[
+        int, typer.Option("--max-connections", "--max_connections", help="Connections at a time.", min=1)
+    ] = 512,
+    request_seconds: Annotated[
+        float,
+        typer.Option(
+            "--request-seconds",
+            "--request_seconds",
+            help="How long a client may take to send its headers, to send its body, and to read its answer.",
+            min=0.1,
+        ),
+    ] = 30.0,
     tls_cert: Annotated[Path | None, typer.Option(help="Certificate for the sync address (PEM).")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="Its private key (PEM).")] = None,
     tls_ca: Annotated[Path | None, typer.Option(help="Authority that the trainer's certificate must have.")] = None,
 ) -> None:
     """Serve the newest export over HTTP until Ctrl-C: Open Inference Protocol v2, TF-Serving's form, /metrics."""
-    _server_module().serve(
+    server = _server_module()
+    server.serve(
         export_base,
         host=host,
         port=port,
@@ -39,6 +56,8 @@ def serve(
         ready_file=ready_file,
         wait=wait,
         num_threads=threads,
+        max_body_bytes=max_body_bytes,
+        limits=server.ConnectionLimits(max_connections=max_connections, request_seconds=request_seconds),
         announce=_announce,
     )
 

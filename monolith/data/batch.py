@@ -7,6 +7,7 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
+from monolith.data.schema import ColumnType
 from monolith.tensors import Ragged
 
 Column: TypeAlias = Tensor | Ragged
@@ -87,6 +88,18 @@ def slice_rows(column: Column, begin: int, end: int) -> Column:
         return column[begin:end]
     splits = column.row_splits[begin : end + 1]
     return Ragged(column.values[int(splits[0]) : int(splits[-1])], splits - splits[0])
+
+
+def empty_column(kind: ColumnType) -> Column:
+    """Return a column of no events.
+
+    >>> empty_column(ColumnType.parse("float32[2]")).shape
+    torch.Size([0, 2])
+    """
+    dtype = {"int64": torch.int64, "float32": torch.float32, "uint8": torch.uint8}[kind.item]
+    if kind.is_ragged:
+        return Ragged(torch.empty(0, dtype=dtype), torch.zeros(1, dtype=torch.int64))
+    return torch.empty((0, *kind.event_shape), dtype=dtype)
 
 
 def concatenate(columns: Sequence[Column]) -> Column:

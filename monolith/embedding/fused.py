@@ -11,6 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from monolith._core import native
 from monolith.embedding.multi_table import MultiTable
 from monolith.embedding.table import NO_TIME, Table
 from monolith.embedding.tensor_checks import detached_floats, flat_ids
@@ -87,27 +88,34 @@ def fused_apply_gradient(
 
     Every shard is a batch of its own: an id that two shards name takes two steps. Inside a shard repeated ids take a
     step each, or with `sum_repeated` one with the sum. If a gradient is not finite, that is a ValueError and nothing
-    changes.
+    changes. A row that its step would make not finite keeps its value, and is named by a ValueError after all others
+    were stepped.
     """
     listed, flat, values = _listed(tables), flat_ids(ids), detached_floats(gradients, "gradients")
     parts = _parts(listed, len(flat), fused_slot_size, num_of_shards)
     num_floats = parts[-1].floats.stop if parts else 0
     if values.shape != (num_floats,):
         raise ValueError(f"gradients must be one flat tensor of {num_floats} floats, got shape {tuple(values.shape)}")
-    if not values.isfinite().all():
-        place = int((~values.isfinite()).nonzero()[0])
+    place = native.first_not_finite(values)
+    if place < len(values):
         raise ValueError(
             f"the gradient at place {place} is {values[place]}; nothing was changed: clip or skip the batch"
         )
+    ruined: native.NotFiniteRow | None = None
     for part in parts:
         table = listed[part.table]
-        table.apply_gradients(
-            flat[part.ids],
-            values[part.floats].view(-1, table.dim),
-            global_step=global_step,
-            time=time,
-            sum_repeated=sum_repeated,
-        )
+        try:
+            table.apply_gradients(
+                flat[part.ids],
+                values[part.floats].view(-1, table.dim),
+                global_step=global_step,
+                time=time,
+                sum_repeated=sum_repeated,
+            )
+        except native.NotFiniteRow as error:
+            ruined = ruined or error
+    if ruined is not None:
+        raise ruined
 
 
 def _listed(tables: Sequence[Table] | MultiTable) -> list[Table]:

@@ -13,7 +13,7 @@ from monolith.embedding.admission import Filter
 from monolith.embedding.config.instance import HashTableConfigInstance
 from monolith.embedding.config.merging import merge_tables
 from monolith.embedding.config.table import TableConfig
-from monolith.embedding.shard_files import check_shard_files, find_shard_files
+from monolith.embedding.shard_files import NotFinite, check_shard_files, find_shard_files, load_shard_files
 from monolith.embedding.table import NO_TIME, Table
 from monolith.embedding.tensor_checks import check_out, check_seconds, concatenate_ids, detached_floats, flat_ids
 
@@ -152,12 +152,13 @@ class MultiTable:
         for name, table in self.tables.items():
             table.save(f"{fspath(basename)}.{name}", num_shards=num_shards)
 
-    def restore(self, basename: str | PathLike[str]) -> list[str]:
+    def restore(self, basename: str | PathLike[str], *, not_finite: NotFinite = NotFinite.REFUSE) -> list[str]:
         """Add what was saved under `basename` to the tables; returns the names of tables that had no files.
 
         A table without files of its own name takes those of the first of its `extra_restore_names` that has some.
         Tables of the files that are not among these are left alone, and nothing is cleared first. All files are checked
-        before the first row is read: on any error the tables stay as they were.
+        before the first row is read: on any error the tables stay as they were. A row that is not finite is a
+        NotFiniteError; with `NotFinite.DROP` it is left out.
         """
         found = {name: paths for name in self.tables if (paths := self._shard_files(basename, name))}
         if not found:
@@ -166,9 +167,10 @@ class MultiTable:
                 f"{next(iter(self.tables))}-00000-of-* and so on"
             )
         for name, paths in found.items():
-            check_shard_files(self.tables[name].native, self.tables[name].schema(), paths, cleared=False)
+            table = self.tables[name]
+            check_shard_files(table.native, table.schema(), paths, cleared=False, not_finite=not_finite)
         for name, paths in found.items():
-            native.load_table(self.tables[name].native, paths)
+            load_shard_files(self.tables[name].native, paths, not_finite=not_finite)
         return [name for name in self.tables if name not in found]
 
     def _shard_files(self, basename: str | PathLike[str], name: str) -> list[str]:

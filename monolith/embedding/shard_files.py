@@ -1,6 +1,7 @@
 """The files of one table: which belong together, and whether all are there."""
 
 import json
+import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,7 +13,10 @@ import torch
 from torch import Tensor
 
 from monolith._core import native
-from monolith.errors import CorruptFileError, TableFullError
+from monolith._core.native import NotFinite as NotFinite
+from monolith.errors import CorruptFileError, NotFiniteError, TableFullError
+
+_log = logging.getLogger(__name__)
 
 _SHARD = re.compile(r"-(\d{5})-of-(\d{5})$")
 
@@ -156,18 +160,55 @@ def reshard_files(
     return _checksums(out, resharded.written)
 
 
-def check_shard_files(table: native.RowTable, schema: str, paths: Sequence[str], *, cleared: bool) -> None:
+def check_shard_files(
+    table: native.RowTable,
+    schema: str,
+    paths: Sequence[str],
+    *,
+    cleared: bool,
+    not_finite: NotFinite = NotFinite.REFUSE,
+) -> None:
     """Raise unless the files are whole, of one save, and hold rows such as the table's, for which it has room.
 
-    `schema` is what the table says of itself in files; `cleared` tells that its own rows will make room first.
+    `schema` is what the table says of itself in files; `cleared` tells that its own rows will make room first. Rows
+    that are not finite are a NotFiniteError unless they are to be dropped or kept.
     """
     with _errors_of_files():
         _check_kind(schema, paths)
-        native.check_table_files(table, list(paths), cleared)
+        native.check_table_files(table, list(paths), cleared, not_finite)
+
+
+def load_shard_files(
+    table: native.RowTable,
+    paths: Sequence[str],
+    buckets: tuple[int, int] = (0, native.NUM_BUCKETS),
+    *,
+    not_finite: NotFinite = NotFinite.REFUSE,
+) -> native.SavedTable:
+    """Add the rows of checked files to a table, those of some buckets; returns how many, and how many were dropped."""
+    with _errors_of_files():
+        loaded = native.load_table(table, list(paths), *buckets, not_finite)
+    if loaded.num_dropped:
+        _log.warning(
+            "%s: %d rows were not finite and were dropped; their ids have no row now",
+            shard_basename(paths[0]),
+            loaded.num_dropped,
+        )
+    return loaded
+
+
+def not_finite_rows(drop: bool) -> NotFinite:
+    """Return what `drop_not_finite` means for the files of a table."""
+    return NotFinite.DROP if drop else NotFinite.REFUSE
 
 
 def fill_from_shard_files(
-    table: native.RowTable, schema: str, paths: Sequence[str], checksums: Mapping[str, int] | None = None
+    table: native.RowTable,
+    schema: str,
+    paths: Sequence[str],
+    checksums: Mapping[str, int] | None = None,
+    *,
+    not_finite: NotFinite = NotFinite.REFUSE,
 ) -> int:
     """Load the files into a table without rows, each of their bytes read once; returns the number of rows.
 
@@ -178,7 +219,7 @@ def fill_from_shard_files(
         native.check_table_fits(table, list(paths), True)
         table.clear()
         try:
-            loaded = native.load_table(table, list(paths))
+            loaded = load_shard_files(table, paths, not_finite=not_finite)
             _check_checksums(paths, loaded, checksums)
         except BaseException:
             table.clear()
@@ -194,6 +235,8 @@ def _errors_of_files() -> Iterator[None]:
         raise CorruptFileError(str(error)) from error
     except native.TableFull as error:
         raise TableFullError(str(error)) from error
+    except native.NotFiniteRow as error:
+        raise NotFiniteError(str(error)) from error
 
 
 def _check_checksums(paths: Sequence[str], read: native.SavedTable, checksums: Mapping[str, int] | None) -> None:

@@ -15,7 +15,14 @@ from monolith.embedding.admission import Filter
 from monolith.embedding.config.entry_dump import entry_bytes
 from monolith.embedding.config.native_options import make_native_table
 from monolith.embedding.config.table import TableConfig
-from monolith.embedding.shard_files import FrozenTable, check_shard_files, fill_from_shard_files, find_shard_files
+from monolith.embedding.shard_files import (
+    FrozenTable,
+    NotFinite,
+    check_shard_files,
+    fill_from_shard_files,
+    find_shard_files,
+    load_shard_files,
+)
 from monolith.embedding.tensor_checks import check_out, check_seconds, float_rows
 from monolith.embedding.tensor_checks import flat_ids as flat_ids
 
@@ -168,12 +175,18 @@ class Table:
         return rows if ids.dim() == 1 else rows.view(*ids.shape, self.dim)
 
     def assign(self, ids: Tensor, values: Tensor, *, time: int = NO_TIME) -> native.ChangeResult:
-        """Overwrite rows; the last value of a repeated id stays, optimizer state is kept, new ids get a row."""
+        """Overwrite rows; the last value of a repeated id stays, optimizer state is kept, new ids get a row.
+
+        A NaN or infinite value is a ValueError and changes nothing.
+        """
         plan = native.TablePlan(self.native, flat_ids(ids), True)
         return plan.change(native.ChangeKind.ASSIGN, float_rows("values", values), check_seconds("time", time))
 
     def assign_add(self, ids: Tensor, values: Tensor, *, time: int = NO_TIME) -> native.ChangeResult:
-        """Add to rows; values of a repeated id add up, new ids start from their initializer."""
+        """Add to rows; values of a repeated id add up, new ids start from their initializer.
+
+        NaN and infinity are refused as in `apply_gradients`.
+        """
         plan = native.TablePlan(self.native, flat_ids(ids), True)
         return plan.change(native.ChangeKind.ADD, float_rows("values", values), check_seconds("time", time))
 
@@ -183,7 +196,9 @@ class Table:
         """Step the optimizer; `time` (seconds) becomes the rows' last-seen time.
 
         Gradients of a repeated id are summed in order before one step; with `sum_repeated=False` each is a step of its
-        own. A NaN or infinite gradient is a ValueError and changes nothing.
+        own. A NaN or infinite gradient is a ValueError and changes nothing. A row that the step would make NaN or
+        infinite, in its weights or its optimizer state, keeps both; the other rows are stepped, then a ValueError names
+        the table and the id. `ClippedOptimizer` keeps huge gradients from doing that.
         """
         plan = BatchPlan(self, ids)
         return plan.apply_gradients(gradients, global_step=global_step, time=time, sum_repeated=sum_repeated)
@@ -287,26 +302,29 @@ class Table:
         """Whether it has no rows, no newest time and no newest step: there is nothing in it to lose."""
         return len(self) == 0 and self.native.max_time == 0 and self.native.max_step == 0
 
-    def restore(self, basename: str | PathLike[str], *, clear: bool = True) -> int:
+    def restore(
+        self, basename: str | PathLike[str], *, clear: bool = True, not_finite: NotFinite = NotFinite.REFUSE
+    ) -> int:
         """Become what was saved under `basename` (or add it, with `clear=False`); returns the number of rows read.
 
         On any error the table stays as it was: files are checked completely before they take the place of what is in
         it. Hyper-parameters and the name of the table may differ from what was saved; widths and optimizers of its
-        segments may not.
+        segments may not. With `NotFinite.DROP`, rows that are not finite are left out, and their count is logged.
 
         Raises:
             FileNotFoundError: there are no files.
             CorruptFileError: a file is damaged or truncated, or the files are not of one save.
             ValueError: a shard is missing, or rows of the files are made differently.
             TableFullError: the table's memory limit has no room for the rows, and its policy is to refuse new ids.
+            NotFiniteError: a row has a NaN or an infinity, in its weights or its optimizer state.
         """
         paths = find_shard_files(fspath(basename))
         if clear and self.is_unused:
-            return fill_from_shard_files(self.native, self.schema(), paths)
-        check_shard_files(self.native, self.schema(), paths, cleared=clear)
+            return fill_from_shard_files(self.native, self.schema(), paths, not_finite=not_finite)
+        check_shard_files(self.native, self.schema(), paths, cleared=clear, not_finite=not_finite)
         if clear:
             self.native.clear()
-        return native.load_table(self.native, paths).num_rows
+        return load_shard_files(self.native, paths, not_finite=not_finite).num_rows
 
     def schema(self) -> str:
         """Return what files say of the table: its name and its segments, as JSON."""

@@ -5,7 +5,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from monolith.embedding.tensor_checks import flat_ids, float_rows
+from monolith.embedding.tensor_checks import check_finite, flat_ids, float_rows
 
 
 class TableProtocol(Protocol):
@@ -25,15 +25,22 @@ class TableProtocol(Protocol):
         ...
 
     def assign(self, ids: Tensor, values: Tensor) -> object:
-        """Overwrite rows; the last value of a repeated id stays, new ids get a row."""
+        """Overwrite rows; the last value of a repeated id stays, new ids get a row. NaN and infinity are refused."""
         ...
 
     def assign_add(self, ids: Tensor, values: Tensor) -> object:
-        """Add to rows; values of a repeated id add up, new ids get a row."""
+        """Add to rows; values of a repeated id add up, new ids get a row. NaN and infinity are refused.
+
+        A row that would not be finite then keeps its value; the others are changed, and a ValueError names it.
+        """
         ...
 
     def apply_gradients(self, ids: Tensor, gradients: Tensor) -> object:
-        """Step the optimizer once per id with the sum of its gradients; new ids get a row."""
+        """Step the optimizer once per id with the sum of its gradients; new ids get a row.
+
+        NaN and infinity are refused. A row that would not be finite then keeps its value; the others are changed, and a
+        ValueError names it.
+        """
         ...
 
     def erase(self, ids: Tensor) -> int:
@@ -77,18 +84,18 @@ class DictTable:
 
     def assign_add(self, ids: Tensor, values: Tensor) -> None:
         """Add to rows; values of a repeated id add up, new ids get a row."""
+        changed: dict[int, Tensor] = {}
         for id_, value in self._pairs(ids, values):
-            self.rows[id_] = self.rows.get(id_, torch.zeros(self.dim)) + value
+            changed[id_] = changed.get(id_, self.rows.get(id_, torch.zeros(self.dim))) + value
+        self._take(changed)
 
     def apply_gradients(self, ids: Tensor, gradients: Tensor) -> None:
         """Step once per id with the sum of its gradients, added up in order; a gradient not finite is a ValueError."""
-        if not gradients.isfinite().all():
-            raise ValueError(f"gradients must be finite, got {gradients}; nothing was changed")
         sums: dict[int, Tensor] = {}
         for id_, gradient in self._pairs(ids, gradients):
             sums[id_] = sums[id_] + gradient if id_ in sums else gradient
-        for id_, gradient in sums.items():
-            self.rows[id_] = self.rows.get(id_, torch.zeros(self.dim)) - self._learning_rate * gradient
+        zero = torch.zeros(self.dim)
+        self._take({id_: self.rows.get(id_, zero) - self._learning_rate * one for id_, one in sums.items()})
 
     def erase(self, ids: Tensor) -> int:
         """Remove rows; returns how many there were."""
@@ -102,4 +109,13 @@ class DictTable:
         flat = flat_ids(ids).tolist()
         if values.dim() == 2 and values.shape != (len(flat), self.dim):
             raise ValueError(f"values must be {len(flat)} x {self.dim} (ids x dim), got {tuple(values.shape)}")
-        return list(zip(flat, float_rows("values", values).clone(), strict=True))
+        rows = float_rows("values", values)
+        check_finite("dict", ids, rows)
+        return list(zip(flat, rows.clone(), strict=True))
+
+    def _take(self, changed: dict[int, Tensor]) -> None:
+        finite = {id_: row for id_, row in changed.items() if row.isfinite().all()}
+        self.rows.update(finite)
+        for id_ in changed.keys() - finite.keys():
+            self.rows.setdefault(id_, torch.zeros(self.dim))
+            raise ValueError(f"table 'dict': the row of id {id_} would be NaN or infinite; it keeps its value")

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from monolith._core import native
+
 
 def flat_ids(ids: Tensor) -> Tensor:
     """Return the ids as the native core takes them: int64, on the CPU, one dimension, contiguous."""
@@ -37,6 +39,27 @@ def float_rows(what: str, values: Tensor) -> Tensor:
             f"{what} must have 2 dimensions (ids x dim), got shape {tuple(values.shape)}; use .view(-1, dim)"
         )
     return detached_floats(values, what)
+
+
+def check_finite(table: str, ids: Tensor, values: Tensor) -> None:
+    """Raise a ValueError that names table, id and value if one of the rows `values`, one per id, is not finite.
+
+    `Table.assign` checks by itself. This is for callers who must know that all rows of several tables are good before
+    they change the first, as the receiver of a delta. One native pass; `values` are as `float_rows` returns them.
+
+    >>> check_finite("movie", torch.tensor([7, 8]), torch.tensor([[1.0], [torch.inf]]))
+    Traceback (most recent call last):
+    ...
+    ValueError: table 'movie': the value of id 8 in row 1, column 0 is inf; nothing was changed: ...
+    """
+    place = native.first_not_finite(values.reshape(-1))
+    if place == values.numel():
+        return
+    row, column = divmod(place, values.shape[1])
+    raise ValueError(
+        f"table {table!r}: the value of id {int(ids.reshape(-1)[row])} in row {row}, column {column} is "
+        f"{float(values[row, column])}; nothing was changed: leave such rows out, or mend them"
+    )
 
 
 def check_out(out: Tensor, num_dims: int = 2) -> Tensor:

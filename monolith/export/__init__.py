@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from monolith.export.load import load_export
+    from monolith.export.load import load_export, load_newest_export
     from monolith.export.serving_model import ServingModel
     from monolith.export.versions import latest_version, newest_export, next_version, remove_unfinished
     from monolith.export.write import trace_model, write_export
@@ -16,6 +16,7 @@ __all__ = [
     "ServingModel",
     "latest_version",
     "load_export",
+    "load_newest_export",
     "newest_export",
     "next_version",
     "remove_unfinished",
@@ -28,6 +29,7 @@ _HOMES = {
     "ServingModel": "serving_model",
     "latest_version": "versions",
     "load_export": "load",
+    "load_newest_export": "load",
     "newest_export": "versions",
     "next_version": "versions",
     "remove_unfinished": "versions",

@@ -8,11 +8,11 @@ import numpy as np
 import onnxruntime
 from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
 
-from monolith.errors import CorruptFileError
+from monolith.errors import CorruptFileError, shown
 from monolith.export.signature import Column
 
 # They have no class of their own in common.
-_LOAD_ERRORS = (
+GRAPH_ERRORS = (
     ort_errors.Fail,
     ort_errors.InvalidArgument,
     ort_errors.InvalidGraph,
@@ -20,6 +20,10 @@ _LOAD_ERRORS = (
     ort_errors.NotImplemented,
     ort_errors.RuntimeException,
 )
+"""What ONNX Runtime raises for a graph that it cannot load or run."""
+
+
+_LARGE_BATCH = 8192
 
 
 class DenseSession:
@@ -43,8 +47,11 @@ class DenseSession:
         options.log_severity_level = 3
         try:
             self._session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-        except _LOAD_ERRORS as error:
+        except GRAPH_ERRORS as error:
             raise CorruptFileError(f"{path} is no graph that ONNX Runtime can load: {error}") from error
+        # The runtime keeps for ever what one batch needed; what a large one did is given back.
+        self._shrinking = onnxruntime.RunOptions()
+        self._shrinking.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
         self._outputs = [output.name for output in self._session.get_outputs()]
         self._graph_names = dict(graph_names)
         self._swap_lock = threading.Lock()
@@ -61,7 +68,9 @@ class DenseSession:
         # Read once: a swap meanwhile replaces the whole dictionary.
         fed = dict(self._fed)
         fed.update((name, onnxruntime.OrtValue.ortvalue_from_numpy(value)) for name, value in inputs.items())
-        values = self._session.run_with_ort_values(self._outputs, fed)
+        num_rows = max((len(value) for value in inputs.values()), default=0)
+        options = self._shrinking if num_rows > _LARGE_BATCH else None
+        values = self._session.run_with_ort_values(self._outputs, fed, options)
         return {name: value.numpy() for name, value in zip(self._outputs, values, strict=True)}
 
     def swap(self, weights: Mapping[str, Column]) -> None:
@@ -73,7 +82,7 @@ class DenseSession:
 
     def _checked(self, name: str, value: Column) -> Column:
         if name not in self._weights:
-            raise ValueError(f"there is no dense weight {name!r}; the weights are {', '.join(self._weights)}")
+            raise ValueError(f"there is no dense weight {shown(name)}; the weights are {', '.join(self._weights)}")
         old = self._weights[name]
         if value.shape != old.shape or value.dtype != old.dtype:
             raise ValueError(

@@ -1,13 +1,16 @@
 """What ``model.json`` says: a model's name, signature, plan and tables, and the checksums of all other files."""
 
 import json
+import math
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from monolith._core import native
-from monolith.errors import CorruptFileError
+from monolith.checkpoint.durable_files import file_crc32c
+from monolith.errors import CorruptFileError, shown
 from monolith.export.signature import Signature
 from monolith.export.versions import MODEL_FILE
 
@@ -15,7 +18,7 @@ FORMAT = "monolith-export"
 MAJOR = 1
 """A reader refuses another major number."""
 
-_CHUNK_BYTES = 1 << 22
+Kind = TypeVar("Kind", str, "dict[str, Any]")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,12 +49,7 @@ class FileCheck:
     @classmethod
     def of(cls, path: Path) -> Self:
         """Return size and checksum of a file."""
-        crc, size = 0, 0
-        with path.open("rb") as file:
-            while chunk := file.read(_CHUNK_BYTES):
-                crc = native.crc32c(chunk, crc)
-                size += len(chunk)
-        return cls(num_bytes=size, crc32c=crc)
+        return cls(num_bytes=path.stat().st_size, crc32c=file_crc32c(path))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -126,26 +124,42 @@ class Description:
             fields = json.loads(path.read_bytes())
             found = (fields["format"], fields["major"])
             if found != (FORMAT, MAJOR):
-                raise CorruptFileError(f"{path} is of format {found}; this program reads {(FORMAT, MAJOR)}")
+                raise CorruptFileError(f"{path} is of format {shown(found)}; this program reads {(FORMAT, MAJOR)}")
             if fields.pop("crc32c") != _own_checksum(fields):
                 raise CorruptFileError(f"{path} is damaged: its checksum does not fit its content")
-            return cls(
-                **{key: fields[key] for key in ("name", "version", "generation", "sequence", "created", "plan_hash")},
-                **{key: fields[key] for key in ("plan", "columns", "weights", "tables")},
-                signature=Signature.from_json(fields["signature"]),
-                rows={name: _row_from_json(row) for name, row in fields["rows"].items()},
-                files={
-                    name: FileCheck(num_bytes=check["bytes"], crc32c=check["crc32c"])
-                    for name, check in fields["files"].items()
-                },
-            )
+            return cls._of(fields)
         except CorruptFileError:
             raise
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise CorruptFileError(f"{path} is damaged or no export: {type(error).__name__}: {error}") from error
+            reason = f"{type(error).__name__}: {shown(str(error), 200)}"
+            raise CorruptFileError(f"{path} is damaged or no export: {reason}") from error
+
+    @classmethod
+    def _of(cls, fields: Mapping[str, Any]) -> Self:
+        """Return what the members say; any of another kind is a ValueError or KeyError, whoever wrote it."""
+        counts = {name: _count(fields, name) for name in ("version", "generation", "sequence", "plan_hash")}
+        created = fields["created"]
+        if not isinstance(created, int | float) or isinstance(created, bool) or not math.isfinite(created):
+            raise ValueError(f"'created' must be a number of seconds, got {shown(created)}")
+        return cls(
+            **counts,
+            name=_text(fields, "name"),
+            created=created,
+            plan=_object(fields, "plan"),
+            columns=_texts(fields, "columns"),
+            weights=_texts(fields, "weights"),
+            tables={name: _object(fields["tables"], name) for name in _object(fields, "tables")},
+            signature=Signature.from_json(_object(fields, "signature")),
+            rows={name: _row_from_json(_object(fields["rows"], name)) for name in _object(fields, "rows")},
+            files={
+                name: FileCheck(num_bytes=_count(check, "bytes"), crc32c=_count(check, "crc32c"))
+                for name, check in _object(fields, "files").items()
+            },
+        )
 
     def check_files(self, folder: Path) -> None:
         """Compare size and checksum of every file; a CorruptFileError names the first that is not as it was written."""
+        refuse_links(folder)
         for name, wanted in self.files.items():
             parts = PurePosixPath(name).parts
             if not parts or PurePosixPath(name).is_absolute() or ".." in parts:
@@ -159,6 +173,44 @@ class Description:
                     f"{path} is damaged: it has {found.num_bytes} bytes with CRC-32C {found.crc32c:08x}, written were "
                     f"{wanted.num_bytes} with {wanted.crc32c:08x}; copy or export the model again"
                 )
+
+
+def refuse_links(folder: Path) -> None:
+    """Raise a CorruptFileError for a symbolic link anywhere in a version: it could lead to any file of this machine."""
+    for place, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            path = Path(place, name)
+            if path.is_symlink():
+                raise CorruptFileError(
+                    f"{path} is a symbolic link; the files of an export are files: copy what it leads to in its place"
+                )
+
+
+def _object(fields: Mapping[str, Any], name: str) -> dict[str, Any]:
+    return _of_type(fields, name, dict, "an object")
+
+
+def _text(fields: Mapping[str, Any], name: str) -> str:
+    return _of_type(fields, name, str, "a text")
+
+
+def _texts(fields: Mapping[str, Any], name: str) -> dict[str, str]:
+    members = _object(fields, name)
+    return {key: _text(members, key) for key in members}
+
+
+def _count(fields: Mapping[str, Any], name: str) -> int:
+    value = fields[name]
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise ValueError(f"{shown(name)} must be a number from 0 on, got {shown(value)}")
+    return value
+
+
+def _of_type(fields: Mapping[str, Any], name: str, kind: type[Kind], what: str) -> Kind:
+    value = fields[name]
+    if not isinstance(value, kind):
+        raise ValueError(f"{shown(name)} must be {what}, got {shown(value)}")
+    return value
 
 
 def _own_checksum(fields: Mapping[str, Any]) -> int:
@@ -178,9 +230,9 @@ def _row_to_json(row: RowInput) -> dict[str, Any]:
 
 def _row_from_json(fields: Mapping[str, Any]) -> RowInput:
     return RowInput(
-        feature=fields["feature"],
-        slice_name=fields["slice"],
-        table=fields["table"],
-        offset=fields["offset"],
-        dim=fields["dim"],
+        feature=_text(fields, "feature"),
+        slice_name=_text(fields, "slice"),
+        table=_text(fields, "table"),
+        offset=_count(fields, "offset"),
+        dim=_count(fields, "dim"),
     )

@@ -1,30 +1,61 @@
 """Loading an export: files become a model that answers. No class of the user's is needed, and nothing is executed."""
 
 import json
+import logging
+import math
 from pathlib import Path
 
+import numpy as np
+import onnx
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
 from monolith.embedding import MultiTable
-from monolith.errors import CorruptFileError
-from monolith.export.dense_session import DenseSession
+from monolith.errors import CorruptFileError, NotFiniteError, shown
+from monolith.export.dense_session import GRAPH_ERRORS, DenseSession
 from monolith.export.description import Description
+from monolith.export.graph_check import GraphInterface, check_graph
 from monolith.export.serving_model import ServingModel
 from monolith.export.serving_tables import config_from_json
-from monolith.export.versions import GRAPH_FILE, MODEL_FILE, TABLES_FOLDER, WEIGHTS_FILE
+from monolith.export.signature import DATATYPES, TensorSpec
+from monolith.export.versions import GRAPH_FILE, MODEL_FILE, TABLES_FOLDER, WEIGHTS_FILE, version_paths
 from monolith.model import LookupPlan
+
+# Of inputs; many more would not fit into a request.
+_MAX_VALUES_PER_EXAMPLE = 1 << 20
+
+_log = logging.getLogger(__name__)
+
+
+def load_newest_export(base: str | Path, *, num_threads: int = 1) -> tuple[ServingModel, int]:
+    """Return the newest version that is whole, and how many newer ones were passed over because they are damaged.
+
+    Raises:
+        FileNotFoundError: there is no complete version.
+        CorruptFileError: all are damaged; the message is that of the newest.
+    """
+    failures: list[CorruptFileError] = []
+    for path in version_paths(base):
+        try:
+            model = load_export(path, num_threads=num_threads)
+        except CorruptFileError as error:
+            failures.append(error)
+            continue
+        for failure in failures:
+            _log.warning("version %d is served in place of a newer one: %s", model.version, failure)
+        return model, len(failures)
+    raise failures[0]
 
 
 def load_export(path: str | Path, *, num_threads: int = 1) -> ServingModel:
-    """Return the model of one version folder, after comparing every file with its checksum.
+    """Return the model of one version folder, after comparing every file with its checksum and with the others.
 
     Args:
         path: ``<base>/<version>``.
         num_threads: threads that share the dense work of one prediction; many predictions may run at a time.
 
     Raises:
-        CorruptFileError: the export is not complete, or a file is damaged; the message names it.
+        CorruptFileError: the export is not complete, a file is damaged, or they do not fit; the message names it.
     """
     folder = Path(path)
     description = Description.read(folder)
@@ -32,14 +63,44 @@ def load_export(path: str | Path, *, num_threads: int = 1) -> ServingModel:
         if needed not in description.files:
             raise CorruptFileError(f"{folder / MODEL_FILE} does not list {needed}; export the model again")
     description.check_files(folder)
+    try:
+        return _load(folder, description, num_threads)
+    except CorruptFileError:
+        raise
+    # Whoever wrote the files knew how to make checksums, but not what a reader makes of the content.
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, MemoryError) as error:
+        reason = f"{type(error).__name__}: {shown(str(error), 300)}"
+        raise CorruptFileError(f"{folder / MODEL_FILE} describes no model that can be served: {reason}") from error
+
+
+def _load(folder: Path, description: Description, num_threads: int) -> ServingModel:
     plan = _plan(folder, description)
-    tables = _tables(folder, description)
+    _check_rows(folder, description, plan)
+    tables = _tables(folder, description, plan)
     try:
         weights = load_file(folder / WEIGHTS_FILE)
     except SafetensorError as error:
         raise CorruptFileError(f"{folder / WEIGHTS_FILE} is no safetensors file: {error}") from error
+    interface = check_graph(folder / GRAPH_FILE, weights, description.weights)
+    _check_interface(folder, description, plan, interface)
     session = DenseSession(folder / GRAPH_FILE, weights, description.weights, num_threads=num_threads)
-    return ServingModel(description, plan=plan, tables=tables, session=session)
+    model = ServingModel(description, plan=plan, tables=tables, session=session)
+    _try_out(folder, model)
+    return model
+
+
+def _try_out(folder: Path, model: ServingModel) -> None:
+    """Predict for one example: files that fit their checksums but not each other are found now, not by a client."""
+    shapes = {spec.name: (1, *spec.shape[1:]) for spec in model.signature.inputs}
+    if sum(math.prod(shape) for shape in shapes.values()) > _MAX_VALUES_PER_EXAMPLE:
+        raise CorruptFileError(
+            f"{folder / MODEL_FILE}: an example would have more than {_MAX_VALUES_PER_EXAMPLE} values"
+        )
+    example = {spec.name: np.zeros(shapes[spec.name], DATATYPES[spec.datatype]) for spec in model.signature.inputs}
+    try:
+        model.predict(example)
+    except GRAPH_ERRORS as error:
+        raise CorruptFileError(f"{folder / GRAPH_FILE} is no graph that ONNX Runtime can run: {error}") from error
 
 
 def _plan(folder: Path, description: Description) -> LookupPlan:
@@ -52,14 +113,72 @@ def _plan(folder: Path, description: Description) -> LookupPlan:
     return plan
 
 
-def _tables(folder: Path, description: Description) -> MultiTable:
-    tables = MultiTable({name: config_from_json(name, fields) for name, fields in description.tables.items()})
+def _check_rows(folder: Path, description: Description, plan: LookupPlan) -> None:
+    """Compare what is looked up with the plan, and every input with the signature."""
+    tables = {feature.name: feature.table for feature in plan.features}
+    inputs = {spec.name: spec for spec in description.signature.inputs}
+    for name, row in description.rows.items():
+        place = plan.places.get((row.feature, row.slice_name))
+        if place != (row.offset, row.dim) or tables[row.feature] != row.table:
+            raise CorruptFileError(
+                f"{folder / MODEL_FILE}: {shown(name)} is {row.dim} floats from {row.offset} on of table "
+                f"{shown(row.table)}; the plan says otherwise"
+            )
+        if row.feature not in inputs or inputs[row.feature].datatype != "INT64":
+            raise CorruptFileError(f"{folder / MODEL_FILE}: the ids of {shown(name)} are no INT64 input of the model")
+    for name, column in description.columns.items():
+        if column not in inputs:
+            raise CorruptFileError(f"{folder / MODEL_FILE}: {shown(name)} reads {shown(column)}, which is no input")
+
+
+def _tables(folder: Path, description: Description, plan: LookupPlan) -> MultiTable:
+    configs = {name: config_from_json(name, fields) for name, fields in description.tables.items()}
+    planned = {name: [segment.dim for segment in config.segments] for name, config in plan.tables().items()}
+    described = {name: [segment.dim for segment in config.segments] for name, config in configs.items()}
+    if described != planned:
+        raise CorruptFileError(
+            f"{folder / MODEL_FILE}: its tables have segments of {shown(described, 200)} floats, by its plan they have "
+            f"{shown(planned, 200)}"
+        )
     for name, fields in description.tables.items():
         if fields["files"] != f"{TABLES_FOLDER}/{name}":
-            raise CorruptFileError(f"{folder / MODEL_FILE}: table {name!r} has its files in {fields['files']!r}")
-        num_rows = tables[name].restore(folder / fields["files"])
+            raise CorruptFileError(f"{folder / MODEL_FILE}: table {name!r} has its files in {shown(fields['files'])}")
+    tables = MultiTable(configs)
+    for name, fields in description.tables.items():
+        try:
+            num_rows = tables[name].restore(folder / fields["files"])
+        except NotFiniteError as error:
+            raise CorruptFileError(f"{folder} cannot be served, export the model again: {error}") from error
         if num_rows != fields["num_rows"]:
             raise CorruptFileError(
-                f"{folder / fields['files']} has {num_rows} rows, {MODEL_FILE} says {fields['num_rows']}"
+                f"{folder / fields['files']} has {num_rows} rows, {MODEL_FILE} says {shown(fields['num_rows'])}"
             )
     return tables
+
+
+def _check_interface(folder: Path, description: Description, plan: LookupPlan, graph: GraphInterface) -> None:
+    """Compare what the graph takes and gives with what it will be fed and asked for."""
+    inputs = {spec.name: spec for spec in description.signature.inputs}
+    wanted = {
+        name: TensorSpec(name, "FP32", (-1, *plan.leaf_shape((row.feature, row.slice_name))))
+        for name, row in description.rows.items()
+    }
+    wanted |= {name: inputs[column] for name, column in description.columns.items()}
+    missing = graph.inputs.keys() ^ (wanted.keys() | set(description.weights.values()))
+    if missing:
+        raise CorruptFileError(f"{folder / GRAPH_FILE}: its input {shown(min(missing))} is not the one of {MODEL_FILE}")
+    outputs = {spec.name: spec for spec in description.signature.outputs}
+    if graph.outputs.keys() != outputs.keys():
+        raise CorruptFileError(
+            f"{folder / GRAPH_FILE} has the outputs {shown(list(graph.outputs))}, not {list(outputs)}"
+        )
+    found = {**graph.inputs, **graph.outputs}
+    for name, spec in (*wanted.items(), *outputs.items()):
+        if not _fits(found[name], spec):
+            raise CorruptFileError(f"{folder / GRAPH_FILE}: {shown(name)} is not {spec.datatype} of shape {spec.shape}")
+
+
+def _fits(tensor: onnx.TypeProto.Tensor, spec: TensorSpec) -> bool:
+    kind = onnx.helper.np_dtype_to_tensor_dtype(DATATYPES[spec.datatype])
+    sizes = [-1 if number == 0 else size.dim_value for number, size in enumerate(tensor.shape.dim)]
+    return tensor.elem_type == kind and tuple(sizes) == spec.shape

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from monolith.embedding import MultiTable
+from monolith.errors import shown
 from monolith.export.dense_session import DenseSession
 from monolith.export.description import Description
 from monolith.export.signature import Column
@@ -89,7 +90,7 @@ class ServingModel:
 
     def _require_table(self, name: str) -> None:
         if name not in self.tables.tables:
-            raise ValueError(f"there is no table {name!r}; the tables are {', '.join(self.tables.names)}")
+            raise ValueError(f"there is no table {shown(name)}; the tables are {', '.join(self.tables.names)}")
 
 
 def _as_tensor(values: Column | Tensor) -> Tensor:

@@ -7,6 +7,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from monolith.errors import shown
+
 Column = NDArray[Any]
 
 # Name in files and in the Open Inference Protocol -> what NumPy calls it.
@@ -50,9 +52,15 @@ class TensorSpec:
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Self:
         """Return what `to_json` wrote."""
-        if fields["datatype"] not in DATATYPES:
-            raise ValueError(f"tensor {fields['name']!r}: unknown datatype {fields['datatype']!r}")
-        return cls(str(fields["name"]), str(fields["datatype"]), tuple(int(size) for size in fields["shape"]))
+        name, datatype, shape = fields["name"], fields["datatype"], fields["shape"]
+        if not isinstance(name, str) or not isinstance(shape, list):
+            raise ValueError(f"a tensor has a name and a list as its shape, got {shown(name)} and {shown(shape)}")
+        if datatype not in DATATYPES:
+            raise ValueError(f"tensor {shown(name)}: unknown datatype {shown(datatype)}")
+        is_batch = bool(shape) and shape[0] == -1
+        if not is_batch or not all(type(size) is int and size >= 0 for size in shape[1:]):
+            raise ValueError(f"tensor {shown(name)}: a shape is -1 and then sizes, got {shown(shape)}")
+        return cls(name, datatype, tuple(shape))
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +76,7 @@ class Signature:
         for spec in self.inputs:
             if spec.name == name:
                 return spec
-        raise ValueError(f"there is no input {name!r}; the inputs are {self._input_names()}")
+        raise ValueError(f"there is no input {shown(name)}; the inputs are {self._input_names()}")
 
     def check(self, columns: Mapping[str, Column]) -> dict[str, Column]:
         """Return the columns in order, contiguous and of the right types, or say which one is wrong.
@@ -103,6 +111,10 @@ class Signature:
     def from_json(cls, fields: Mapping[str, Any]) -> Self:
         """Return what `to_json` wrote."""
         inputs, outputs = ([TensorSpec.from_json(spec) for spec in fields[part]] for part in ("inputs", "outputs"))
+        for specs in (inputs, outputs):
+            names = [spec.name for spec in specs]
+            if len(set(names)) < len(names):
+                raise ValueError(f"two tensors have one name among {shown(names)}")
         return cls(tuple(inputs), tuple(outputs))
 
     def _input_names(self) -> str:
@@ -115,5 +127,5 @@ def _checked_column(spec: TensorSpec, column: Column) -> Column:
         raise ValueError(f"input {spec.name!r} must be {wanted}, got {column.dtype}; convert it with .astype({wanted})")
     if column.ndim != len(spec.shape) or column.shape[1:] != spec.shape[1:]:
         shape = ", ".join(("batch", *map(str, spec.shape[1:])))
-        raise ValueError(f"input {spec.name!r} must have shape [{shape}], got {list(column.shape)}")
+        raise ValueError(f"input {spec.name!r} must have shape [{shape}], got {shown(list(column.shape))}")
     return np.ascontiguousarray(column, dtype=wanted)

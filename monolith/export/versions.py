@@ -38,9 +38,14 @@ def latest_version(base: str | Path) -> Path | None:
 
 def newest_export(base: str | Path) -> Path:
     """Return the newest complete version; a FileNotFoundError says what is there instead."""
-    found = latest_version(base)
-    if found is not None:
-        return found
+    return version_paths(base)[0]
+
+
+def version_paths(base: str | Path) -> list[Path]:
+    """Return the complete versions, newest first, at least one; a FileNotFoundError says what is there instead."""
+    versions = complete_versions(base)
+    if versions:
+        return [version_path(Path(base), version) for version in reversed(versions)]
     if not Path(base).is_dir():
         raise FileNotFoundError(f"there is no export: the folder {base} does not exist")
     half = sorted(path.name for path in _folders(base) if path.name.removesuffix(_UNFINISHED).isdecimal())

@@ -1,9 +1,7 @@
 """Writing a model as files to serve: a numbered folder that appears complete or not at all."""
 
 import json
-import os
 import shutil
-import struct
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,11 +9,13 @@ from typing import Any
 
 import torch
 
+from monolith.checkpoint.durable_files import make_folder, sync_file, sync_folder
 from monolith.checkpoint.saving.tensor_file import save_arrays
 from monolith.data import Schema
 from monolith.embedding import Compressor, MultiTable
 from monolith.export.dense_graph import DenseGraph, dense_weights, graph_bytes, trace_dense
 from monolith.export.description import Description, FileCheck, RowInput
+from monolith.export.graph_check import weight_places
 from monolith.export.serving_tables import Progress, config_to_json, to_serving
 from monolith.export.signature import Column, Signature, TensorSpec
 from monolith.export.versions import (
@@ -88,7 +88,7 @@ def write_export(
         raise FileExistsError(f"export version {version} is already in {root}; versions are never written twice")
     weights = dense_weights(model) if weights is None else weights
     graph = trace_model(model, plan, schema) if graph is None else graph
-    root.mkdir(parents=True, exist_ok=True)
+    make_folder(root)
     # Left by a writer that was killed.
     shutil.rmtree(unfinished, ignore_errors=True)
     try:
@@ -111,16 +111,17 @@ def write_export(
             ),
             files=_sync_files(unfinished),
         )
-        _write_synced(unfinished / MODEL_FILE, description.to_bytes())
-        _sync_path(unfinished / TABLES_FOLDER)
-        _sync_path(unfinished)
+        (unfinished / MODEL_FILE).write_bytes(description.to_bytes())
+        sync_file(unfinished / MODEL_FILE)
+        # The folder of the tables is synced with each of them.
+        sync_folder(unfinished)
         # Before the version is there: a server that waits for it reads the secret at once.
         make_secret(root)
         unfinished.rename(final)
     except BaseException:
         shutil.rmtree(unfinished, ignore_errors=True)
         raise
-    _sync_path(root)
+    sync_folder(root)
     return final
 
 
@@ -131,13 +132,7 @@ def _write_dense(folder: Path, graph: DenseGraph, weights: Mapping[str, Column])
         raise ValueError(f"the graph reads the dense weight {missing[0]!r}, which the weights do not have")
     path = folder / WEIGHTS_FILE
     save_arrays(weights, path)
-    with path.open("rb") as file:
-        (header_bytes,) = struct.unpack("<Q", file.read(8))
-        header = json.loads(file.read(header_bytes))
-    start = 8 + header_bytes
-    places = {name: header[name]["data_offsets"] for name in weights}
-    offsets = {name: (start + begin, end - begin) for name, (begin, end) in places.items()}
-    (folder / GRAPH_FILE).write_bytes(graph_bytes(graph, WEIGHTS_FILE, offsets))
+    (folder / GRAPH_FILE).write_bytes(graph_bytes(graph, WEIGHTS_FILE, weight_places(path)))
 
 
 def _write_tables(
@@ -189,21 +184,5 @@ def _sync_files(folder: Path) -> dict[str, FileCheck]:
     """Bring every file to the disk and return what each must be."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     for path in files:
-        _sync_path(path)
+        sync_file(path)
     return {path.relative_to(folder).as_posix(): FileCheck.of(path) for path in files}
-
-
-def _write_synced(path: Path, content: bytes) -> None:
-    with path.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _sync_path(path: Path) -> None:
-    """Bring a file or the entries of a folder to the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

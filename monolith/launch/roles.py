@@ -101,7 +101,6 @@ class ServerRole:
 
     def run(self) -> None:
         """Wait for the first version, then serve until SIGTERM."""
-        import_module("torch").set_num_threads(1)
         import_module("monolith.serving.server").serve(
             self.export_base,
             host=self.host,

@@ -109,7 +109,8 @@ class Lookup:
     def push(self, pulled: Pulled, *, global_step: int, time: int = NO_TIME) -> native.ChangeResult:
         """Step the rows of a batch with the gradients its leaves collected; one that got none counts as zeros.
 
-        A NaN or infinite gradient is a ValueError and changes no row.
+        A NaN or infinite gradient is a ValueError and changes no row. For a row that its step would ruin see
+        `Table.apply_gradients`.
         """
         if pulled.row_gradients is None:
             raise ValueError("these rows were pulled with requires_grad=False and have no gradients to push")

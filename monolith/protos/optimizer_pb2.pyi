@@ -267,7 +267,7 @@ class DcOptimizerConfig(_message.Message):
     def __init__(self, dim_size: _Optional[int] = ..., lambda_: _Optional[float] = ..., optimizer: _Optional[_Union[OptimizerConfig, _Mapping]] = ...) -> None: ...
 
 class OptimizerConfig(_message.Message):
-    __slots__ = ("adagrad", "sgd", "ftrl", "dynamic_wd_adagrad", "adadelta", "adam", "amsgrad", "momentum", "moving_average", "rmsprop", "rmspropv2", "dc", "group_ftrl", "batch_softmax", "group_adagrad", "rowwise_adagrad", "adamom", "stochastic_rounding_float16")
+    __slots__ = ("adagrad", "sgd", "ftrl", "dynamic_wd_adagrad", "adadelta", "adam", "amsgrad", "momentum", "moving_average", "rmsprop", "rmspropv2", "dc", "group_ftrl", "batch_softmax", "group_adagrad", "rowwise_adagrad", "adamom", "stochastic_rounding_float16", "max_gradient_norm")
     ADAGRAD_FIELD_NUMBER: _ClassVar[int]
     SGD_FIELD_NUMBER: _ClassVar[int]
     FTRL_FIELD_NUMBER: _ClassVar[int]
@@ -286,6 +286,7 @@ class OptimizerConfig(_message.Message):
     ROWWISE_ADAGRAD_FIELD_NUMBER: _ClassVar[int]
     ADAMOM_FIELD_NUMBER: _ClassVar[int]
     STOCHASTIC_ROUNDING_FLOAT16_FIELD_NUMBER: _ClassVar[int]
+    MAX_GRADIENT_NORM_FIELD_NUMBER: _ClassVar[int]
     adagrad: AdagradOptimizerConfig
     sgd: SgdOptimizerConfig
     ftrl: FtrlOptimizerConfig
@@ -304,4 +305,5 @@ class OptimizerConfig(_message.Message):
     rowwise_adagrad: RowwiseAdagradOptimizerConfig
     adamom: AdamomOptimizerConfig
     stochastic_rounding_float16: bool
-    def __init__(self, adagrad: _Optional[_Union[AdagradOptimizerConfig, _Mapping]] = ..., sgd: _Optional[_Union[SgdOptimizerConfig, _Mapping]] = ..., ftrl: _Optional[_Union[FtrlOptimizerConfig, _Mapping]] = ..., dynamic_wd_adagrad: _Optional[_Union[DynamicWdAdagradOptimizerConfig, _Mapping]] = ..., adadelta: _Optional[_Union[AdadeltaOptimizerConfig, _Mapping]] = ..., adam: _Optional[_Union[AdamOptimizerConfig, _Mapping]] = ..., amsgrad: _Optional[_Union[AmsgradOptimizerConfig, _Mapping]] = ..., momentum: _Optional[_Union[MomentumOptimizerConfig, _Mapping]] = ..., moving_average: _Optional[_Union[MovingAverageOptimizerConfig, _Mapping]] = ..., rmsprop: _Optional[_Union[RmspropOptimizerConfig, _Mapping]] = ..., rmspropv2: _Optional[_Union[RmspropV2OptimizerConfig, _Mapping]] = ..., dc: _Optional[_Union[DcOptimizerConfig, _Mapping]] = ..., group_ftrl: _Optional[_Union[GroupFtrlOptimizerConfig, _Mapping]] = ..., batch_softmax: _Optional[_Union[BatchSoftmaxOptimizerConfig, _Mapping]] = ..., group_adagrad: _Optional[_Union[GroupAdaGradOptimizerConfig, _Mapping]] = ..., rowwise_adagrad: _Optional[_Union[RowwiseAdagradOptimizerConfig, _Mapping]] = ..., adamom: _Optional[_Union[AdamomOptimizerConfig, _Mapping]] = ..., stochastic_rounding_float16: _Optional[bool] = ...) -> None: ...
+    max_gradient_norm: float
+    def __init__(self, adagrad: _Optional[_Union[AdagradOptimizerConfig, _Mapping]] = ..., sgd: _Optional[_Union[SgdOptimizerConfig, _Mapping]] = ..., ftrl: _Optional[_Union[FtrlOptimizerConfig, _Mapping]] = ..., dynamic_wd_adagrad: _Optional[_Union[DynamicWdAdagradOptimizerConfig, _Mapping]] = ..., adadelta: _Optional[_Union[AdadeltaOptimizerConfig, _Mapping]] = ..., adam: _Optional[_Union[AdamOptimizerConfig, _Mapping]] = ..., amsgrad: _Optional[_Union[AmsgradOptimizerConfig, _Mapping]] = ..., momentum: _Optional[_Union[MomentumOptimizerConfig, _Mapping]] = ..., moving_average: _Optional[_Union[MovingAverageOptimizerConfig, _Mapping]] = ..., rmsprop: _Optional[_Union[RmspropOptimizerConfig, _Mapping]] = ..., rmspropv2: _Optional[_Union[RmspropV2OptimizerConfig, _Mapping]] = ..., dc: _Optional[_Union[DcOptimizerConfig, _Mapping]] = ..., group_ftrl: _Optional[_Union[GroupFtrlOptimizerConfig, _Mapping]] = ..., batch_softmax: _Optional[_Union[BatchSoftmaxOptimizerConfig, _Mapping]] = ..., group_adagrad: _Optional[_Union[GroupAdaGradOptimizerConfig, _Mapping]] = ..., rowwise_adagrad: _Optional[_Union[RowwiseAdagradOptimizerConfig, _Mapping]] = ..., adamom: _Optional[_Union[AdamomOptimizerConfig, _Mapping]] = ..., stochastic_rounding_float16: _Optional[bool] = ..., max_gradient_norm: _Optional[float] = ...) -> None: ...

@@ -1,31 +1,41 @@
 """The HTTP side of a served model: routes, and nothing that knows how predictions are made."""
 
-import json
 import logging
+import os
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
+import anyio
+from anyio import to_thread
 from fastapi import FastAPI, Request, Response
-from fastapi.responses import JSONResponse
-from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from monolith._core.native import release_free_memory
+from monolith.errors import NotFiniteError, shown
 from monolith.export.serving_model import ServingModel
-from monolith.serving import inference_protocol, predict_form
-from monolith.serving.json_values import read_object
+from monolith.serving import api_description, inference_protocol, predict_form
+from monolith.serving.answer import Answer, error_response, json_response
 from monolith.serving.metrics import Metrics
-
-MAX_BODY_BYTES = 16 << 20
-"""Larger requests are refused: about a hundred thousand examples of ten inputs."""
+from monolith.serving.request_body import MAX_BODY_BYTES, BodyError, WholeBodies, packed, unpacked, wanted_encoding
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
-Answer = tuple[dict[str, Any], int]
-Form = Callable[[ServingModel, Mapping[str, Any]], Answer]
+JSON_BYTES_HEADER = "Inference-Header-Content-Length"
+"""Says how much of a body is JSON, where binary tensors follow."""
+
+CLIENT_GONE = 499
+"""Counted, never sent: the client closed the connection before its request was whole."""
+
+# From here on, giving back its memory takes no time beside the rest.
+_LARGE_BODY_BYTES = 1 << 20
+
+Form = Callable[[ServingModel, bytes, int | None], Answer]
+Endpoint = Callable[[Request], Any]
 
 _log = logging.getLogger(__name__)
 
@@ -38,114 +48,122 @@ def create_app(
     on_ready: Callable[[], None] = lambda: None,
 ) -> FastAPI:
     """Return the application that answers for one model; `on_ready` is called when it is about to answer."""
-    app = FastAPI(title="Monolith", lifespan=_lifespan(on_ready), docs_url=None, redoc_url=None, openapi_url=None)
+    app = FastAPI(title="Monolith", lifespan=_lifespan(on_ready), docs_url=None, redoc_url=None)
     app.add_exception_handler(HTTPException, _http_error)
+    app.add_exception_handler(BodyError, _body_error)
+    # The last one is the first to see a request.
+    app.add_middleware(WholeBodies, max_bytes=max_body_bytes)
     app.add_middleware(_Counting, metrics=metrics)
-    _add_health(app, model, metrics)
-    _add_inference(app, model, metrics, max_body_bytes)
-    _add_predict_form(app, model, metrics, max_body_bytes)
+    answers = _Answers(model, metrics, max_body_bytes)
+    # The server stands below the front door and does not import it, but Python has, to get here.
+    software = {"name": "monolith", "version": sys.modules["monolith"].__version__}
+    described = api_description.operations(model)
+
+    def add(method: str, path: str, endpoint: Endpoint) -> None:
+        app.add_api_route(path, endpoint, methods=[method], response_model=None, **described[method, path])
+
+    def add_constant(path: str, value: dict[str, Any]) -> None:
+        async def constant(request: Request) -> Response:
+            _require(model, request)
+            return json_response(value)
+
+        add("GET", path, constant)
+
+    async def figures(_: Request) -> Response:
+        return Response(await to_thread.run_sync(metrics.text), media_type=METRICS_TYPE)
+
+    add_constant("/v2/health/live", {"live": True})
+    add_constant("/v2/health/ready", {"ready": True})
+    add_constant("/v2", {**software, "extensions": inference_protocol.EXTENSIONS})
+    add("GET", "/metrics", figures)
+    for version in ("", "/versions/{version}"):
+        add_constant(f"/v2/models/{{name}}{version}/ready", {"name": model.name, "ready": True})
+        add_constant(f"/v2/models/{{name}}{version}", inference_protocol.model_metadata(model))
+        add("POST", f"/v2/models/{{name}}{version}/infer", answers.to(inference_protocol.infer))
+        # Before the status: a name may have a colon in it as far as that is concerned.
+        add("POST", f"/v1/models/{{name}}{version}:predict", answers.to(predict_form.predict))
+        add_constant(f"/v1/models/{{name}}{version}", predict_form.model_status(model))
     return app
 
 
-def _add_health(app: FastAPI, model: ServingModel, metrics: Metrics) -> None:
-    @app.get("/v2/health/live")
-    async def live() -> dict[str, bool]:
-        return {"live": True}
+class _Answers:
+    """Predicts in threads, so that others are answered meanwhile."""
 
-    @app.get("/v2/health/ready")
-    async def ready() -> dict[str, bool]:
-        return {"ready": True}
+    def __init__(self, model: ServingModel, metrics: Metrics, max_body_bytes: int) -> None:
+        self._model = model
+        self._metrics = metrics
+        self._max_body_bytes = max_body_bytes
+        # More would not be faster, would need more memory at a time, and keep the event loop from the interpreter.
+        self._threads = anyio.CapacityLimiter(max(4, os.cpu_count() or 1))
 
-    # The server stands below the front door and does not import it, but Python has, to get here.
-    software_version = sys.modules["monolith"].__version__
+    def to(self, form: Form) -> Endpoint:
+        """Return an endpoint for one form of request."""
 
-    @app.get("/v2")
-    async def server() -> dict[str, Any]:
-        return {"name": "monolith", "version": software_version, "extensions": []}
+        async def endpoint(request: Request) -> Response:
+            _require(self._model, request)
+            json_bytes = _json_bytes(request)
+            settings = (request.headers.get("content-encoding", ""), request.headers.get("accept-encoding", ""))
+            answer, content, encoding = await to_thread.run_sync(
+                self._work, form, await request.body(), json_bytes, *settings, limiter=self._threads
+            )
+            self._metrics.count_examples(answer.num_examples)
+            return _response(answer, content, encoding)
 
-    @app.get("/metrics")
-    async def figures() -> Response:
-        return Response(await run_in_threadpool(metrics.text), media_type=METRICS_TYPE)
+        return endpoint
 
-    @app.get("/v2/models/{name}/ready")
-    @app.get("/v2/models/{name}/versions/{version}/ready")
-    async def model_ready(name: str, version: str | None = None) -> dict[str, Any]:
-        _require(model, name, version)
-        return {"name": model.name, "ready": True}
-
-    @app.get("/v2/models/{name}")
-    @app.get("/v2/models/{name}/versions/{version}")
-    async def metadata(name: str, version: str | None = None) -> dict[str, Any]:
-        _require(model, name, version)
-        return inference_protocol.model_metadata(model)
-
-
-def _add_inference(app: FastAPI, model: ServingModel, metrics: Metrics, max_body_bytes: int) -> None:
-    @app.post("/v2/models/{name}/infer")
-    @app.post("/v2/models/{name}/versions/{version}/infer")
-    async def infer(request: Request, name: str, version: str | None = None) -> Response:
-        _require(model, name, version)
-        return await _answer(model, metrics, inference_protocol.infer, await _body(request, max_body_bytes))
-
-
-def _add_predict_form(app: FastAPI, model: ServingModel, metrics: Metrics, max_body_bytes: int) -> None:
-    # The one with ":predict" first: a name may have a colon in it as far as the other is concerned.
-    @app.post("/v1/models/{name}:predict")
-    @app.post("/v1/models/{name}/versions/{version}:predict")
-    async def predict(request: Request, name: str, version: str | None = None) -> Response:
-        _require(model, name, version)
-        return await _answer(model, metrics, predict_form.predict, await _body(request, max_body_bytes))
-
-    @app.get("/v1/models/{name}")
-    @app.get("/v1/models/{name}/versions/{version}")
-    async def status(name: str, version: str | None = None) -> dict[str, Any]:
-        _require(model, name, version)
-        return predict_form.model_status(model)
+    def _work(
+        self, form: Form, body: bytes, json_bytes: int | None, encoding: str, accepted: str
+    ) -> tuple[Answer, bytes, str | None]:
+        try:
+            body = unpacked(body, encoding, self._max_body_bytes)
+            answer = form(self._model, body, json_bytes)
+        except ValueError as error:
+            raise HTTPException(400, str(error)) from error
+        except NotFiniteError as error:
+            raise HTTPException(500, str(error)) from error
+        finally:
+            if len(body) >= _LARGE_BODY_BYTES:
+                release_free_memory()
+        return answer, *packed(answer.content, wanted_encoding(accepted))
 
 
-def _require(model: ServingModel, name: str, version: str | None) -> None:
+def _require(model: ServingModel, request: Request) -> None:
+    """Refuse a path that names another model or version."""
+    name, version = request.path_params.get("name", model.name), request.path_params.get("version")
     if name != model.name:
-        raise HTTPException(404, f"there is no model {name!r}; this server has {model.name!r}")
+        raise HTTPException(404, f"there is no model {shown(name)}; this server has {model.name!r}")
     if version is not None and version != str(model.version):
-        raise HTTPException(404, f"model {name!r} has no version {version!r} here; it has {str(model.version)!r}")
+        raise HTTPException(404, f"model {name!r} has no version {shown(version)} here; it has {str(model.version)!r}")
 
 
-async def _body(request: Request, max_bytes: int) -> bytes:
-    """Return the body; of what is too large no more than the limit is ever in memory."""
-    parts, size = [], 0
-    async for part in request.stream():
-        size += len(part)
-        if size <= max_bytes:
-            parts.append(part)
-        elif size > 4 * max_bytes:
-            break
-    # Only now: a client that is still sending would not read the answer.
-    if size > max_bytes:
-        raise HTTPException(413, f"the request has more than {max_bytes} bytes; send fewer examples at a time")
-    return b"".join(parts)
+def _json_bytes(request: Request) -> int | None:
+    text = request.headers.get(JSON_BYTES_HEADER)
+    if text is None:
+        return None
+    # No more digits than a body can have: Python refuses to read very many.
+    if not text.isascii() or not text.isdecimal() or len(text) > 18:
+        raise HTTPException(400, f"{JSON_BYTES_HEADER} must be a number of bytes, got {shown(text)}")
+    return int(text)
 
 
-async def _answer(model: ServingModel, metrics: Metrics, form: Form, body: bytes) -> Response:
-    """Predict in a thread, so that the others are answered meanwhile."""
-    try:
-        content, num_examples = await run_in_threadpool(_encoded, form, model, body)
-    except ValueError as error:
-        raise HTTPException(400, str(error)) from error
-    metrics.count_examples(num_examples)
-    return Response(content, media_type="application/json")
-
-
-def _encoded(form: Form, model: ServingModel, body: bytes) -> tuple[bytes, int]:
-    answer, num_examples = form(model, read_object(body))
-    try:
-        return json.dumps(answer, allow_nan=False, separators=(",", ":")).encode(), num_examples
-    except ValueError:
-        raise HTTPException(500, "a prediction is NaN or infinite, which JSON cannot say") from None
+def _response(answer: Answer, content: bytes, encoding: str | None) -> Response:
+    headers = {}
+    if encoding is not None:
+        headers["Content-Encoding"] = encoding
+    if answer.json_bytes is None:
+        return Response(content, media_type="application/json", headers=headers)
+    headers[JSON_BYTES_HEADER] = str(answer.json_bytes)
+    return Response(content, media_type="application/octet-stream", headers=headers)
 
 
 async def _http_error(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    return JSONResponse({"error": error.detail}, error.status_code, headers=error.headers)
+    return error_response(error.status_code, error.detail, error.headers)
+
+
+async def _body_error(_: Request, error: Exception) -> Response:
+    assert isinstance(error, BodyError)
+    return error_response(error.status, str(error), error.headers)
 
 
 class _Counting:
@@ -169,11 +187,13 @@ class _Counting:
 
         try:
             await self._app(scope, receive, send_and_look)
+        except ClientDisconnect:
+            status = CLIENT_GONE
         except Exception:
-            _log.exception("a defect in answering %s", scope["path"])
+            _log.exception("a defect in answering %s", shown(scope["path"]))
             if status:
                 raise
-            failure = JSONResponse({"error": "the server failed; its log says why"}, 500)
+            failure = error_response(500, "the server failed; its log says why")
             await failure(scope, receive, send_and_look)
         finally:
             # The pattern, not the path: a path is anybody's text, and each would be a figure of its own.

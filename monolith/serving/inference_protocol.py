@@ -1,13 +1,28 @@
-"""The Open Inference Protocol, version 2, as JSON: tensors with name, shape, datatype and data."""
+"""The Open Inference Protocol, version 2, with Triton's extension for binary tensors.
 
-from collections.abc import Mapping
+A tensor has name, shape and datatype. Its values are JSON (`data`), or follow the JSON as they lie in memory, with
+``parameters.binary_data_size`` bytes; then the header ``Inference-Header-Content-Length`` says where the JSON ends.
+"""
+
+import json
+import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from monolith._core.native import JsonValue, json_list
+from monolith.errors import shown
 from monolith.export.serving_model import ServingModel
 from monolith.export.signature import DATATYPES, Column, datatype_name
-from monolith.serving.json_values import checked_array, field
+from monolith.serving.answer import Answer, require_finite
+from monolith.serving.json_values import checked_array, field, read_object, text_field
+
+EXTENSIONS = ["binary_tensor_data"]
+"""What ``GET /v2`` lists."""
+
+MAX_DIMENSIONS = 32
+"""Of a tensor; NumPy has no more."""
 
 
 def model_metadata(model: ServingModel) -> dict[str, Any]:
@@ -20,56 +35,163 @@ def model_metadata(model: ServingModel) -> dict[str, Any]:
     }
 
 
-def read_inputs(model: ServingModel, body: Mapping[str, Any]) -> dict[str, Column]:
-    """Return the columns of a request; a ValueError says which part is wrong."""
-    columns = {}
-    for tensor in field(body, "inputs", list):
-        name = field(tensor, "name", str)
+def infer(model: ServingModel, body: bytes, json_bytes: int | None = None) -> Answer:
+    """Return the answer to a request; a ValueError says which part of the request is wrong.
+
+    Args:
+        model: what predicts.
+        body: the request: JSON, and after it the values of binary tensors.
+        json_bytes: how much of it is JSON; all if None.
+    """
+    if json_bytes is not None and json_bytes > len(body):
+        raise ValueError(f"the JSON of the request has {json_bytes} bytes by its header, the whole body {len(body)}")
+    request = read_object(body, json_bytes)
+    binary = _Binary(body, len(body) if json_bytes is None else json_bytes)
+    columns = _read_inputs(model, request, binary)
+    if not binary.is_at_end:
+        raise ValueError(f"{len(body) - binary.place} bytes follow the last binary tensor")
+    wanted = _read_outputs(model, request)
+    request_id = text_field(request, "id") if request.member("id") is not None else None
+    outputs = {name: np.ascontiguousarray(values) for name, values in model.predict(columns).items()}
+    require_finite(outputs)
+    fields = {"model_name": model.name, "model_version": str(model.version)}
+    if request_id is not None:
+        fields["id"] = request_id
+    tensors = [_tensor(name, outputs[name], is_binary) for name, is_binary in wanted.items()]
+    head = _json(fields)[:-1] + b',"outputs":[' + b",".join(tensors) + b"]}"
+    tails = [outputs[name].tobytes() for name, is_binary in wanted.items() if is_binary]
+    return Answer(
+        content=b"".join((head, *tails)),
+        num_examples=len(next(iter(columns.values()), ())),
+        json_bytes=len(head) if tails else None,
+    )
+
+
+@dataclass(slots=True)
+class _Binary:
+    """The bytes after the JSON, taken tensor by tensor."""
+
+    body: bytes
+
+    place: int
+
+    @property
+    def is_at_end(self) -> bool:
+        return self.place == len(self.body)
+
+    def take(self, what: str, size: int, datatype: str) -> Column:
+        dtype = DATATYPES[datatype].newbyteorder("<")
+        if size < 0 or size > len(self.body) - self.place:
+            raise ValueError(f"{what}: {size} bytes of binary data are announced, {len(self.body) - self.place} follow")
+        if size % dtype.itemsize:
+            raise ValueError(f"{what}: {size} bytes of binary data are no whole number of {datatype} values")
+        # A copy: memory of a message is read-only, and need not lie as numbers must.
+        values = np.frombuffer(self.body, np.uint8, size, self.place).copy()
+        self.place += size
+        if datatype == "BOOL":
+            if values.size and values.max() > 1:
+                raise ValueError(f"{what}: a BOOL is a byte 0 or 1, got {values.max()}")
+        found: Column = values.view(dtype)
+        if dtype.kind == "f" and not np.isfinite(found).all():
+            raise ValueError(f"{what}: a value is NaN or infinite")
+        return found
+
+
+def _read_inputs(model: ServingModel, request: JsonValue, binary: _Binary) -> dict[str, Column]:
+    columns: dict[str, Column] = {}
+    # One more than there can be: then one of them is unknown, or given twice.
+    for tensor in field(request, "inputs", "list").items(len(model.signature.inputs) + 1):
+        name = text_field(tensor, "name")
         if name in columns:
-            raise ValueError(f"input {name!r} is given twice")
+            raise ValueError(f"input {shown(name)} is given twice")
         spec = model.signature.input(name)
-        datatype = field(tensor, "datatype", str)
+        datatype = text_field(tensor, "datatype")
         if datatype not in DATATYPES:
-            raise ValueError(f"input {name!r}: datatype {datatype!r} is unknown; it must be {spec.datatype}")
-        values = checked_array(f"input {name!r}", field(tensor, "data", list), datatype)
-        columns[name] = _in_shape(name, values, field(tensor, "shape", list))
+            raise ValueError(f"input {name!r}: datatype {shown(datatype)} is unknown; it must be {spec.datatype}")
+        size = _binary_size(name, tensor)
+        if size is None:
+            values = checked_array(f"input {name!r}", field(tensor, "data", "list"), datatype)
+        else:
+            values = binary.take(f"input {name!r}", size, datatype)
+        columns[name] = _in_shape(name, values, field(tensor, "shape", "list"))
     return columns
 
 
-def infer(model: ServingModel, body: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
-    """Return the answer to a request, and how many examples it had."""
-    columns = read_inputs(model, body)
-    wanted = [field(output, "name", str) for output in field(body, "outputs", list)] if "outputs" in body else []
+def _read_outputs(model: ServingModel, request: JsonValue) -> dict[str, bool]:
+    """Return the outputs that the client wants, and of each whether as binary data."""
     known = [output.name for output in model.signature.outputs]
-    for name in wanted:
+    all_binary = _flag(request, "binary_data_output", default=False)
+    if request.member("outputs") is None:
+        return dict.fromkeys(known, all_binary)
+    wanted: dict[str, bool] = {}
+    for output in field(request, "outputs", "list").items(len(known) + 1):
+        name = text_field(output, "name")
         if name not in known:
-            raise ValueError(f"there is no output {name!r}; the outputs are {', '.join(known)}")
-    outputs = model.predict(columns)
-    answer = {
-        "model_name": model.name,
-        "model_version": str(model.version),
-        "outputs": [_tensor(name, outputs[name]) for name in wanted or known],
-    }
-    if "id" in body:
-        answer["id"] = field(body, "id", str)
-    return answer, len(next(iter(columns.values()), ()))
+            raise ValueError(f"there is no output {shown(name)}; the outputs are {', '.join(known)}")
+        if name in wanted:
+            raise ValueError(f"output {shown(name)} is asked for twice")
+        wanted[name] = _flag(output, "binary_data", default=all_binary)
+    return wanted or dict.fromkeys(known, all_binary)
 
 
-def _in_shape(name: str, values: Column, shape: list[Any]) -> Column:
-    if not all(isinstance(size, int) and not isinstance(size, bool) and size >= 0 for size in shape):
-        raise ValueError(f"input {name!r}: shape must be a list of sizes, got {shape}")
+def _parameter(value: JsonValue, name: str) -> JsonValue | None:
+    parameters = value.member("parameters")
+    if parameters is None:
+        return None
+    if parameters.kind != "object":
+        raise ValueError(f"'parameters' must be an object, got {parameters.shown()}")
+    return parameters.member(name)
+
+
+def _flag(value: JsonValue, name: str, *, default: bool) -> bool:
+    found = _parameter(value, name)
+    if found is None:
+        return default
+    if found.kind != "bool":
+        raise ValueError(f"{name!r} must be true or false, got {found.shown()}")
+    return found.is_true
+
+
+def _binary_size(name: str, tensor: JsonValue) -> int | None:
+    found = _parameter(tensor, "binary_data_size")
+    if found is None:
+        return None
+    if found.kind != "number":
+        raise ValueError(f"input {name!r}: binary_data_size must be a number of bytes, got {found.shown()}")
+    if tensor.member("data") is not None:
+        raise ValueError(f"input {name!r} has both data and binary data")
+    return found.integer()
+
+
+def _in_shape(name: str, values: Column, shape: JsonValue) -> Column:
+    if len(shape) > MAX_DIMENSIONS:
+        raise ValueError(f"input {name!r}: shape has {len(shape)} dimensions, {MAX_DIMENSIONS} at most are read")
+    try:
+        sizes: list[int] = shape.array("INT64").tolist()
+        if any(not isinstance(size, int) or size < 0 for size in sizes):
+            raise ValueError
+    except ValueError:
+        raise ValueError(f"input {name!r}: shape must be a list of sizes, got {_shown_list(shape)}") from None
     # Nested lists are allowed, and say the shape too.
-    if values.ndim > 1 and list(values.shape) != shape:
-        raise ValueError(f"input {name!r}: its data have the shape {list(values.shape)}, its shape says {shape}")
-    if values.size != int(np.prod(shape, dtype=object)):
-        raise ValueError(f"input {name!r}: shape {shape} does not fit {values.size} values of data")
-    return values.reshape(shape)
+    if values.ndim > 1 and list(values.shape) != sizes:
+        raise ValueError(
+            f"input {name!r}: its data have the shape {shown(list(values.shape))}, its shape says {shown(sizes)}"
+        )
+    if values.size != math.prod(sizes):
+        raise ValueError(f"input {name!r}: shape {shown(sizes)} does not fit {values.size} values of data")
+    return values.reshape(sizes)
 
 
-def _tensor(name: str, values: Column) -> dict[str, Any]:
-    return {
-        "name": name,
-        "datatype": datatype_name(values.dtype),
-        "shape": list(values.shape),
-        "data": values.reshape(-1).tolist(),
-    }
+def _shown_list(value: JsonValue) -> str:
+    return f"[{', '.join(item.shown() for item in value.items(4))}{', ...' if len(value) > 4 else ''}]"
+
+
+def _tensor(name: str, values: Column, is_binary: bool) -> bytes:
+    fields: dict[str, Any] = {"name": name, "datatype": datatype_name(values.dtype), "shape": list(values.shape)}
+    if is_binary:
+        return _json({**fields, "parameters": {"binary_data_size": values.nbytes}})
+    return _json(fields)[:-1] + b',"data":' + json_list(values.reshape(-1)) + b"}"
+
+
+def _json(value: dict[str, Any]) -> bytes:
+    return json.dumps(value, allow_nan=False, separators=(",", ":")).encode()

@@ -1,86 +1,70 @@
-"""JSON from anybody: every value is checked before it is used."""
+"""JSON from anybody: every value is checked before it is used.
 
-import json
-from collections.abc import Mapping
-from typing import Any, TypeVar
+The core reads it, without the interpreter lock and without an object per value: see ``csrc/parse/json_document.h``.
+"""
 
-import numpy as np
+from monolith._core.native import JsonValue, parse_json
+from monolith.errors import shown
+from monolith.export.signature import Column
 
-from monolith.export.signature import DATATYPES, Column
+MAX_DEPTH = 64
+"""Lists and objects in each other; a request needs five, and its tensors may have nested lists."""
 
-Value = TypeVar("Value", str, "list[Any]", "dict[str, Any]")
+MAX_VALUES = 1 << 23
+"""Values of one request: 128 MiB while it is read."""
 
-_KINDS = {str: "a text", list: "a list", dict: "an object"}
-# NumPy kinds that JSON values of a datatype may have; bool is no number here.
-_ALLOWED = {"i": "iu", "f": "iuf", "b": "b"}
+_KINDS = {"text": "a text", "list": "a list", "object": "an object"}
 
 
-def read_object(body: bytes) -> dict[str, Any]:
-    """Return the JSON object of a request; a ValueError if it is none, or has a NaN or Infinity in it.
+def read_object(body: bytes, size: int | None = None) -> JsonValue:
+    """Return the JSON object in the first `size` bytes of a request; a ValueError says what is no JSON.
 
-    >>> read_object(b'{"inputs": []}')
-    {'inputs': []}
+    >>> len(read_object(b'{"inputs": []}'))
+    1
     """
     try:
-        value = json.loads(body, parse_constant=_refuse_constant)
-    except RecursionError:
-        raise ValueError("the request is nested too deeply") from None
-    except UnicodeDecodeError as error:
-        raise ValueError(f"the request is no JSON: it is not UTF-8 ({error.reason})") from None
-    except json.JSONDecodeError as error:
-        raise ValueError(f"the request is no JSON: {error}") from None
-    if not isinstance(value, dict):
-        raise ValueError(f"the request must be a JSON object, got {type(value).__name__}")
+        value = parse_json(body, 0, len(body) if size is None else size, MAX_DEPTH, MAX_VALUES)
+    except ValueError as error:
+        raise ValueError(f"the request is no JSON that is read here: {error}") from None
+    if value.kind != "object":
+        raise ValueError(f"the request must be a JSON object, got {value.shown()}")
     return value
 
 
-def field(value: Any, name: str, kind: type[Value]) -> Value:
+def field(value: JsonValue, name: str, kind: str) -> JsonValue:
     """Return a member of a JSON object that must be there and of this kind.
 
-    >>> field({"shape": 3}, "shape", list)
+    >>> field(read_object(b'{"shape": 3}'), "shape", "list")
     Traceback (most recent call last):
         ...
     ValueError: 'shape' must be a list, got 3
     """
-    if not isinstance(value, Mapping):
-        raise ValueError(f"expected an object with {name!r}, got {_shown(value)}")
-    if name not in value:
-        raise ValueError(f"{name!r} is missing; given are {', '.join(map(str, value)) or 'none'}")
-    if not isinstance(value[name], kind):
-        raise ValueError(f"{name!r} must be {_KINDS[kind]}, got {_shown(value[name])}")
-    found: Value = value[name]
+    if value.kind != "object":
+        raise ValueError(f"expected an object with {shown(name)}, got {value.shown()}")
+    found = value.member(name)
+    if found is None:
+        given = ", ".join(shown(one) for one in value.names(4)) or "none"
+        raise ValueError(f"{shown(name)} is missing; given are {given}{', ...' if len(value) > 4 else ''}")
+    if found.kind != kind:
+        raise ValueError(f"{shown(name)} must be {_KINDS[kind]}, got {found.shown()}")
     return found
 
 
-def checked_array(what: str, data: list[Any], datatype: str) -> Column:
-    """Return JSON numbers as an array of a datatype, without rounding, wrapping or guessing.
+def text_field(value: JsonValue, name: str) -> str:
+    """Return a member of a JSON object that must be a text."""
+    return field(value, name, "text").text()
 
-    >>> checked_array("input 'uid'", [1, 2.5], "INT64")
+
+def checked_array(what: str, data: JsonValue, datatype: str) -> Column:
+    """Return a list of JSON numbers as an array of a datatype, without rounding, wrapping or guessing.
+
+    >>> checked_array("input 'uid'", field(read_object(b'{"data": [1, 2.5]}'), "data", "list"), "INT64")
     Traceback (most recent call last):
         ...
-    ValueError: input 'uid': its data must be INT64 numbers, got float64
+    ValueError: input 'uid': its data must be INT64 numbers, got 2.5
     """
-    wanted = DATATYPES[datatype]
     try:
-        found = np.asarray(data)
-    except (ValueError, RecursionError):
-        raise ValueError(f"{what}: its data must be a list of values, nested evenly if at all") from None
-    if found.size == 0:
-        return np.zeros(found.shape, wanted)
-    if found.dtype.kind not in _ALLOWED[wanted.kind]:
-        raise ValueError(f"{what}: its data must be {datatype} numbers, got {found.dtype}")
-    with np.errstate(over="ignore"):
-        converted = found.astype(wanted)
-    fits = np.isfinite(converted).all() if wanted.kind == "f" else np.array_equal(converted, found)
-    if not fits:
-        raise ValueError(f"{what}: a value is too large for {datatype}")
-    return converted
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"the request has the number {name}, which is no JSON")
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 40 else f"{text[:40]}..."
+        array: Column = data.array(datatype)
+    except ValueError as error:
+        raise ValueError(f"{what}: {error}") from None
+    return array

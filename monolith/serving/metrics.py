@@ -28,7 +28,7 @@ class Progress:
 class Metrics:
     """The counters of one server."""
 
-    def __init__(self, model: ServingModel, progress: Callable[[], Progress]) -> None:
+    def __init__(self, model: ServingModel, progress: Callable[[], Progress], *, num_damaged_exports: int = 0) -> None:
         """Count from zero; `progress` is asked at every scrape."""
         self._registry = CollectorRegistry()
         self._requests = Counter(
@@ -38,8 +38,15 @@ class Metrics:
             "monolith_request_seconds", "Time to answer.", ["route"], registry=self._registry, buckets=_BUCKETS
         )
         self._examples = Counter("monolith_predicted_examples", "Examples predicted.", registry=self._registry)
+        self._dropped = Counter(
+            "monolith_connections_dropped",
+            "Connections given up: slow, or the server full.",
+            ["reason"],
+            registry=self._registry,
+        )
         self._model = model
         self._progress = progress
+        self._num_damaged_exports = num_damaged_exports
         self._registry.register(self)
 
     def count_request(self, route: str, status: int, seconds: float) -> None:
@@ -50,6 +57,10 @@ class Metrics:
     def count_examples(self, num_examples: int) -> None:
         """Count predictions."""
         self._examples.inc(num_examples)
+
+    def count_dropped(self, reason: str) -> None:
+        """Count a connection that was given up: "slow" or "full"."""
+        self._dropped.labels(reason).inc()
 
     def text(self) -> bytes:
         """Return all figures in Prometheus's text format."""
@@ -66,6 +77,7 @@ class Metrics:
         now = self._progress()
         for name, meaning, value in (
             ("monolith_model_version", "Version of the export that was loaded.", self._model.version),
+            ("monolith_damaged_exports", "Newer versions passed over as damaged.", self._num_damaged_exports),
             ("monolith_generation", "Generation of the trainer that rows come from.", now.generation),
             ("monolith_sequence", "Last delta in force.", now.sequence),
             ("monolith_freshness_seconds", "Time since rows were last brought up to date.", time.time() - now.as_of),

@@ -1,31 +1,40 @@
 """The form of TensorFlow Serving: ``{"instances": [...]}`` by example, ``{"inputs": {...}}`` by column."""
 
-from collections.abc import Mapping
+import json
 from typing import Any
 
+import numpy as np
+
+from monolith._core.native import JsonValue, json_list, json_objects
+from monolith.errors import shown
 from monolith.export.serving_model import ServingModel
 from monolith.export.signature import Column
-from monolith.serving.json_values import checked_array, field
+from monolith.serving.answer import Answer, require_finite
+from monolith.serving.json_values import checked_array, field, read_object
 
 DEFAULT_SIGNATURE = "serving_default"
 
 
-def predict(model: ServingModel, body: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
-    """Return the answer in the form of the request, and how many examples it had."""
-    name = body.get("signature_name", DEFAULT_SIGNATURE)
-    if name != DEFAULT_SIGNATURE:
-        raise ValueError(f"there is no signature {name!r}; the only one is {DEFAULT_SIGNATURE!r}")
-    if ("instances" in body) == ("inputs" in body):
+def predict(model: ServingModel, body: bytes, json_bytes: int | None = None) -> Answer:
+    """Return the answer in the form of the request; a ValueError says which part of the request is wrong."""
+    if json_bytes is not None:
+        raise ValueError("binary tensors belong to /v2/models/NAME/infer; this form has none")
+    request = read_object(body)
+    signature = request.member("signature_name")
+    if signature is not None and (signature.kind != "text" or signature.text() != DEFAULT_SIGNATURE):
+        raise ValueError(f"there is no signature {signature.shown()}; the only one is {DEFAULT_SIGNATURE!r}")
+    instances, inputs = request.member("instances"), request.member("inputs")
+    if (instances is None) == (inputs is None):
         raise ValueError('a request has either "instances" (a list of examples) or "inputs" (an object of columns)')
-    by_example = "instances" in body
-    columns = (
-        _from_examples(model, field(body, "instances", list)) if by_example else _from_columns(model, body["inputs"])
-    )
-    outputs = {name: values.tolist() for name, values in model.predict(columns).items()}
-    num_examples = len(next(iter(columns.values()), ()))
-    if by_example:
-        return {"predictions": _by_example(outputs)}, num_examples
-    return {"outputs": next(iter(outputs.values())) if len(outputs) == 1 else outputs}, num_examples
+    if instances is not None:
+        columns = _from_examples(model, field(request, "instances", "list"))
+    else:
+        assert inputs is not None
+        columns = _from_columns(model, inputs)
+    outputs = {name: np.ascontiguousarray(values) for name, values in model.predict(columns).items()}
+    require_finite(outputs)
+    content = _by_example(outputs) if instances is not None else _by_column(outputs)
+    return Answer(content=content, num_examples=len(next(iter(columns.values()), ())))
 
 
 def model_status(model: ServingModel) -> dict[str, Any]:
@@ -34,34 +43,43 @@ def model_status(model: ServingModel) -> dict[str, Any]:
     return {"model_version_status": [{"version": str(model.version), "state": "AVAILABLE", "status": status}]}
 
 
-def _from_examples(model: ServingModel, examples: list[Any]) -> dict[str, Column]:
+def _from_examples(model: ServingModel, examples: JsonValue) -> dict[str, Column]:
     """Examples are objects; where the model has one input, plain values too."""
     specs = model.signature.inputs
-    if len(specs) == 1 and not any(isinstance(example, dict) for example in examples):
-        return _from_columns(model, {specs[0].name: examples})
-    for number, example in enumerate(examples):
-        if not isinstance(example, dict):
-            raise ValueError(f"instance {number} must be an object of inputs, got {example!r:.40}")
-        if example.keys() != {spec.name for spec in specs}:
-            wanted = ", ".join(spec.name for spec in specs)
-            raise ValueError(f"instance {number} has the inputs {', '.join(example) or 'none'}; they must be {wanted}")
-    return _from_columns(model, {spec.name: [example[spec.name] for example in examples] for spec in specs})
+    if len(specs) == 1 and all(first.kind != "object" for first in examples.items(1)):
+        return {specs[0].name: checked_array(f"input {specs[0].name!r}", examples, specs[0].datatype)}
+    arrays = examples.columns([(spec.name, spec.datatype) for spec in specs])
+    return {spec.name: array for spec, array in zip(specs, arrays, strict=True)}
 
 
-def _from_columns(model: ServingModel, columns: Any) -> dict[str, Column]:
+def _from_columns(model: ServingModel, columns: JsonValue) -> dict[str, Column]:
     specs = model.signature.inputs
-    if not isinstance(columns, dict):
-        if len(specs) != 1:
+    if columns.kind != "object":
+        if len(specs) != 1 or columns.kind != "list":
             raise ValueError(f"'inputs' must be an object of columns: {', '.join(spec.name for spec in specs)}")
-        columns = {specs[0].name: columns}
+        return {specs[0].name: checked_array(f"input {specs[0].name!r}", columns, specs[0].datatype)}
+    # One more than there can be: then one of them is unknown, or given twice.
+    names = columns.names(len(specs) + 1)
+    for number, name in enumerate(names):
+        if name in names[:number]:
+            raise ValueError(f"input {shown(name)} is given twice")
+        model.signature.input(name)
     return {
-        name: checked_array(f"input {name!r}", field(columns, name, list), model.signature.input(name).datatype)
-        for name in columns
+        name: checked_array(f"input {name!r}", field(columns, name, "list"), model.signature.input(name).datatype)
+        for name in names
     }
 
 
-def _by_example(outputs: dict[str, list[Any]]) -> list[Any]:
+def _by_example(outputs: dict[str, Column]) -> bytes:
     """Return a plain value per example where there is one output, else an object."""
     if len(outputs) == 1:
-        return next(iter(outputs.values()))
-    return [dict(zip(outputs, values, strict=True)) for values in zip(*outputs.values(), strict=True)]
+        return b'{"predictions":' + json_list(next(iter(outputs.values()))) + b"}"
+    prefixes = [f"{',' if number else '{'}{json.dumps(name)}:" for number, name in enumerate(outputs)]
+    return b'{"predictions":' + json_objects(list(zip(prefixes, outputs.values(), strict=True))) + b"}"
+
+
+def _by_column(outputs: dict[str, Column]) -> bytes:
+    if len(outputs) == 1:
+        return b'{"outputs":' + json_list(next(iter(outputs.values()))) + b"}"
+    members = [json.dumps(name).encode() + b":" + json_list(values) for name, values in outputs.items()]
+    return b'{"outputs":{' + b",".join(members) + b"}}"

@@ -10,20 +10,26 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any, cast
 
+import torch
 import uvicorn
 from fastapi import FastAPI
 
-from monolith.export.load import load_export
+from monolith._core import native
+from monolith.export.load import load_newest_export
 from monolith.export.serving_model import ServingModel
-from monolith.export.versions import latest_version, newest_export
-from monolith.serving.app import MAX_BODY_BYTES, create_app
+from monolith.export.versions import latest_version
+from monolith.serving.app import create_app
+from monolith.serving.connections import ConnectionLimits, Connections
 from monolith.serving.metrics import Metrics, Progress
+from monolith.serving.request_body import MAX_BODY_BYTES
 from monolith.serving.sync_receiver import SyncReceiver
 from monolith.wire import SharedSecret, TlsConfig
 
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 8500
+DEFAULT_LIMITS = ConnectionLimits()
 
 _POLL_SECONDS = 0.2
 _SHUTDOWN_SECONDS = 5
@@ -64,9 +70,10 @@ def serve(
     wait: bool = False,
     num_threads: int = 1,
     max_body_bytes: int = MAX_BODY_BYTES,
+    limits: ConnectionLimits = DEFAULT_LIMITS,
     announce: Callable[[Ready], None] = lambda ready: None,
 ) -> None:
-    """Serve the newest complete version until SIGTERM or Ctrl-C, then return.
+    """Serve the newest whole version until SIGTERM or Ctrl-C, then return.
 
     Args:
         export_base: folder of the versions.
@@ -77,26 +84,29 @@ def serve(
             the shared secret of `export_base`.
         ready_file: is there, with a `Ready` as JSON, while the server answers.
         wait: wait for the first version rather than fail.
-        num_threads: threads that share the dense work of one request.
-        max_body_bytes: larger requests are refused.
+        num_threads: threads that share the work of one request, for the whole process.
+        max_body_bytes: larger requests are refused, compressed or not.
+        limits: how many connections there may be, and how long each may keep the server waiting.
         announce: is told when the server is about to answer.
 
     Raises:
         FileNotFoundError: there is no complete version, and `wait` was not asked for.
-        CorruptFileError: the newest version is damaged.
+        CorruptFileError: every version is damaged.
         OSError: the port is in use.
         SecretError: deltas are to be taken, and the shared secret is missing or readable by others.
     """
+    if max_body_bytes < 1:
+        raise ValueError(f"max_body_bytes must be positive, got {max_body_bytes}")
+    _share_work(num_threads)
     with ExitStack() as cleanup:
         stop = cleanup.enter_context(_stop_signals())
         if ready_file is not None:
             # Left by a server that was killed.
             Path(ready_file).unlink(missing_ok=True)
         sock = cleanup.enter_context(_bind(host, port))
-        path = _await_version(export_base, stop) if wait else newest_export(export_base)
-        if path is None:
+        if wait and not _await_version(export_base, stop):
             return
-        model = load_export(path, num_threads=num_threads)
+        model, num_damaged = load_newest_export(export_base, num_threads=num_threads)
         receiver, where = _follow(model, export_base, sync_address, tls, cleanup)
         ready = Ready(
             model=model.name,
@@ -115,14 +125,25 @@ def serve(
                 _write_ready(Path(ready_file), ready)
             announce(ready)
 
-        metrics = Metrics(model, lambda: progress_of(model, receiver))
+        metrics = Metrics(model, lambda: progress_of(model, receiver), num_damaged_exports=num_damaged)
+        connections = Connections(limits, metrics.count_dropped)
         app = create_app(model, metrics, max_body_bytes=max_body_bytes, on_ready=on_ready)
-        server = uvicorn.Server(_http_config(app))
+        server = uvicorn.Server(_http_config(app, connections))
         # From now on connections queue up, so whoever sees the ready file can connect.
         _listen(sock, host, port)
         server.run(sockets=[sock])
         if not server.started and not stop.is_set():
             raise RuntimeError("the HTTP server did not start; what it logged above says why")
+
+
+def _share_work(num_threads: int) -> None:
+    """Share the lookups of one request among `num_threads` threads instead of all cores.
+
+    Requests are small, and threads that wait for each other spin: on two busy cores a request of one example took ten
+    times as much processor time with two threads as with one.
+    """
+    torch.set_num_threads(num_threads)
+    native.set_num_threads(num_threads)
 
 
 def progress_of(model: ServingModel, receiver: SyncReceiver | None) -> Progress:
@@ -149,12 +170,12 @@ def _follow(
     return receiver, str(listener.address)
 
 
-def _await_version(base: str | Path, stop: threading.Event) -> Path | None:
-    """Return the newest version as soon as there is one; None if told to stop before."""
-    while (path := latest_version(base)) is None:
+def _await_version(base: str | Path, stop: threading.Event) -> bool:
+    """Return True as soon as there is a version; False on a request to stop before."""
+    while latest_version(base) is None:
         if stop.wait(_POLL_SECONDS):
-            return None
-    return path
+            return False
+    return True
 
 
 def _bind(host: str, port: int) -> socket.socket:
@@ -191,9 +212,11 @@ def _better_bind_error(error: OSError, what: str, option: str) -> OSError:
     return OSError(f"{what} {reason}; choose another with {option}")
 
 
-def _http_config(app: FastAPI) -> uvicorn.Config:
+def _http_config(app: FastAPI, connections: Connections) -> uvicorn.Config:
     return uvicorn.Config(
         app,
+        http=cast(Any, connections.protocol),
+        ws="none",
         log_config=None,
         access_log=False,
         lifespan="on",

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from monolith._core import native
 from monolith.data import Batch
 from monolith.errors import NotFiniteError
 from monolith.hooks import Hook, RunContext, StepValues
@@ -137,7 +138,11 @@ class Trainer:
         return RunResult(global_step=state.global_step, loss=loss, metrics=self.metrics.read())
 
     def _step(self, batch: Batch) -> tuple[float, EstimatorSpec]:
-        """Train on one batch; on an error rows and weights are as they were."""
+        """Train on one batch; on an error rows and weights are as they were.
+
+        But for one: if a step would ruin a row, that row and the weights are as they were, the other rows are not. The
+        run ends then, and goes on from a snapshot.
+        """
         state, columns = self.state, batch.columns
         pulled = state.lookup.pull(columns)
         with torch.autocast("cpu", torch.bfloat16, enabled=self.config.autocast):
@@ -208,14 +213,21 @@ class Trainer:
             gradients = {key: leaf.grad for key, leaf in pulled.leaves.items() if leaf.grad is not None}
             bad = ["/".join(key) for key, values in gradients.items() if not bool(torch.isfinite(values).all())]
             self.state.model.zero_grad()
+            if isinstance(error, native.NotFiniteRow):
+                raise NotFiniteError(f"{error}; {self._place(batch)}") from error
             if not bad:
                 raise
             raise NotFiniteError(f"the gradient of rows {', '.join(bad)} is not finite {self._where(batch)}") from error
 
     def _where(self, batch: Batch) -> str:
         return (
-            f"at step {self.state.global_step}, events [{batch.first}, {batch.last}) of partition {batch.partition!r}; "
-            "rows and weights are as they were before: look at these events, or lower the learning rate"
+            f"{self._place(batch)}; rows and weights are as they were before: look at these events, or lower the "
+            "learning rate"
+        )
+
+    def _place(self, batch: Batch) -> str:
+        return (
+            f"at step {self.state.global_step}, events [{batch.first}, {batch.last}) of partition {batch.partition!r}"
         )
 
     @contextmanager

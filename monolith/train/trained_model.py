@@ -33,13 +33,13 @@ class TrainedModel:
     ) -> None:
         """Read the snapshot in folder `path`; the plan is the one it was trained with.
 
-        `options` tell of dense weights that were renamed.
+        `options` tell of dense weights that were renamed, and whether rows that are not finite are left out.
         """
         options = options or RestoreConfig()
         folder = Path(path)
         self.plan = LookupPlan.from_json(read_manifest(folder).plan)
         self.tables = make_tables(self.plan)
-        snapshot = load_snapshot(folder, plan=self.plan, tables=self.tables)
+        snapshot = load_snapshot(folder, plan=self.plan, tables=self.tables, drop_not_finite=options.drop_not_finite)
         self.model = copy.deepcopy(model)
         restore_dense_weights(self.model, snapshot.dense, alias_map=options.alias_map, guess_names=options.guess_names)
         self.model.eval()

@@ -42,8 +42,14 @@ def test_an_out_that_is_not_aligned_works(streaming: bool) -> None:
     assert torch.equal(out, rows)
 
 
-def test_no_ids_is_no_work() -> None:
-    native.plain_gather(torch.randn(3, 16), torch.empty(0, dtype=torch.int64), torch.empty(0, 16), False)
+@pytest.mark.parametrize("streaming", [False, True])
+@pytest.mark.parametrize("num_ids", [0, 1, 8191, 8192, 8193])
+def test_nothing_is_written_beyond_the_rows_that_were_asked_for(num_ids: int, streaming: bool) -> None:
+    rows, ids = torch.randn(3, 16), torch.arange(num_ids) % 3
+    memory = torch.full((num_ids + 2, 16), 7.0)
+    native.plain_gather(rows, ids, memory[1:-1], streaming)
+    assert torch.equal(memory[1:-1], rows[ids])
+    assert (memory[[0, -1]] == 7.0).all()
 
 
 @pytest.mark.parametrize("bad", [-1, 10])

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import warnings
 
 import pytest
 import torch
@@ -17,6 +18,7 @@ from monolith.checkpoint import (
     set_aside_broken,
 )
 from monolith.checkpoint.keeping import Retention, remove_one, retire_snapshots, roll_back
+from monolith.checkpoint.restoring import rewrite
 from monolith.embedding import ChangeTracker
 from monolith.errors import CorruptFileError
 from monolith.model import admission_filters, make_tables
@@ -128,6 +130,16 @@ def test_filters_have_their_changes_or_all_of_them(tmp_path):
         restore(links[2])
 
 
+def test_tables_in_use_hold_the_rows_of_the_chain_and_no_others(tmp_path):
+    state, links = make_chain(tmp_path)
+    in_use = State()
+    in_use.train(6)
+    in_use.tables["uid"].apply_gradients(torch.tensor([10_000]), torch.ones(1, 4), time=1)  # no link names it
+    wanted = rows_of(state.tables)
+    load_snapshot(links[-1], plan=PLAN, tables=in_use.tables)
+    assert rows_of(in_use.tables) == wanted
+
+
 @pytest.mark.parametrize("harm", ["missing", "no manifest", "flipped"])
 def test_a_broken_link_is_named_and_what_is_before_it_can_be_restored(tmp_path, harm):
     _, links = make_chain(tmp_path)
@@ -186,6 +198,26 @@ def test_compacting_gives_the_snapshot_that_would_have_been_taken(tmp_path):
     assert list_snapshots(tmp_path) == [links[0], path]
     assert latest_state(tmp_path) == path == compact(tmp_path)
     assert compact(tmp_path / "empty") is None
+
+
+@pytest.mark.parametrize("removed", [0, 1, 2])
+def test_a_compaction_that_is_interrupted_leaves_a_chain(tmp_path, monkeypatch, removed):
+    _, links = make_chain(tmp_path)
+    left = [removed]
+
+    def remove_some(folder):
+        left[0] -= 1
+        if left[0] < 0:
+            raise KeyboardInterrupt
+        shutil.rmtree(folder)
+
+    monkeypatch.setattr(rewrite, "remove_snapshot", remove_some)
+    with pytest.raises(KeyboardInterrupt):
+        compact(tmp_path)
+    assert latest_state(tmp_path) == tmp_path / "model.ckpt-13"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert newest_link(links[0]) == links[3 - removed]
 
 
 def saver_of(folder, state, keep=10):

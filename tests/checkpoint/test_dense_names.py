@@ -38,6 +38,7 @@ def test_rules_of_a_user_are_heard():
 @pytest.mark.parametrize(
     "new, old",
     [
+        (shapes(model__tower__weight=(2, 3)), shapes(tower__weight=(3, 2))),
         (shapes(a=2), shapes(b=2)),  # nothing ties them but their shape
         (shapes(n__dense__w=2), shapes(n__dense_4__w=3)),  # another shape
         (shapes(x__w=2, y__w=2), shapes(w=2, v=2)),  # two could have been one

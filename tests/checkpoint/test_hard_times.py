@@ -236,14 +236,16 @@ def test_a_snapshot_takes_the_place_of_one_of_the_same_step(tmp_path):
     assert [one.name for one in tmp_path.iterdir()] == ["model.ckpt-4"]
 
 
-@pytest.mark.parametrize("new_is_whole", [True, False])
-def test_an_interrupted_replacement_is_ended(tmp_path, new_is_whole):
+@pytest.mark.parametrize("new_one", ["whole", "without manifest", "missing"])
+def test_an_interrupted_replacement_is_ended(tmp_path, new_one):
     old, new = trained(4), trained(6)
     path = old.freeze().write_snapshot(tmp_path)
     path.rename(tmp_path / "model.ckpt-4.replaced")
-    if new_is_whole:
+    if new_one != "missing":
         new.freeze(step=4).write_snapshot(tmp_path / "elsewhere").rename(path)
         (tmp_path / "elsewhere").rmdir()
+    if new_one == "without manifest":
+        (path / "manifest.json").unlink()
     clean_leftovers(tmp_path)
     assert [one.name for one in tmp_path.iterdir()] == ["model.ckpt-4"]
-    check_restores(path, new if new_is_whole else old)
+    check_restores(path, new if new_one == "whole" else old)

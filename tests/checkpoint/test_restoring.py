@@ -62,6 +62,17 @@ def test_damage_found_while_resharding_leaves_nothing_behind(tmp_path, harm):
     assert not list((tmp_path / "out").glob("model*"))
 
 
+@pytest.mark.parametrize("name", ["dense.safetensors", "stream.json", "filters/mov-00003-of-00007"])
+def test_resharding_copies_no_damaged_file(tmp_path, name):
+    _, path = make_snapshot(tmp_path / "1")
+    data = bytearray((path / name).read_bytes())
+    data[-1] ^= 1
+    (path / name).write_bytes(data)
+    with pytest.raises(CorruptFileError, match=f"{name} is damaged"):
+        reshard(path, tmp_path / "out", 2)
+    assert not (tmp_path / "out").exists()
+
+
 def test_one_table_alone_is_restored(tmp_path):
     state, path = make_snapshot(tmp_path)
     restored = make_tables(PLAN)
@@ -118,6 +129,19 @@ def test_another_optimizer_takes_the_weights_and_starts_afresh(tmp_path):
     wider = Table(replace(config, segments=tuple(replace(one, dim=5) for one in config.segments)))
     with pytest.raises(ValueError, match=r"widths \[4\], the table to restore has \[5\]"):
         restore_tables(path, {"uid": wider})
+
+
+def test_the_newest_time_and_step_of_a_table_are_restored_though_its_newest_row_is_gone(tmp_path):
+    state = State()
+    state.tables["uid"].native.raise_max_step(9)
+    state.tables["uid"].assign(torch.tensor([1]), torch.ones(1, 4), time=5)
+    state.tables["uid"].assign(torch.tensor([2]), torch.ones(1, 4), time=3 * 86_400)
+    state.tables["uid"].erase(torch.tensor([2]))
+    restored = make_tables(PLAN)["uid"]
+    assert restore_tables(state.freeze().write_snapshot(tmp_path), {"uid": restored}) == {"uid": 1}
+    assert restored.native.max_step == 9
+    # Rows of users expire after a day; two have passed since this one was seen.
+    assert restored.evict() == state.tables["uid"].evict() == 1
 
 
 def test_some_slots_alone_are_restored(tmp_path):

@@ -1,6 +1,8 @@
 """Snapshots: whole or not there at all, checked before they are believed."""
 
 import json
+import os
+import re
 import shutil
 import warnings
 from pathlib import Path
@@ -97,13 +99,38 @@ def files_of(path):
     return sorted(one for one in path.rglob("*") if one.is_file())
 
 
-def test_a_flipped_byte_anywhere_is_noticed_and_the_snapshot_before_is_used(tmp_path):
+def flip(file, place):
+    with open(file, "r+b") as opened:
+        (byte,) = os.pread(opened.fileno(), 1, place)
+        os.pwrite(opened.fileno(), bytes([byte ^ 1]), place)
+
+
+def test_any_byte_of_a_manifest_that_is_flipped_is_noticed(tmp_path):
+    path = save(tmp_path, 1)
+    for place in range((path / "manifest.json").stat().st_size):
+        flip(path / "manifest.json", place)
+        with pytest.raises(CorruptFileError):
+            read_manifest(path)
+        flip(path / "manifest.json", place)
+    assert read_manifest(path).step == 1
+
+
+def test_a_manifest_with_one_other_number_is_noticed(tmp_path):
+    path = save(tmp_path, 1)
+    text = (path / "manifest.json").read_text()
+    for place in [found.start() for found in re.finditer(r"[0-8](?=[0-9]*,?\n)", text)]:
+        # It is JSON still, of the right fields and types.
+        (path / "manifest.json").write_text(text[:place] + str(int(text[place]) + 1) + text[place + 1 :])
+        with pytest.raises(CorruptFileError, match="its checksum is wrong|is not of format|of format"):
+            read_manifest(path)
+
+
+def test_a_damaged_snapshot_changes_no_table_and_the_one_before_is_used(tmp_path):
     good, bad = save(tmp_path, 1), save(tmp_path, 2)
     assert latest_snapshot(tmp_path) == bad
     for file in files_of(bad):
-        content = file.read_bytes()
-        for place in {0, len(content) // 2, len(content) - 1}:
-            file.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+        for place in {0, file.stat().st_size // 2, file.stat().st_size - 1}:
+            flip(file, place)
             with pytest.warns(UserWarning, match="model.ckpt-2 is not used"):
                 assert latest_snapshot(tmp_path) == good, (file, place)
             tables = make_filled_tables()
@@ -115,7 +142,7 @@ def test_a_flipped_byte_anywhere_is_noticed_and_the_snapshot_before_is_used(tmp_
             with pytest.raises((CorruptFileError, FileNotFoundError)):
                 load_snapshot(bad, plan=PLAN, tables=unused)
             assert all(table.is_unused for table in unused.tables.values()), (file, place)
-        file.write_bytes(content)
+            flip(file, place)
     assert latest_snapshot(tmp_path) == bad
 
 
@@ -157,14 +184,19 @@ def test_a_missing_or_shortened_file_is_noticed(tmp_path):
             file.write_bytes(content)
 
 
-def test_a_snapshot_without_manifest_never_existed(tmp_path):
+def test_a_snapshot_or_delta_without_manifest_never_existed(tmp_path):
     good, bad = save(tmp_path, 1), save(tmp_path, 2)
     (bad / "manifest.json").unlink()
+    (tmp_path / "model.ckpt-1.delta-1").mkdir()
     (tmp_path / "model.ckpt-3.tmp").mkdir()
     with pytest.warns(UserWarning, match="not written completely"):
         assert latest_snapshot(tmp_path) == good
-    assert sorted(one.name for one in clean_leftovers(tmp_path)) == ["model.ckpt-2", "model.ckpt-3.tmp"]
-    assert list_snapshots(tmp_path) == [good]
+    assert sorted(one.name for one in clean_leftovers(tmp_path)) == [
+        "model.ckpt-1.delta-1",
+        "model.ckpt-2",
+        "model.ckpt-3.tmp",
+    ]
+    assert list(tmp_path.iterdir()) == [good]
 
 
 def test_a_manifest_that_points_outside_is_refused(tmp_path):

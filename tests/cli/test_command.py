@@ -35,16 +35,21 @@ def test_version():
     assert (done.returncode, done.stdout) == (0, f"monolith {monolith.__version__}\n")
 
 
-def test_info_shows_what_this_build_is():
-    done = monolith_command("info", "--json")
-    build = json.loads(done.stdout)["build"]
+@pytest.fixture(scope="module")
+def info():
+    """What `monolith info --json` says."""
+    return json.loads(monolith_command("info", "--json").stdout)
+
+
+def test_info_shows_what_this_build_is(info):
+    build = info["build"]
     assert build["monolith"] == monolith.__version__
     assert build["torch"] == torch.__version__
     assert native.best_simd_level() in build["simd"]
 
 
-def test_info_shows_each_optional_part_or_how_to_get_it():
-    parts = json.loads(monolith_command("info", "--json").stdout)["optional"]
+def test_info_shows_each_optional_part_or_how_to_get_it(info):
+    parts = info["optional"]
     for extra, distribution in OPTIONAL_PARTS.items():
         try:
             expected = f"{distribution} {version(distribution)}"
@@ -53,9 +58,9 @@ def test_info_shows_each_optional_part_or_how_to_get_it():
         assert parts[extra] == expected
 
 
-def test_info_for_people_says_the_same():
+def test_info_for_people_says_the_same(info):
     done = monolith_command("info", COLUMNS="200")
-    for value in json.loads(monolith_command("info", "--json").stdout)["optional"].values():
+    for value in info["optional"].values():
         assert value in done.stdout
 
 

@@ -122,16 +122,26 @@ def check_wrong_sizes_are_value_errors(table: TableProtocol) -> None:
     assert len(table) == 0
 
 
-def check_a_gradient_that_is_not_finite_changes_nothing(table: TableProtocol) -> None:
+def check_a_value_that_is_not_finite_changes_nothing(table: TableProtocol) -> None:
     ids = torch.arange(50)
     table.assign(ids, torch.ones(50, DIM))
     for wrong in (float("nan"), float("inf"), -float("inf")):
-        gradients = torch.ones(60, DIM)
-        gradients[37, 3] = wrong
-        with pytest.raises(ValueError, match="nothing was changed"):
-            table.apply_gradients(torch.arange(60), gradients)
+        values = torch.ones(60, DIM)
+        values[37, 3] = wrong
+        for call in (table.assign, table.assign_add, table.apply_gradients):
+            with pytest.raises(ValueError, match=f"of id 37 in row 37, column 3 is {wrong}; nothing was changed"):
+                call(torch.arange(60), values)
     assert torch.equal(table.lookup(ids), torch.ones(50, DIM))
     assert len(table) == 50
+
+
+def check_a_row_that_would_become_infinite_keeps_its_value(table: TableProtocol) -> None:
+    table.assign(torch.tensor([1, 2]), rows_of(3e38, 1))
+    for call, value in ((table.assign_add, 3e38), (table.apply_gradients, -3e38)):
+        with pytest.raises(ValueError, match="the row of id 1 .*keeps its value"):
+            call(torch.tensor([2, 1, 1, 3]), rows_of(0, value, value, 0))
+        assert torch.equal(table.lookup(torch.tensor([1, 2])), rows_of(3e38, 1))
+    assert table.contains(torch.tensor([3])).all()
 
 
 CHECKS: list[Check] = [check for name, check in sorted(globals().items()) if name.startswith("check_")]

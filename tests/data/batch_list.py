@@ -41,6 +41,20 @@ class BatchList:
         return part
 
 
+class FailingOnce(BatchList):
+    """Given batches as a source that fails at its second batch, and not again."""
+
+    has_failed = False
+
+    def __iter__(self):
+        for batch in super().__iter__():
+            if self._position == 2 and not self.has_failed:
+                self.has_failed = True
+                self._position -= 1
+                raise OSError("gone")
+            yield batch
+
+
 def made_batch(first, count, keys=(0,)):
     rows = torch.arange(first, first + count)
     lengths = rows % 3

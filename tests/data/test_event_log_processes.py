@@ -1,6 +1,5 @@
 """The log between real processes: one writes, one reads, one is killed."""
 
-import multiprocessing
 import os
 import random
 import signal
@@ -12,16 +11,14 @@ import pytest
 
 from monolith.data import EventLogSource, EventLogWriter, LogInUseError, log_length
 from tests.data.made_events import SCHEMA, append_and_report, made, read
+from tests.new_processes import PROCESSES
 
 START_SECONDS = 60
 
 
 @pytest.fixture(scope="module")
 def processes():
-    """Processes that start quickly: a server imports everything once and forks from there."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.data.made_events"])
-    return context
+    return PROCESSES
 
 
 def start_writer(processes, path, *, frame, limit):

@@ -11,6 +11,7 @@ from monolith.data.columnar.column_error import ColumnError
 from monolith.data.columnar.json_records import JsonParser
 from monolith.data.parse import BadRecordError, records_of
 from monolith.protos.tf_example_pb2 import Example
+from tests.checkpoint.forked import in_child
 
 
 def serialized(uid, tags, label):
@@ -79,6 +80,33 @@ def test_json_records():
     skipping = JsonParser(Schema.of(uid="int64", tags="int64[]"), on_error="skip")
     columns, kept = skipping(records_of(bad))
     assert (columns["uid"].tolist(), kept.tolist(), skipping.num_skipped) == ([1, 2], [0, 3], 3)
+
+
+@pytest.mark.parametrize("form", ["json", "tf_example", "example", "example_batch", "instance"])
+def test_batches_and_files_of_bad_records_alone_are_passed(form, tmp_path):
+    for number in range(2):
+        with TFRecordWriter(str(tmp_path / f"{number}.tfrecord")) as writer:
+            writer.write_all([b"\xff\xff"] * 5)
+    columns = {"uid": "int64", "tags": "int64[]", "dense": "float32[3]", "query": "bytes"}
+    pipeline = mono.data.tfrecord(f"{tmp_path}/*.tfrecord", batch_size=2).parse(form, on_error="skip", **columns)
+    assert list(pipeline) == []
+    assert pipeline.source.num_skipped == 10
+    pipeline = mono.data.tfrecord(f"{tmp_path}/*.tfrecord", batch_size=2).parse(form, on_error="skip", **columns)
+    later_steps = pipeline.filter(lambda batch: batch.columns["uid"] > 0).rebatch(3).shuffle(window=4, batch_size=2)
+    assert list(later_steps.prefetch(2)) == []
+
+
+def test_a_batch_of_bad_json_between_good_ones(tmp_path):
+    with TFRecordWriter(str(tmp_path / "x.tfrecord")) as writer:
+        writer.write_all([b'{"uid": 1}', b'{"uid": 2}', b"null", b"", b'{"uid": 5} null', b'{"uid": 6}'])
+
+    def read():
+        source = mono.data.tfrecord(str(tmp_path / "x.tfrecord"), batch_size=2)
+        pipeline = source.parse("json", on_error="skip", uid="int64")
+        assert [batch.columns["uid"].tolist() for batch in pipeline] == [[1, 2], [6]]
+        assert pipeline.source.num_skipped == 3
+
+    assert in_child(read) == ""  # pyarrow would end the process
 
 
 def test_wrong_chains_say_what_to_do(files):

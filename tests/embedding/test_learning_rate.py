@@ -4,7 +4,9 @@ import math
 from typing import Any
 
 import pytest
+import torch
 
+from monolith.embedding import AdagradOptimizer, Segment, Table, TableConfig
 from monolith.embedding.config.learning_rate import PolynomialDecay
 
 
@@ -12,6 +14,17 @@ def test_golden_figures() -> None:
     decay = PolynomialDecay(0.01, decay_steps=10, end_learning_rate=0.11)
     assert decay(1) == pytest.approx(0.02, rel=1e-12)
     assert decay(2) == pytest.approx(0.03, rel=1e-12)
+
+
+def test_adagrad_steps_by_a_schedule_at_step_0() -> None:
+    rows = Segment(2, AdagradOptimizer(initial_accumulator_value=0.1))
+    table = Table(TableConfig(name="any", segments=(rows,), learning_rates=(PolynomialDecay(3.0, 10, 11.0),)))
+    ids = torch.tensor([0, 1])
+    table.assign(ids, torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    for _ in range(3):
+        table.apply_gradients(ids, torch.tensor([[0.1, 0.1], [0.01, 0.01]]), global_step=0)
+    figures = torch.tensor([[-1.6026098728, -0.6026098728], [2.7156791687, 3.7156791687]])
+    torch.testing.assert_close(table.lookup(ids), figures, rtol=1e-6, atol=1e-6)
 
 
 def test_stays_at_the_end() -> None:

@@ -174,7 +174,7 @@ def test_mistakes_name_the_table_and_change_nothing() -> None:
         tables.lookup({"slot9": ids(1)})
     with pytest.raises(ValueError, match=r"'slot1'.*1 x 2.*got 1 x 3"):
         tables.assign({"slot1": (ids(1), rows([1, 2, 3]))})
-    with pytest.raises(ValueError, match=r"'slot1': the gradient in row 1, column 0 is nan"):
+    with pytest.raises(ValueError, match=r"'slot1': the gradient of id 7 in row 1, column 0 is nan"):
         tables.apply_gradients({"slot0": (ids(0), rows([1])), "slot1": (ids(1, 7), rows([1, 2], [torch.nan, 1]))})
     with pytest.raises(ValueError, match=r"7 floats.*\(6,\)"):
         tables.plan(ids(0, 1, 2, 3), [1, 1, 2]).assign(torch.ones(6))

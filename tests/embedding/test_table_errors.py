@@ -53,7 +53,11 @@ MISTAKES: list[tuple[Callable[[Table], object], type[Exception], str]] = [
     (lambda t: t.reinitialize(IDS, time=-1), ValueError, "got -1"),
     (lambda t: t.evict(now=1 << 32), ValueError, "now must be seconds"),
     (lambda t: t.apply_gradients(IDS, ROWS, global_step=-1), ValueError, "global_step must not be negative, got -1"),
-    (lambda t: t.apply_gradients(IDS, ROWS * torch.nan), ValueError, "'movie': the gradient in row 0, column 0 is nan"),
+    (
+        lambda t: t.apply_gradients(IDS, ROWS * torch.nan),
+        ValueError,
+        "'movie': the gradient of id 0 in row 0, column 0 is nan",
+    ),
     (lambda t: t.plan(IDS).apply_gradients(ROWS * torch.inf), ValueError, "is inf; nothing was changed"),
     (lambda t: t.save("/nowhere", num_shards=0), ValueError, "'movie': num_shards must be 1 to 256, got 0"),
     (lambda t: t.save("/nowhere", num_shards=257), ValueError, "got 257"),

@@ -37,6 +37,17 @@ def test_overflow_drops_everything() -> None:
     assert stolen(touched) == [1001, 1002, 1003, 1004]
 
 
+@pytest.mark.parametrize("one", [0, -1, -(1 << 63), -(1 << 63) + 1, (1 << 63) - 1])
+def test_any_id_comes_and_goes_like_any_other(one: int) -> None:
+    # One of them marks free places inside.
+    touched = TouchedKeySet(3, 1)
+    assert touched.insert(torch.tensor([one, one])) == 0
+    assert (len(touched), stolen(touched)) == (1, [one])
+    assert (len(touched), stolen(touched)) == (0, [])
+    assert touched.insert(torch.tensor([one, 5, 6, 7, 8])) == 4
+    assert stolen(touched) == [8]
+
+
 def test_duplicates_do_not_grow_the_set() -> None:
     touched = TouchedKeySet(10, 4)
     for _ in range(5):

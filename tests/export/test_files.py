@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import sys
 import threading
 
 import numpy as np
@@ -15,6 +14,7 @@ from monolith.embedding import FixedR8Compressor, Fp16Compressor, OneBitCompress
 from monolith.errors import CorruptFileError
 from monolith.export import latest_version, load_export, newest_export, next_version, remove_unfinished
 from monolith.export.dense_graph import dense_weights
+from tests.export.crafted import rewrite
 from tests.export.movie import eager, export, request, trained
 
 
@@ -207,15 +207,6 @@ def test_something_else_in_place_of_the_description_is_refused(tmp_path, intact,
     (path / "model.json").write_bytes(content)
     with pytest.raises(CorruptFileError, match=r"model\.json"):
         load_export(path)
-
-
-def rewrite(path, change):
-    """Change model.json as somebody would who knows how it is protected."""
-    fields = json.loads((path / "model.json").read_text())
-    del fields["crc32c"]
-    change(fields)
-    crc = sys.modules["monolith._core.native"].crc32c(json.dumps(fields, sort_keys=True).encode())
-    (path / "model.json").write_text(json.dumps({**fields, "crc32c": crc}))
 
 
 def test_training_goes_on_while_an_export_is_written(tmp_path):

@@ -69,6 +69,23 @@ def test_a_leaf_without_a_gradient_counts_as_zeros(lookup):
     assert lookup.tables["mov"].lookup(torch.tensor([7])).tolist() == [[0, 0, 0, 0, 0]]
 
 
+def test_a_gradient_that_was_thrown_away_counts_as_zeros():
+    class OneSlice(mono.MonolithModel):
+        def model_fn(self, features, mode):
+            (rows,) = self.lookup_embedding_slice(["uid"], slice_dim=2, optimizer=SGD)
+            return mono.EstimatorSpec(label=None, pred=rows, loss=rows.sum())
+
+    plan = make_plan(OneSlice(), SCHEMA)
+    lookup = Lookup(plan, make_tables(plan))
+    lookup.tables["uid"].assign(torch.tensor([7, 8]), torch.ones(2, 2))
+    pulled = lookup.pull(COLUMNS)
+    (leaf,) = pulled.leaves.values()
+    leaf.sum().backward()
+    leaf.grad = None  # as zero_grad does
+    lookup.push(pulled, global_step=0)
+    assert lookup.tables["uid"].lookup(torch.tensor([7, 8])).tolist() == [[1.0, 1.0], [1.0, 1.0]]
+
+
 def test_a_gradient_that_is_not_finite_changes_nothing(lookup):
     pulled = lookup.pull(COLUMNS)
     (pulled.leaves["uid", "zed"] * float("nan")).sum().backward()

@@ -23,6 +23,13 @@ def test_auc_counts_pairs_with_ties_half(levels):
     assert auc(scores, labels) == pytest.approx(auc_of_pairs(scores, labels), abs=1e-12)
 
 
+def test_labels_above_a_half_are_positive():
+    labels = [0.5, 0.51, 1.0, 0.0]
+    scores = [0.05, 0.3, 0.9, 0.1]
+    assert auc(scores, labels) == auc(scores, [0, 1, 1, 0]) == 1.0
+    assert logloss(scores, labels) == logloss(scores, [0, 1, 1, 0])
+
+
 def test_metrics_of_nothing_are_nan():
     assert math.isnan(auc([0.1, 0.9], [1, 1]))
     assert math.isnan(auc([], []))
@@ -54,22 +61,25 @@ def test_predictions_need_one_label_each():
         PredictionWindow(4).add(torch.zeros(2), torch.zeros(3))
 
 
-@pytest.mark.parametrize("added", [0, 3, 5, 8, 12])
-@pytest.mark.parametrize("size", [5, 3, 9])
+@pytest.mark.parametrize("added", [0, 30, 50, 80, 120])
+@pytest.mark.parametrize("size", [50, 30, 90])
 def test_a_window_goes_on_from_what_was_saved(added, size):
     draw = torch.Generator().manual_seed(added)
-    scores, labels = torch.rand(40, generator=draw), (torch.rand(40, generator=draw) > 0.5).float()
-    window, other = PredictionWindow(5), PredictionWindow(size)
-    window.add(scores[:added], labels[:added])
+    scores, labels = torch.rand(200, generator=draw), (torch.rand(200, generator=draw) > 0.5).float()
+    window, other = PredictionWindow(50), PredictionWindow(size)
+    for first in range(0, added, 20):  # in parts: a full window begins anywhere
+        window.add(scores[first : min(added, first + 20)], labels[first : min(added, first + 20)])
     other.restore(window.tensors())
-    assert len(other) == min(added, 5, size)
-    for first in range(added, 40, 4):
+    oldest = max(0, added - 50)  # what the saved window had lost is lost
+    for last in range(added, 200, 7):
+        held = slice(max(oldest, last - size), last)
+        assert len(other) == held.stop - held.start
+        figures = [auc(scores[held], labels[held]), logloss(scores[held], labels[held])]
+        assert [other.auc(), other.logloss()] == pytest.approx(figures, rel=1e-12, nan_ok=True)
+        if size == 50:  # bit for bit: the order of summation is the same, too
+            np.testing.assert_array_equal([other.auc(), other.logloss()], [window.auc(), window.logloss()])
         for one in (window, other):
-            one.add(scores[first : first + 4], labels[first : first + 4])
-        if size == 5:  # bit for bit: also the order of summation is the same
-            assert [other.auc(), other.logloss()] == pytest.approx([window.auc(), window.logloss()], rel=0, nan_ok=True)
-    newest = slice(max(0, 40 - size), 40)
-    assert other.logloss() == pytest.approx(logloss(scores[newest], labels[newest]))
+            one.add(scores[last : last + 7], labels[last : last + 7])
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import copy
 import hashlib
+import json
 import random
 import re
 
@@ -11,7 +12,7 @@ from torch import nn
 
 import monolith as mono
 from monolith.data import Schema
-from monolith.embedding import AdagradOptimizer, PolynomialDecay, SgdOptimizer
+from monolith.embedding import AdagradOptimizer, ClippedOptimizer, PolynomialDecay, SgdOptimizer
 from monolith.model import Lookup, LookupPlan, Mode, dense, dry_run, make_plan, make_tables, plan_differences
 from tests.model.movie_model import MovieRanking
 
@@ -45,18 +46,33 @@ def test_tables_of_two_features_start_from_different_seeds():
     assert tables["uid"].seed != tables["mov"].seed
 
 
+EVERYTHING = (
+    dict(features=["uid"], slice_dim=4, optimizer=SgdOptimizer(0.5), learning_rate_fn=PolynomialDecay(0.5, 10)),
+    dict(features={"mov": 2, "uid": 3}, slice_name="second", learning_rate_fn=0.25),
+)
+
+
+PINNED = {
+    "thresholds and two slices": (lambda: make_plan(MovieRanking({}), SCHEMA), 2898261128062775867),
+    "rates of its own": (lambda: plan_of(*EVERYTHING), 17894899638131753910),
+}
+
+
+@pytest.mark.parametrize(("plan", "figure"), PINNED.values(), ids=PINNED)
+def test_hashes_of_plans_stay_what_they_were(plan, figure):
+    # Another figure means that no snapshot, export or server of before understands a process of now.
+    assert plan().hash == figure
+    assert LookupPlan.from_json(plan().to_json()).hash == figure
+
+
 def test_the_hash_is_that_of_the_canonical_json():
-    plan = make_plan(MovieRanking({}), SCHEMA)
+    plan = plan_of(BASE)
     digest = hashlib.blake2b(plan.to_json().encode()).digest()
     assert plan.hash == int.from_bytes(digest[:8], "little")
-    assert make_plan(MovieRanking({}), SCHEMA).hash == plan.hash
 
 
 def test_json_gives_the_plan_back():
-    plan = plan_of(
-        dict(features=["uid"], slice_dim=4, optimizer=SgdOptimizer(0.5), learning_rate_fn=PolynomialDecay(0.5, 10)),
-        dict(features={"mov": 2, "uid": 3}, slice_name="second", learning_rate_fn=0.25),
-    )
+    plan = plan_of(*EVERYTHING)
     again = LookupPlan.from_json(plan.to_json())
     assert again == plan
     assert again.hash == plan.hash
@@ -64,10 +80,43 @@ def test_json_gives_the_plan_back():
     assert again.tables()["uid"].learning_rate_values(0) == [0.5, 0.25]
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", '{"format":2,"features":[]}', '{"format":1,"features":[{}]}'])
+def test_clipping_is_in_the_plan_and_not_in_its_hash():
+    clipped = ClippedOptimizer(AdagradOptimizer(learning_rate=0.1), max_norm=0.3)
+    plan, plain = (plan_of(dict(features=["uid"], slice_dim=4, optimizer=one)) for one in (clipped, clipped.optimizer))
+    assert plan.hash == plain.hash and plan != plain
+    assert '"maxGradientNorm":0.3' in plan.to_json()
+    (segment,) = LookupPlan.from_json(plan.to_json()).tables()["uid"].segments
+    assert segment.optimizer == clipped
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", "1", '{"format":1,"features":[{}],"tables":[]}'])
 def test_text_that_is_no_plan_is_refused(text):
     with pytest.raises(ValueError, match="no lookup plan"):
         LookupPlan.from_json(text)
+
+
+@pytest.mark.parametrize("found", [0, 2, '"1"', "null"])
+def test_a_plan_of_another_format_is_refused_though_all_else_is_right(found):
+    text = plan_of(BASE).to_json()
+    assert text.count('"format":1,') == 1
+    with pytest.raises(ValueError, match=r"no lookup plan \(ValueError: its format is .*, this version reads 1\)"):
+        LookupPlan.from_json(text.replace('"format":1,', f'"format":{found},'))
+
+
+@pytest.mark.parametrize("missing", ["features", "tables", "format"])
+def test_a_plan_without_one_of_its_parts_is_refused(missing):
+    values = json.loads(plan_of(BASE).to_json())
+    values.pop(missing)
+    with pytest.raises(ValueError, match=f"no lookup plan \\(KeyError: '{missing}'"):
+        LookupPlan.from_json(json.dumps(values))
+
+
+def test_a_feature_without_its_table_or_slice_is_found_at_once():
+    for wrong in ({"table": "other"}, {"slices": ["other"]}):
+        values = json.loads(plan_of(BASE).to_json())
+        values["features"][0].update(wrong)
+        with pytest.raises(ValueError, match="no lookup plan .*other"):
+            LookupPlan.from_json(json.dumps(values))
 
 
 BASE = dict(features=["uid"], slice_dim=4, optimizer=AdagradOptimizer(learning_rate=0.1))

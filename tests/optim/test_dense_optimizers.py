@@ -176,13 +176,37 @@ def test_sparse_gradients_and_negative_rates_are_refused(optimizer_class):
         optimizer_class([weight], learning_rate=-1.0)
 
 
-def test_adagrad_with_a_schedule():
-    rate = PolynomialDecay(3.0, 10, 11.0)
-    weights = [torch.nn.Parameter(torch.tensor(start, dtype=torch.float64)) for start in ([1.0, 2.0], [3.0, 4.0])]
-    optimizer = torch.optim.Adagrad(weights, lr=rate(0), initial_accumulator_value=0.1, eps=0)
-    for _ in range(3):  # the step that the schedule sees stays 0
-        for weight, gradient in zip(weights, (0.1, 0.01), strict=True):
-            weight.grad = torch.full_like(weight, gradient)
+@pytest.mark.parametrize("optimizer_class", [AdamomOptimizer, RmspropOptimizer, ShampooOptimizer])
+def test_a_rate_follows_the_step_also_after_a_restore(optimizer_class):
+    asked = []
+
+    def rate(step):
+        asked.append(step)
+        return 0.5 - 0.1 * step
+
+    weights = [torch.nn.Parameter(torch.ones(2)) for _ in range(2)]
+    optimizer = optimizer_class(weights, learning_rate=rate)
+    for _ in range(3):
+        weights[0].grad = torch.ones(2)  # the other one has none, and stays
         optimizer.step()
-    assert weights[0].tolist() == pytest.approx([-1.6026098728, -0.6026098728], rel=1e-6)
-    assert weights[1].tolist() == pytest.approx([2.7156791687, 3.7156791687], rel=1e-6)
+    again = optimizer_class(weights, learning_rate=rate)
+    again.load_state_dict(restore_tree("optimizer", flatten_tree("optimizer", optimizer.state_dict())))
+    weights[0].grad = torch.ones(2)
+    again.step()
+    assert asked == [0, 0, 1, 2, 0, 3]  # each is asked for step 0 when it is made: a negative rate is found then
+    assert again.param_groups[0]["lr"] == pytest.approx(0.2)
+    assert torch.equal(weights[1].detach(), torch.ones(2))
+
+
+def test_the_rate_scales_a_step_as_the_schedule_says():
+    rate = PolynomialDecay(3.0, 10, 11.0)
+    steps = []
+    for number in range(3):
+        weight = torch.nn.Parameter(torch.tensor([1.0], dtype=torch.float64))
+        optimizer = RmspropOptimizer([weight], learning_rate=rate, beta1=0.0, use_v2=True, epsilon=0.0)
+        optimizer.param_groups[0]["step"] = number
+        weight.grad = torch.tensor([0.1], dtype=torch.float64)
+        optimizer.step()
+        steps.append(1.0 - weight.item())
+    # Without momentum or memory a step of version 2 is the rate itself.
+    assert steps == pytest.approx([3.0, 3.8, 4.6])

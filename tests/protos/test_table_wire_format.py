@@ -106,6 +106,7 @@ def test_oneof_numbers() -> None:
         "fp32": 1, "fp16": 2, "fixed_r8": 3, "one_bit": 4, "bf16": 101,
     }  # fmt: skip
     assert optimizer_pb2.OptimizerConfig.DESCRIPTOR.fields_by_name["stochastic_rounding_float16"].number == 4
+    assert optimizer_pb2.OptimizerConfig.DESCRIPTOR.fields_by_name["max_gradient_norm"].number == 103
 
 
 # Field numbers and defaults, message by message; dim_size = 1 is common to all of them.

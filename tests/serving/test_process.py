@@ -4,6 +4,7 @@ import re
 import signal
 import socket
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
@@ -47,6 +48,39 @@ def test_a_damaged_export_is_one_clear_line(tmp_path):
     assert code == 2
     assert err.startswith(f"monolith: {path}/dense.onnx is damaged")
     assert err.count("\n") == 1
+
+
+@pytest.fixture(scope="module")
+def limited(tmp_path_factory):
+    """A server with limits of its own, whose newest version is damaged."""
+    base = tmp_path_factory.mktemp("limited")
+    export(base / "versions", 1, name="movie")
+    (export(base / "versions", 2, name="movie", seed=1) / "dense.onnx").write_bytes(b"not what it was")
+    options = ("--max_body_bytes", "1000", "--max-connections", "5", "--request-seconds", "0.5")
+    with running(base / "versions", base / "ready.json", *options) as (process, ready):
+        yield process, ready
+
+
+def test_if_the_newest_version_is_damaged_the_one_before_serves(limited):
+    process, ready = limited
+    assert ready["version"] == 1
+    columns = request(20)
+    np.testing.assert_allclose(ask(ready["url"], columns), eager(*trained(), columns), rtol=0, atol=1e-6)
+    assert "\nmonolith_damaged_exports 1.0\n" in httpx.get(f"{ready['url']}/metrics").text
+    warning = process.stderr.readline()
+    assert "version 1 is served in place of a newer one" in warning
+    assert "2/dense.onnx is damaged" in warning
+
+
+def test_limits_come_from_the_command_line(limited):
+    _, ready = limited
+    answer = httpx.post(f"{ready['url']}/v1/models/movie:predict", content=b" " * 1001)
+    assert (answer.status_code, "more than 1000 bytes" in answer.text) == (413, True)
+    with ExitStack() as cleanup:
+        slow = [cleanup.enter_context(socket.create_connection(("127.0.0.1", ready["port"]))) for _ in range(9)]
+        answers = [sock.recv(100) for sock in slow[-4:]]
+    assert all(text.startswith(b"HTTP/1.1 408") for text in answers)
+    assert 'monolith_connections_dropped_total{reason="full"}' in httpx.get(f"{ready['url']}/metrics").text
 
 
 def test_a_port_in_use_is_one_clear_line(tmp_path):

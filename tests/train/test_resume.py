@@ -5,6 +5,8 @@ import random
 import signal
 import subprocess
 import sys
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,9 @@ import monolith as mono
 from monolith.checkpoint import latest_snapshot, list_snapshots
 from monolith.data import EventLogSource
 from tests.model.movie_model import MovieRanking
+from tests.new_processes import PROCESSES
 from tests.train.recorder import Recorder
+from tests.train.reported_run import train_and_report
 
 ROOT = Path(__file__).resolve().parents[2]
 NUM_EVENTS, BATCH = 256 * 24 + 100, 256
@@ -112,32 +116,41 @@ def start(model_dir, log):
     )
 
 
+@pytest.mark.timeout(300)  # a dozen starts
 def test_killed_at_random_instants_it_ends_like_an_undisturbed_run(tmp_path, log, straight):
     """The process is killed with no chance to clean up, in the middle of steps and of snapshots."""
     chance = random.Random(5)
-    lines, losses, starts = [], {}, 0
-    while not lines or isinstance(lines[-1], list):
+    told, losses, starts = [], {}, 0
+    while not told or isinstance(told[-1], list):
         assert (starts := starts + 1) < 40, "the run makes no progress"
-        process = start(tmp_path, log)
-        num_lines, delay = chance.randint(2, 11), chance.random()
-        lines = []
-        while len(lines) < num_lines and (line := process.stdout.readline()):
-            lines.append(json.loads(line))
-        if lines and isinstance(lines[-1], list):
-            # Somewhere in the next steps, not just after a line.
-            with pytest.raises(subprocess.TimeoutExpired):
-                process.wait(delay * 0.02)
+        ours, theirs = PROCESSES.Pipe(duplex=False)
+        params = {**PARAMS, "log": str(log)}
+        process = PROCESSES.Process(target=train_and_report, args=(theirs, tmp_path, params), daemon=True)
+        process.start()
+        theirs.close()
+        num_told, delay = chance.randint(2, 11), chance.random()
+        told = list(islice(all_from(ours), num_told))
+        if told and isinstance(told[-1], list):
+            # Somewhere in the next steps, not just after one.
+            process.join(delay * 0.02)
+            assert process.is_alive()
             process.kill()
-        rest = process.communicate()[0].splitlines()
-        lines += [json.loads(line) for line in rest if line.endswith(("]", "}"))]
-        for line in (line for line in lines if isinstance(line, list)):
-            step, loss, first, last = line
+        told += all_from(ours)
+        process.join()
+        for step, loss, first, last in (one for one in told if isinstance(one, list)):
             assert (first, last) == straight.batches[step]
             # A step that was lost with the process is taken again, and gives the same.
             assert losses.setdefault(step, loss) == loss
     assert starts > 2
     assert [losses[step] for step in sorted(losses)] == straight.losses
-    assert lines[-1] == {name: {str(one): row for one, row in rows.items()} for name, rows in straight.rows.items()}
+    assert told[-1] == straight.rows
+
+
+def all_from(pipe):
+    """What is sent until the other end is closed."""
+    with suppress(EOFError, OSError):  # it may be killed in the middle of one
+        while True:
+            yield pipe.recv()
 
 
 def test_sigterm_ends_a_run_with_a_snapshot(tmp_path, log, straight):

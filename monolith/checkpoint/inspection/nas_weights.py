@@ -6,7 +6,7 @@ from pathlib import Path
 from safetensors import SafetensorError, safe_open
 
 from monolith.checkpoint.layout import DENSE_NAME
-from monolith.checkpoint.manifest import MANIFEST_NAME
+from monolith.checkpoint.manifest import MANIFEST_NAME, check_files, read_manifest
 from monolith.checkpoint.restoring.latest import latest_state
 from monolith.errors import CorruptFileError
 
@@ -23,6 +23,7 @@ def get_nas_weight_json(ckpt_dir_or_file: str | os.PathLike[str], prefix: str | 
 
     Raises:
         FileNotFoundError: There is no snapshot.
+        CorruptFileError: The file is damaged.
         ValueError: It has no such weight.
     """
     wanted = prefix or ARCH_TENSOR_PREFIX
@@ -42,9 +43,8 @@ def get_nas_weight_json(ckpt_dir_or_file: str | os.PathLike[str], prefix: str | 
 def _dense_file(path: Path) -> Path:
     if path.is_file():
         return path
-    if (path / MANIFEST_NAME).is_file():
-        return path / DENSE_NAME
-    newest = latest_state(path)
-    if newest is None:
+    folder = path if (path / MANIFEST_NAME).is_file() else latest_state(path)
+    if folder is None:
         raise FileNotFoundError(f"there is no snapshot in {path}")
-    return newest / DENSE_NAME
+    check_files(folder, read_manifest(folder), unread=lambda name: name != DENSE_NAME)
+    return folder / DENSE_NAME

@@ -24,8 +24,8 @@ def export_parquet(
     """Write `<out_dir>/<table>.parquet` for the tables named, or for all, and return the files.
 
     Of a delta, all rows are written that it leads to. Columns are `id`, `last_seen` (seconds) and one list of floats
-    per slice; optimizer state is left out. `on_rows` is told of each table's rows as they are written. All tables
-    are checked before the first is written, and a file appears under its name when it is complete.
+    per slice; optimizer state is left out. Pages have checksums. `on_rows` is told of each table's rows as they are
+    written. All tables are checked before the first is written, and a file appears under its name when it is complete.
     """
     manifest = checked_manifest(snapshot)
     check_has_rows(snapshot, manifest)
@@ -60,7 +60,7 @@ def _write_table(
     schema = pa.schema(fields + [(name, pa.list_(pa.float32(), dim)) for name, (_, dim) in places.items()])
     temporary = path.with_name(f"{path.name}.tmp")
     try:
-        with parquet.ParquetWriter(temporary, schema) as writer:
+        with parquet.ParquetWriter(temporary, schema, write_page_checksum=True) as writer:
             for rows in files.parts():
                 if len(rows.ids) == 0:
                     continue

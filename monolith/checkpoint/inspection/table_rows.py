@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from monolith._core import native
-from monolith.checkpoint.layout import TABLES_NAME, base_and_number
-from monolith.checkpoint.manifest import Manifest, check_sizes, read_manifest
+from monolith.checkpoint.layout import TABLES_NAME
+from monolith.checkpoint.manifest import Manifest
 from monolith.checkpoint.restoring.delta_chain import chain_to, check_chain, read_erased
 from monolith.embedding import Table, TableConfig
-from monolith.embedding.shard_files import check_shard_files, find_shard_files
+from monolith.embedding.shard_files import NotFinite, check_shard_files, find_shard_files, load_shard_files
 from monolith.errors import CorruptFileError
 
 NUM_PARTS = 32
@@ -70,7 +70,8 @@ class TableFiles:
         self._table = Table(plain)
         self._weight_bytes = 4 * config.dim
         for paths, _ in self.links:
-            check_shard_files(self._table.native, self._table.schema(), paths, cleared=True)
+            # Rows that are not finite are there to be looked at.
+            check_shard_files(self._table.native, self._table.schema(), paths, cleared=True, not_finite=NotFinite.KEEP)
 
     @property
     def num_rows(self) -> int:
@@ -91,7 +92,8 @@ class TableFiles:
             for paths, erased in self.links:
                 if erased is not None:
                     self._table.erase(erased)
-                native.load_table(self._table.native, paths, part * _BUCKETS, (part + 1) * _BUCKETS)
+                buckets = part * _BUCKETS, (part + 1) * _BUCKETS
+                load_shard_files(self._table.native, paths, buckets, not_finite=NotFinite.KEEP)
             read = [self._table.native.read_rows(part * _SUB_TABLES + offset) for offset in range(_SUB_TABLES)]
             ids, last_seen, stored = (np.concatenate(arrays) for arrays in zip(*read, strict=True))
             order = np.argsort(ids)
@@ -109,12 +111,8 @@ def table_files(folder: Path, name: str, config: TableConfig) -> TableFiles:
 
 
 def checked_manifest(folder: Path) -> Manifest:
-    """Return the manifest of a snapshot whose files have their sizes, or of a delta whose whole chain is checked."""
-    if base_and_number(folder)[1] > 0:
-        return check_chain(chain_to(folder))[-1]
-    manifest = read_manifest(folder)
-    check_sizes(folder, manifest)
-    return manifest
+    """Return the manifest of a snapshot or delta after checking every file of it and of what it builds on."""
+    return check_chain(chain_to(folder))[-1]
 
 
 def read_info(path: str) -> native.TableFileInfo:

@@ -115,7 +115,7 @@ def _not_needed(model_dir: str | os.PathLike[str], doomed: list[Path], needed_by
     staying = [path for path in list_snapshots(model_dir) if path not in doomed]
     oldest_kept = state_order(staying[0])[0] if staying else 0
     deltas = list_deltas(model_dir)
-    # A delta is of use for as long as it leads beyond the oldest snapshot that stays.
+    # A delta is of use for as long as it leads at least to the oldest snapshot that stays: it can take its place.
     useful = [path for path in deltas if _reaches(path) >= oldest_kept]
     held = needs([*staying, *useful], needed_by)
     going = [path for path in doomed if path not in held]

@@ -28,6 +28,7 @@ from monolith.checkpoint.layout import (
 from monolith.checkpoint.manifest import MANIFEST_NAME, Manifest, check_files, read_manifest, read_object
 from monolith.embedding import Table
 from monolith.embedding.admission import Filter
+from monolith.embedding.shard_files import NotFinite
 from monolith.errors import CorruptFileError, NewerFormatError
 
 MAX_LINKS = 100_000
@@ -164,13 +165,16 @@ def remove_orphans(model_dir: Path) -> list[Path]:
     return orphans
 
 
-def apply_delta(folder: Path, tables: Mapping[str, Table]) -> None:
-    """Change tables as a checked delta says: rows of erased ids go, changed rows come."""
+def apply_delta(folder: Path, tables: Mapping[str, Table], *, not_finite: NotFinite = NotFinite.REFUSE) -> None:
+    """Change tables as a checked delta says: rows of erased ids go, changed rows come.
+
+    With `NotFinite.DROP`, an id whose changed row is not finite has no row then, as if it had been erased.
+    """
     erased = read_erased(folder)
     for name, table in tables.items():
         if name in erased:
             table.erase(erased[name])
-        table.restore(folder / TABLES_NAME / name, clear=False)
+        table.restore(folder / TABLES_NAME / name, clear=False, not_finite=not_finite)
 
 
 def restore_filter(links: Sequence[Path], name: str, admission: Filter) -> None:

@@ -39,8 +39,8 @@ def reshard(
 ) -> Path:
     """Write a snapshot with `num_shards` files per table into another folder `out`, and return it.
 
-    Rows are copied as they lie in the files, a bucket at a time, whatever the size of the table. From N files to M and
-    back to N gives the same bytes.
+    Rows are copied as they lie in the files, a bucket at a time, whatever the size of the table, also rows that are not
+    finite. From N files to M and back to N gives the same bytes.
 
     Raises:
         ValueError: It is a delta, `out` is where the snapshot is, or `num_shards` is not 1 to 256.
@@ -79,14 +79,21 @@ def reshard(
     return target
 
 
-def compact(model_dir: str | os.PathLike[str], *, on_progress: Progress = lambda what, done: None) -> Path | None:
+def compact(
+    model_dir: str | os.PathLike[str],
+    *,
+    drop_not_finite: bool = False,
+    on_progress: Progress = lambda what, done: None,
+) -> Path | None:
     """Write the newest snapshot and its deltas as one snapshot, remove these deltas, and return it.
 
     It is what a snapshot taken at the moment of the last delta would have been. Nobody may train in the folder
-    meanwhile. If there are no deltas nothing happens; None if there is no snapshot either.
+    meanwhile. If there are no deltas nothing happens; None if there is no snapshot either. With `drop_not_finite`, rows
+    that are not finite are left out.
 
     Raises:
         ModelDirInUseError: A process trains in the folder.
+        NotFiniteError: A row is not finite; the message names table and id.
     """
     with ModelDirOwner(model_dir):
         on_progress("looking for the newest", 0.0)
@@ -97,7 +104,7 @@ def compact(model_dir: str | os.PathLike[str], *, on_progress: Progress = lambda
         tables = make_saved_tables(newest, manifest)
         plan = LookupPlan.from_json(manifest.plan)
         on_progress(f"restoring {newest.name}", 0.2)
-        state = load_snapshot(newest, plan=plan, tables=tables)
+        state = load_snapshot(newest, plan=plan, tables=tables, drop_not_finite=drop_not_finite)
         on_progress("writing", 0.6)
         path = save_snapshot(
             model_dir,

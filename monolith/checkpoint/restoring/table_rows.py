@@ -13,7 +13,13 @@ from monolith.checkpoint.layout import TABLES_NAME
 from monolith.checkpoint.restoring.delta_chain import chain_to, check_chain, read_erased
 from monolith.checkpoint.restoring.saved_tables import saved_configs
 from monolith.embedding import Table, TableConfig
-from monolith.embedding.shard_files import check_shard_files, find_shard_files
+from monolith.embedding.shard_files import (
+    NotFinite,
+    check_shard_files,
+    find_shard_files,
+    load_shard_files,
+    not_finite_rows,
+)
 from monolith.features.fid import slot_of_v2
 
 _BUCKETS_AT_ONCE = 64
@@ -21,7 +27,11 @@ _BUCKETS_AT_ONCE = 64
 
 
 def restore_tables(
-    path: str | os.PathLike[str], tables: Mapping[str, Table], *, slots: Collection[int] | None = None
+    path: str | os.PathLike[str],
+    tables: Mapping[str, Table],
+    *,
+    slots: Collection[int] | None = None,
+    drop_not_finite: bool = False,
 ) -> dict[str, int]:
     """Make tables what those of the same name were in a snapshot or delta; returns the number of rows of each.
 
@@ -29,25 +39,35 @@ def restore_tables(
     Other tables of the snapshot are left alone, and so are rows of other slots than `slots`, if given. The rows may be
     made differently: a serving table takes the weights through its compressors, and a table with other optimizers takes
     the weights and starts with fresh optimizer state. Only the widths of the segments have to agree. Filters are not
-    restored.
+    restored. With `drop_not_finite`, ids whose row is not finite get none; a warning is logged.
 
     Raises:
         KeyError: The snapshot has no such table.
         ValueError: The segments have other widths.
         CorruptFileError: A file is damaged, or a link of the chain is broken.
+        NotFiniteError: A row is not finite; the message names table and id.
     """
-    links = chain_to(Path(path))
+    links, not_finite = chain_to(Path(path)), not_finite_rows(drop_not_finite)
     saved = saved_configs(links[-1], check_chain(links)[-1])
     found = {name: _saved_name(path, name, table.config, saved) for name, table in tables.items()}
     for name, table in tables.items():
         _check_widths(path, saved[found[name]], table.config)
-        _check_files(links, found[name], saved[found[name]])
-    return {name: _Copy(links, found[name], saved[found[name]], table, slots).run() for name, table in tables.items()}
+        _check_files(links, found[name], saved[found[name]], not_finite)
+    return {
+        name: _Copy(links, found[name], saved[found[name]], table, slots, not_finite).run()
+        for name, table in tables.items()
+    }
 
 
 class _Copy:
     def __init__(
-        self, links: Sequence[Path], name: str, saved: TableConfig, table: Table, slots: Collection[int] | None
+        self,
+        links: Sequence[Path],
+        name: str,
+        saved: TableConfig,
+        table: Table,
+        slots: Collection[int] | None,
+        not_finite: NotFinite,
     ) -> None:
         self._files = [find_shard_files(str(link / TABLES_NAME / name)) for link in links]
         erased = [read_erased(link) for link in links[1:]]
@@ -55,6 +75,7 @@ class _Copy:
         self._saved = saved
         self._table = table
         self._slots = slots
+        self._not_finite = not_finite
         self._is_same = _row_kind(saved) == _row_kind(table.config)
 
     def run(self) -> int:
@@ -64,7 +85,8 @@ class _Copy:
             for paths, erased in zip(self._files, self._erased, strict=True):
                 if erased is not None:
                     part.erase(erased)
-                native.load_table(part.native, paths, first, first + _BUCKETS_AT_ONCE)
+                buckets = first, first + _BUCKETS_AT_ONCE
+                load_shard_files(part.native, paths, buckets, not_finite=self._not_finite)
             self._add(part)
             self._table.native.raise_max_time(part.native.max_time)
             self._table.native.raise_max_step(part.native.max_step)
@@ -113,8 +135,8 @@ def _check_widths(path: str | os.PathLike[str], saved: TableConfig, wanted: Tabl
         )
 
 
-def _check_files(links: Sequence[Path], name: str, saved: TableConfig) -> None:
+def _check_files(links: Sequence[Path], name: str, saved: TableConfig, not_finite: NotFinite) -> None:
     table = Table(saved)
     for link in links:
         paths = find_shard_files(str(link / TABLES_NAME / name))
-        check_shard_files(table.native, table.schema(), paths, cleared=True)
+        check_shard_files(table.native, table.schema(), paths, cleared=True, not_finite=not_finite)

@@ -14,7 +14,7 @@ from monolith.checkpoint.torch_import import (
     read_id_map,
     read_state_dict,
 )
-from monolith.cli.ckpt.places import SnapshotArgument, folder_to_write, named_snapshot
+from monolith.cli.ckpt.places import DropNotFinite, SnapshotArgument, folder_to_write, named_snapshot
 from monolith.cli.ckpt.progress import progress_bar
 from monolith.cli.console import console
 from monolith.embedding import Segment, TableConfig
@@ -59,6 +59,7 @@ def import_weights(
     merge: Annotated[
         bool, typer.Option("--merge", help="With --like: keep rows of ids that are not imported.")
     ] = False,
+    drop_not_finite: DropNotFinite = False,
     optimizer: Annotated[str, typer.Option(help="Without --like: what the rows will be trained with.")] = "adagrad",
     learning_rate: Annotated[float | None, typer.Option(help="Without --like: its learning rate.")] = None,
 ) -> None:
@@ -71,12 +72,19 @@ def import_weights(
     if like is not None:
         with progress_bar() as told:
             snapshot = import_into_snapshot(
-                weight, id_map, table, named_snapshot(like), folder_to_write(out), merge=merge, on_progress=told
+                weight,
+                id_map,
+                table,
+                named_snapshot(like),
+                folder_to_write(out),
+                merge=merge,
+                drop_not_finite=drop_not_finite,
+                on_progress=told,
             )
         _say(f"{snapshot}: {len(id_map.ids)} rows imported into table {table}")
         return
-    if merge:
-        raise ValueError("--merge needs --like: there are no rows to keep")
+    if merge or drop_not_finite:
+        raise ValueError(f"{'--merge' if merge else '--drop_not_finite'} needs --like: there are no rows to keep")
     segment = Segment(weight.shape[1], optimizer_of_kind(optimizer, learning_rate))
     with progress_bar() as told:
         paths = import_table(weight, id_map, TableConfig(name=table, segments=(segment,)), out, on_progress=told)

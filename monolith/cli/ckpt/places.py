@@ -10,6 +10,9 @@ from monolith.checkpoint import list_snapshots
 from monolith.checkpoint.layout import deltas_on
 from monolith.checkpoint.manifest import MANIFEST_NAME
 
+DropNotFinite = Annotated[
+    bool, typer.Option("--drop_not_finite", help="Leave out rows that are NaN or infinite, instead of refusing them.")
+]
 SnapshotArgument = Annotated[
     Path,
     typer.Argument(

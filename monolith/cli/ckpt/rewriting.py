@@ -7,7 +7,14 @@ import typer
 
 from monolith.checkpoint import compact, reshard
 from monolith.checkpoint.layout import base_and_number
-from monolith.cli.ckpt.places import SnapshotArgument, folder_to_write, named_snapshot, require_local, size_text
+from monolith.cli.ckpt.places import (
+    DropNotFinite,
+    SnapshotArgument,
+    folder_to_write,
+    named_snapshot,
+    require_local,
+    size_text,
+)
 from monolith.cli.ckpt.progress import progress_bar
 from monolith.cli.console import console
 
@@ -30,7 +37,10 @@ def reshard_snapshot(
     _say(f"{path}: {num_shards} files per table, {_size(path)}")
 
 
-def compact_deltas(model_dir: Annotated[Path, typer.Argument(help="Folder of a model nobody trains.")]) -> None:
+def compact_deltas(
+    model_dir: Annotated[Path, typer.Argument(help="Folder of a model nobody trains.")],
+    drop_not_finite: DropNotFinite = False,
+) -> None:
     """Write the newest snapshot and the deltas on it as one snapshot, and remove these deltas.
 
     It is what a snapshot taken at the moment of the last delta would have been: restoring it reads each row once. The
@@ -42,7 +52,7 @@ def compact_deltas(model_dir: Annotated[Path, typer.Argument(help="Folder of a m
         raise FileNotFoundError(f"there is no folder {model_dir}")
     before = {path.name for path in model_dir.iterdir()}
     with progress_bar() as progress:
-        path = compact(model_dir, on_progress=progress)
+        path = compact(model_dir, drop_not_finite=drop_not_finite, on_progress=progress)
     if path is None:
         raise FileNotFoundError(f"{model_dir} has no snapshot that can be used")
     gone = sorted(before - {one.name for one in model_dir.iterdir()})

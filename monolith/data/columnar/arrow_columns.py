@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.utils.dlpack import from_dlpack
 
-from monolith.data.batch import Column, concatenate
+from monolith.data.batch import Column, concatenate, empty_column
 from monolith.data.columnar.arrow import arrow
 from monolith.data.columnar.arrow_types import is_list
 from monolith.data.columnar.column_error import ColumnError
@@ -30,7 +30,7 @@ def check_fill(fill_missing: Mapping[str, Fill] | None, schema: Schema) -> dict[
 def columns_of(
     pieces: Sequence[Any], schema: Schema, stored: Mapping[str, str], fill: Mapping[str, Fill]
 ) -> dict[str, Column]:
-    """Return the columns of record batches that follow each other, as the schema types them.
+    """Return the columns of record batches that follow each other, if there are any, as the schema types them.
 
     Raises:
         ColumnError: A value is missing or does not fit; `row` counts from the first of these rows.
@@ -46,7 +46,7 @@ def columns_of(
                     f"column {stored[name]!r} {error.problem}", row=row + (error.row or 0)
                 ) from error.__cause__
             row += piece.num_rows
-        columns[name] = concatenate(parts)
+        columns[name] = concatenate(parts) if parts else empty_column(kind)
     return columns
 
 

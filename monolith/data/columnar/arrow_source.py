@@ -96,8 +96,10 @@ def _open_ipc(path: str) -> tuple[Any, Any]:
     try:
         is_file = opened.read(len(_FILE_MARK)) == _FILE_MARK
         opened.seek(0)
-        return opened, (ipc.open_file if is_file else ipc.open_stream)(opened)
-    except (pa.ArrowException, OSError) as error:
+        reader = (ipc.open_file if is_file else ipc.open_stream)(opened)
+        _ = reader.schema.names  # which may be no text
+        return opened, reader
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         opened.close()
         raise CorruptFileError(f"{path} is no Arrow IPC file or stream, or damaged: {error}") from error
 

@@ -1,6 +1,7 @@
 """Which column types Arrow types become, by themselves and on demand."""
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -31,6 +32,7 @@ def stored_names(stored: Sequence[str], schema: Schema) -> dict[str, str]:
     missing = [name for name in schema.names if name not in known]
     if missing:
         raise ColumnError(f"there is no column {', '.join(map(repr, missing))}; there are {', '.join(stored)}")
+    _check_single(stored, [known[name] for name in schema.names])
     return {name: known[name] for name in schema.names}
 
 
@@ -46,6 +48,9 @@ def infer_schema(fields: Any, columns: Sequence[str] | None = None) -> Schema:
     for name in columns or ():
         if name not in fields.names:
             raise ColumnError(f"there is no column {name!r}; there are {', '.join(fields.names)}")
+    if not fields.names:
+        raise ColumnError("there is no column at all")
+    _check_single(fields.names, fields.names if columns is None else columns)
     chosen = [fields.field(name) for name in (fields.names if columns is None else columns)]
     return Schema(tuple((column_name(field.name), _infer(field.name, field.type)) for field in chosen))
 
@@ -81,6 +86,12 @@ def is_bytes(found: Any) -> bool:
     types = arrow().types
     kinds = (types.is_string, types.is_large_string, types.is_string_view, types.is_binary, types.is_large_binary)
     return any(kind(found) for kind in (*kinds, types.is_binary_view, types.is_fixed_size_binary))
+
+
+def _check_single(stored: Sequence[str], wanted: Sequence[str]) -> None:
+    twice = [name for name, count in Counter(stored).items() if count > 1 and name in wanted]
+    if twice:
+        raise ColumnError(f"there are several columns {', '.join(map(repr, twice))}; which one is meant?")
 
 
 def _infer(name: str, found: Any) -> Dtype:

@@ -11,6 +11,7 @@ from monolith.data.batch import Column
 from monolith.data.columnar.arrow import arrow
 from monolith.data.columnar.arrow_columns import Fill, columns_of
 from monolith.data.columnar.arrow_types import check_types, stored_names
+from monolith.data.columnar.checks.sound_rows import check_sound
 from monolith.data.columnar.column_error import ColumnError
 from monolith.data.columnar.file_source import Place
 from monolith.data.schema import Schema
@@ -134,19 +135,28 @@ class ChunkedReader(ABC):
         """Have a piece with rows at hand; False at the end of the file."""
         with self._damage_named():
             while self._piece is None or not self._piece.num_rows:
-                self._piece = next(self._pieces, None)
-                if self._piece is None and not self._next_chunk():
+                piece = next(self._pieces, None)
+                if piece is not None:
+                    check_sound(piece, self._stored.values())
+                elif not self._next_after_whole_chunk():
                     return False
+                self._piece = piece
         return True
 
     @contextmanager
     def _damage_named(self) -> Iterator[None]:
         try:
             yield
-        except (arrow().ArrowException, OSError) as error:
+        except (arrow().ArrowException, OSError, UnicodeDecodeError) as error:
             raise CorruptFileError(
                 f"{self._path} is damaged behind row {self._row}: {error}; leave it out or write it anew"
             ) from error
+
+    def _next_after_whole_chunk(self) -> bool:
+        rows = self._chunk_rows(self._chunk) if self._chunk >= 0 else None
+        if rows not in (None, self._in_chunk):
+            raise arrow().ArrowInvalid(f"chunk {self._chunk} has {self._in_chunk} rows, the footer says {rows}")
+        return self._next_chunk()
 
     def _next_chunk(self) -> bool:
         pieces = self._chunk_pieces(self._chunk + 1)

@@ -1,11 +1,13 @@
 """ParquetSource: Parquet files as batches."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from monolith.data.columnar.arrow import arrow
 from monolith.data.columnar.arrow_columns import Fill, check_fill
 from monolith.data.columnar.arrow_types import infer_schema
+from monolith.data.columnar.checks.parquet_footer import check_chunks, check_row_count, list_size, list_sizes
 from monolith.data.columnar.chunked_reader import ChunkedReader
 from monolith.data.columnar.column_error import ColumnError
 from monolith.data.columnar.file_list import Files, list_files
@@ -21,8 +23,9 @@ class ParquetSource(FileSource):
     """Batches of Parquet files, as a `Source`.
 
     Each file is a partition and row numbers are the offsets; batches end at multiples of `batch_size` in each file.
-    A restored position opens the row group it lies in. Columns `__LABEL__` and other `__<LineId field>__` are named
-    "label" and so on in batches.
+    A restored position opens the row group it lies in. Checksums of pages are verified; a file without any is read
+    (pyarrow writes them with `write_page_checksum=True`), and damage that leaves its form intact goes unseen. Columns
+    `__LABEL__` and other `__<LineId field>__` are named "label" and so on in batches.
 
     >>> import tempfile
     >>> import pyarrow, pyarrow.parquet
@@ -85,6 +88,12 @@ class _ParquetReader(ChunkedReader):
         self.fields = self._file.schema_arrow
         self._rows_at_once = max(batch_size, _MIN_ROWS_AT_ONCE // batch_size * batch_size)
         super().__init__(path, schema, fill, fid_v1)
+        with self._damage_named():
+            check_row_count(self._file)
+
+    @property
+    def _names(self) -> list[str]:
+        return list(dict.fromkeys(self._stored.values()))
 
     def _chunk_rows(self, chunk: int) -> int:
         rows: int = self._file.metadata.row_group(chunk).num_rows
@@ -93,9 +102,23 @@ class _ParquetReader(ChunkedReader):
     def _chunk_pieces(self, chunk: int) -> Iterator[Any] | None:
         if chunk >= self._file.metadata.num_row_groups:
             return None
-        names = list(dict.fromkeys(self._stored.values()))
-        pieces: Iterator[Any] = self._file.iter_batches(self._rows_at_once, row_groups=[chunk], columns=names)
-        return pieces
+        pieces = self._file.iter_batches(self._rows_at_once, row_groups=[chunk], columns=self._names)
+        return self._checked(chunk, pieces)
+
+    def _checked(self, chunk: int, pieces: Iterator[Any]) -> Iterator[Any]:
+        """Yield pieces; raise ArrowInvalid if the footer says something else of them."""
+        found: Counter[str] = Counter()
+        sizes: dict[str, int] | None = None
+        for piece in pieces:
+            if sizes is None:
+                check_chunks(self._file, chunk, self._names)
+                sizes = list_sizes(self._file, chunk, self._names)
+            yield piece  # whose arrays are checked before the next one is asked for
+            for name in sizes:
+                found[name] += list_size(piece.column(name))
+        for name, size in (sizes or {}).items():
+            if found[name] != size:
+                raise arrow().ArrowInvalid(f"column {name!r} has {found[name]} values, the footer says {size}")
 
     def close(self) -> None:
         """Close the file."""
@@ -107,8 +130,10 @@ def open_parquet(path: str) -> Any:
     opened = open_for_arrow(path)
     pa = arrow()
     try:
-        return arrow("parquet").ParquetFile(opened)
-    except (pa.ArrowException, OSError) as error:
+        file = arrow("parquet").ParquetFile(opened, page_checksum_verification=True)
+        _ = file.schema_arrow.names  # which may be no text
+        return file
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         opened.close()
         raise CorruptFileError(f"{path} is no Parquet file, or damaged: {error}") from error
 

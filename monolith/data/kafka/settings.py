@@ -61,7 +61,8 @@ class KafkaSettings:
         """Return librdkafka's configuration of a consumer."""
         ours = {key: value for key, (value, _) in _OURS.items() if value is not None}
         # Without a group librdkafka makes no consumer, though nothing is ever asked of the group.
-        return {**self._client(), **ours, "group.id": self.group_id or "monolith"}
+        # Records have checksums, which it does not look at by itself.
+        return {"check.crcs": True, **self._client(), **ours, "group.id": self.group_id or "monolith"}
 
     def producer(self) -> dict[str, str | int | bool]:
         """Return librdkafka's configuration of a producer that neither loses nor repeats a record."""

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from monolith.data.batch import Batch, Column
-from monolith.data.schema import ColumnType, Dtype, Schema
+from monolith.data.batch import Batch, Column, empty_column
+from monolith.data.schema import Dtype, Schema
 from monolith.tensors import Ragged
 
-_TORCH_TYPES = {"int64": torch.int64, "float32": torch.float32, "uint8": torch.uint8}
 _NAMES = {torch.int64: "int64", torch.float32: "float32"}
 
 
@@ -78,7 +77,7 @@ def schema_after(step: Callable[[Batch], Batch], schema: Schema) -> Schema:
 
     A column that the step needs and the source does not have is an error here, before any data is read.
     """
-    empty = Batch({name: _empty_column(kind) for name, kind in schema.types.items()}, first=0, last=0)
+    empty = Batch({name: empty_column(kind) for name, kind in schema.types.items()}, first=0, last=0)
     return Schema(tuple((name, dtype_of(column)) for name, column in step(empty).columns.items()))
 
 
@@ -97,10 +96,3 @@ def dtype_of(column: Column) -> Dtype:
     if isinstance(column, Ragged):
         return f"{name}[]"
     return name if column.dim() == 1 else f"{name}[{column.shape[1]}]"
-
-
-def _empty_column(kind: ColumnType) -> Column:
-    dtype = _TORCH_TYPES[kind.item]
-    if kind.is_ragged:
-        return Ragged(torch.empty(0, dtype=dtype), torch.zeros(1, dtype=torch.int64))
-    return torch.empty((0, *kind.event_shape), dtype=dtype)

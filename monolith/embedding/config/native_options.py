@@ -52,7 +52,9 @@ def _segment(segment: Segment, seed: int) -> native.SegmentConfig:
 def _optimizer(optimizer: Optimizer) -> native.OptimizerConfig:
     values = optimizer.hyper_parameters()
     params = [values[name] for name, _ in native.optimizer_kinds()[optimizer.kind]]
-    return native.OptimizerConfig(optimizer.kind, params, optimizer.stochastic_rounding_float16)
+    return native.OptimizerConfig(
+        optimizer.kind, params, optimizer.stochastic_rounding_float16, optimizer.max_gradient_norm
+    )
 
 
 def _initializer(initializer: Initializer, seed: int) -> native.InitializerConfig:

@@ -42,6 +42,9 @@ class Optimizer:
     delay_compensation: ClassVar[float] = 0.0
     """The lambda of delay compensation; 0 is none."""
 
+    max_gradient_norm: ClassVar[float] = 0.0
+    """Length that a longer gradient is scaled to before the step; 0 clips none."""
+
     def __post_init__(self) -> None:
         """Reject values that could only fail later, far from here."""
         check_numbers(self)
@@ -284,7 +287,7 @@ class _Wrapper(Optimizer):
         if not isinstance(self.optimizer, Optimizer):
             raise TypeError(f"{type(self).__name__}: optimizer must be an Optimizer, got {self.optimizer!r}")
         # What a plain optimizer says for its class, a wrapper says for itself.
-        for name in ("kind", "stochastic_rounding_float16", "delay_compensation"):
+        for name in ("kind", "stochastic_rounding_float16", "delay_compensation", "max_gradient_norm"):
             object.__setattr__(self, name, getattr(self.optimizer, name))
 
     def resolved_learning_rate(self) -> float:
@@ -307,6 +310,32 @@ class StochasticRoundingFloat16OptimizerWrapper(_Wrapper):
         """Return the message of the wrapped optimizer, marked for rounding."""
         config = self.optimizer.as_proto()
         config.stochastic_rounding_float16 = True
+        return config
+
+
+@dataclass(frozen=True)
+class ClippedOptimizer(_Wrapper):
+    """Scales a row's summed gradient to length ``max_norm`` before the step, if it is longer (L2 norm of the segment).
+
+    >>> ClippedOptimizer(SgdOptimizer(), max_norm=10.0).max_gradient_norm
+    10.0
+    """
+
+    max_norm: float
+
+    def __post_init__(self) -> None:
+        """Take over what the wrapped optimizer says of itself."""
+        super().__post_init__()
+        if self.max_gradient_norm:
+            raise ValueError("ClippedOptimizer: the optimizer clips already; wrap it once")
+        if not (math.isfinite(self.max_norm) and self.max_norm > 0):
+            raise ValueError(f"ClippedOptimizer: max_norm must be more than 0 and finite, got {self.max_norm}")
+        object.__setattr__(self, "max_gradient_norm", float(self.max_norm))
+
+    def as_proto(self) -> OptimizerConfig:
+        """Return the message of the wrapped optimizer with the length."""
+        config = self.optimizer.as_proto()
+        config.max_gradient_norm = self.max_norm
         return config
 
 
@@ -341,6 +370,8 @@ def _read_optimizer(config: OptimizerConfig) -> Optimizer:
         optimizer = DelayCompensation(_read_optimizer(config.dc.optimizer), resolved_values(config.dc)["lambda_"])
     else:
         optimizer = read_choice(config, _BY_KIND)
+    if config.max_gradient_norm:
+        optimizer = ClippedOptimizer(optimizer, resolved_values(config)["max_gradient_norm"])
     return StochasticRoundingFloat16OptimizerWrapper(optimizer) if config.stochastic_rounding_float16 else optimizer
 
 

@@ -14,8 +14,8 @@ class RowOptimizer(Optimizer):
 
     The rule is each table's own (`optimizer=` of the module). Every module is a parameter group; its `"lr"` is the
     learning rate of all its rows, so schedulers of torch work. It begins as the configured rate; None, where that is a
-    function of the step or differs between segments, leaves the configured rates in force. Modules step one by one: a
-    NaN gradient in the second leaves the first stepped.
+    function of the step or differs between segments, leaves the configured rates in force. Modules step one by one: an
+    error in the second leaves the first stepped.
 
     >>> from monolith.embedding import SgdOptimizer
     >>> from monolith.embedding.hash_embedding import HashEmbedding

@@ -143,20 +143,20 @@ class TableModule(nn.Module):
         """Step every row that got a gradient since the last step, once, with the sum of its gradients; drop them.
 
         A NaN or infinite gradient is a ValueError: no row changes and the gradients stay; `zero_grad` skips the batch.
+        A row that the step would make NaN or infinite keeps its value and state; all others are stepped, then a
+        ValueError names it. `ClippedOptimizer` is the way to keep huge gradients from doing that.
 
         Args:
             global_step: number of the step; by default one more than the last time.
             time: event time in seconds; by default the last one given.
             learning_rate: instead of the configured ones.
         """
-        result = self._step_rows(
+        return self._step_rows(
             self._collected(),
             global_step=self.global_step if global_step is None else global_step,
             time=self.time if time is None else time,
             learning_rate=learning_rate,
         )
-        self._gradients.clear()
-        return result
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drop the gradients collected since the last step."""
@@ -240,9 +240,17 @@ class TableModule(nn.Module):
             else [learning_rate] * len(config.segments)
         )
         step = gradient.plan.step_unique if gradient.unique else gradient.plan.step
-        result = step(gradient.values, rates, global_step, time)
-        self.global_step, self.time = global_step + 1, time
+        try:
+            result = step(gradient.values, rates, global_step, time)
+        except native.NotFiniteRow:
+            self._step_taken(global_step, time)  # by all other rows: a second one would be too many
+            raise
+        self._step_taken(global_step, time)
         return result
+
+    def _step_taken(self, global_step: int, time: int) -> None:
+        self.global_step, self.time = global_step + 1, time
+        self._gradients.clear()
 
     # --- what nn.Module asks -----------------------------------------------------------------------------------------
 

@@ -62,8 +62,10 @@ def table_from_tensors(table: Table, tensors: Mapping[str, Tensor]) -> None:
         ],
         axis=1,
     )
+    ids = _numpy(tensors["ids"])
+    table.native.check_rows(ids, row_bytes)
     table.clear()
-    table.native.restore(_numpy(tensors["ids"]), _numpy(tensors["last_seen"]).astype(np.uint32), row_bytes)
+    table.native.restore(ids, _numpy(tensors["last_seen"]).astype(np.uint32), row_bytes)
     table.native.raise_max_time(int(tensors["max_time"]))
     table.native.raise_max_step(int(tensors["max_step"]))
 

@@ -14,6 +14,8 @@ from monolith.model.plan.slices import SliceKey
 PLAN_FORMAT = 1
 """Version of the JSON form."""
 
+_CLIPPING = "maxGradientNorm"
+
 
 @dataclass(frozen=True)
 class LookupPlan:
@@ -65,12 +67,20 @@ class LookupPlan:
             "features": [feature.to_dict() for feature in self.features],
             "tables": [table.to_dict() for table in self.planned_tables],
         }
-        return json.dumps(values, sort_keys=True, separators=(",", ":"))
+        return _canonical(values)
 
     @cached_property
     def hash(self) -> int:
-        """The plan's 64-bit number: the first 8 bytes, little-endian, of the BLAKE2b digest of its canonical JSON."""
-        return hash64(self.canonical_json)
+        """The plan's 64-bit number: the first 8 bytes, little-endian, of the BLAKE2b digest of its canonical JSON.
+
+        How gradients are clipped is left out: rows mean the same, and a run that met a huge gradient goes on with it.
+        """
+        if _CLIPPING not in self.canonical_json:
+            return hash64(self.canonical_json)
+        values = json.loads(self.canonical_json)
+        for one in (one for table in values["tables"] for one in table["slices"]):
+            one["segment"].get("optConfig", {}).pop(_CLIPPING, None)
+        return hash64(_canonical(values))
 
     def to_json(self) -> str:
         """Return the plan as canonical JSON."""
@@ -91,6 +101,10 @@ class LookupPlan:
             return plan
         except (KeyError, TypeError, ValueError, ParseError) as error:
             raise ValueError(f"this is no lookup plan ({type(error).__name__}: {error})") from error
+
+
+def _canonical(values: dict[str, Any]) -> str:
+    return json.dumps(values, sort_keys=True, separators=(",", ":"))
 
 
 def plan_differences(ours: LookupPlan, theirs: LookupPlan) -> list[str]:

@@ -26,6 +26,7 @@ READERS: Mapping[str, str] = {
     "tide_save_secs": "TideConfig.save_seconds",
     "restore_dir": "RestoreConfig.restore_dir",
     "restore_ckpt": "RestoreConfig.restore_ckpt",
+    "drop_not_finite": "RestoreConfig.drop_not_finite",
     "reload_alias_map": "RestoreConfig.alias_map",
     "enable_alias_map_auto_gen": "RestoreConfig.guess_names",
     "clear_nn": "RestoreConfig.clear_nn",

@@ -65,6 +65,7 @@ class RunConfig:
     model_dir: str | Path = setting("", "Folder of the snapshots; a run goes on from the newest one in it.")
     restore_dir: str | None = setting(None, "Another model_dir, or a URL with copies of one, to start from.")
     restore_ckpt: str | None = setting(None, "Which of its snapshots; the newest if not given.")
+    drop_not_finite: bool = setting(False, "Restore without the rows that are NaN or infinite, instead of refusing.")
     save_checkpoints_secs: float | None = setting(None, "A snapshot this often, in seconds; 60 if neither is given.")
     save_checkpoints_steps: int | None = setting(None, "A snapshot at every n-th step.")
     delta_every_steps: int | None = setting(None, "What changed since the last save, at every n-th step.")

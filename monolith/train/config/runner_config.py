@@ -58,6 +58,7 @@ class RunnerConfig(DistributedCpuTrainingConfig):
     kafka_dump_prefix: bool = setting(False, "Framing of the input.")
     restore_dir: str | None = setting(None, "Another model_dir, or a URL with copies of one, to start from.")
     restore_ckpt: str | None = setting(None, "Which of its snapshots; the newest if not given.")
+    drop_not_finite: bool = setting(False, "Restore without the rows that are NaN or infinite, instead of refusing.")
     deep_insight_target: str | None = setting(None, "Heads whose predictions are sent to metrics, by comma.")
     deep_insight_sample_ratio: float | None = setting(None, "Share of the events that are sent.")
     unified_serving: bool = setting(False, "Servers are found through the agents' ZooKeeper tree.")

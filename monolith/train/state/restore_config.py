@@ -32,6 +32,9 @@ class RestoreConfig:
     continue_training: bool = False
     """With `clear_nn`, go on counting steps."""
 
+    drop_not_finite: bool = False
+    """Leave out rows that are NaN or infinite somewhere, instead of refusing the snapshot."""
+
     is_chief: bool = True
     """This process copies where `restore_dir` points to; others wait until it has."""
 

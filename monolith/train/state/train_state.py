@@ -25,7 +25,7 @@ from monolith.checkpoint.keeping.rollback import is_in, set_aside_others
 from monolith.checkpoint.layout import base_and_number
 from monolith.checkpoint.state_files import refresh_checkpoint_file
 from monolith.data import Source
-from monolith.embedding.admission_config import AdmissionConfig
+from monolith.embedding.config.admission import AdmissionConfig
 from monolith.embedding.table import NO_TIME
 from monolith.errors import CorruptFileError
 from monolith.model import FusedLookup, Lookup, Mode, MonolithModel, admission_filters, dry_run, make_tables
@@ -163,7 +163,7 @@ class TrainState:
         return {**dense_tensors(self.model, self.optimizer), **random_tensors(), **measured}
 
     def _restore(self, path: Path, options: RestoreConfig, *, cleared: bool, is_own: bool) -> None:
-        snapshot = load_snapshot(path, plan=self.plan, tables=self.tables)
+        snapshot = load_snapshot(path, plan=self.plan, tables=self.tables, drop_not_finite=options.drop_not_finite)
         if not cleared:
             restore_dense_tensors(
                 self.model,

@@ -78,6 +78,32 @@ def test_a_snapshot_does_not_differ_from_itself(tmp_path):
     assert not difference.dense_changed
 
 
+def test_parquet_pages_have_checksums(tmp_path):
+    (file,) = export_parquet(save(tmp_path, 1, make_rows(UID, {})), tmp_path / "out", ["uid"])
+    ids = pyarrow.parquet.read_metadata(file).row_group(0).column(0)
+    content = bytearray(file.read_bytes())
+    content[ids.dictionary_page_offset + ids.total_compressed_size - 1] ^= 1
+    file.write_bytes(content)
+    with pytest.raises(OSError, match="CRC"):
+        pyarrow.parquet.read_table(file, page_checksum_verification=True)
+
+
+def test_files_of_another_save_are_not_exported_compared_or_read(tmp_path):
+    old = save(tmp_path / "old", 1, make_rows({1: [1.0, 2.0, 3.0]}, {}), dense={"model/arch_tensor": torch.zeros(2)})
+    new = save(tmp_path / "new", 2, make_rows({1: [1.0, 2.0, 4.0]}, {}), dense={"model/arch_tensor": torch.ones(2)})
+    (table,) = (new / "tables").glob("uid-*")
+    whole = table.read_bytes()
+    table.write_bytes((old / "tables" / table.name).read_bytes())
+    with pytest.raises(CorruptFileError, match="checksum"):
+        export_parquet(new, tmp_path / "out")
+    with pytest.raises(CorruptFileError, match="checksum"):
+        diff_snapshots(old, new)
+    table.write_bytes(whole)
+    (new / "dense.safetensors").write_bytes((old / "dense.safetensors").read_bytes())
+    with pytest.raises(CorruptFileError, match="checksum"):
+        get_nas_weight_json(new)
+
+
 def test_parquet_has_ids_and_slices(tmp_path):
     path = save(tmp_path, 1, make_rows(UID, MOV))
     files = export_parquet(path, tmp_path / "out")

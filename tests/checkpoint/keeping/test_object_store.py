@@ -1,5 +1,8 @@
 """Copies in an object store: a checkpoint is there when its manifest is, and what is fetched is what was put."""
 
+import contextlib
+import os
+
 import fsspec
 import pytest
 import torch
@@ -26,6 +29,25 @@ class _FailsAfter:
             return real(*arguments, **options)
 
         return call
+
+
+class _StopsAfter:
+    """Lets so many objects be removed, then the process is gone; `rm` of a folder removes its objects one by one."""
+
+    def __init__(self, monkeypatch, files, count):
+        self._left, self._files, self._remove_one = count, files, files.rm_file
+        monkeypatch.setattr(files, "rm_file", self._remove)
+        monkeypatch.setattr(files, "rm", self._remove_all)
+
+    def _remove_all(self, path, recursive=False):
+        for one in sorted(self._files.find(path)):
+            self._remove(one)
+
+    def _remove(self, path):
+        self._left -= 1
+        if self._left < 0:
+            raise KeyboardInterrupt
+        self._remove_one(path)
 
 
 class Tiny(mono.MonolithModel):
@@ -80,6 +102,58 @@ def test_whatever_object_is_the_last_to_arrive_half_a_checkpoint_is_none(tmp_pat
         assert store.names() == []
     SnapshotStore(store_url).put(path)
     assert SnapshotStore(store_url).names() == ["model.ckpt-4"]
+
+
+def test_half_of_a_checkpoint_over_another_of_its_name_is_none(tmp_path, store_url, monkeypatch):
+    train(tmp_path / "abandoned", None, 4)
+    train(tmp_path / "model", None, 4)
+    old, new = (tmp_path / name / "model.ckpt-4" for name in ("abandoned", "model"))
+    store = SnapshotStore(store_url)
+    for count in range(sum(one.is_file() for one in new.rglob("*"))):
+        store.put(old)
+        with monkeypatch.context() as patch:
+            _FailsAfter(patch, store, count)
+            with pytest.raises(OSError, match="connection lost"):
+                store.put(new)
+        assert store.names() == []  # the old manifest does not vouch for the new files
+
+
+def test_what_is_fetched_is_on_the_disk_before_it_has_its_name(tmp_path, store_url, monkeypatch):
+    train(tmp_path / "model", store_url, 4)
+    real_sync, real_rename, flushed = os.fsync, os.rename, []
+
+    def sync(descriptor):
+        flushed.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+        real_sync(descriptor)
+
+    def rename(source, target):
+        flushed.append(f"rename to {target}")
+        real_rename(source, target)
+
+    monkeypatch.setattr(os, "fsync", sync)
+    monkeypatch.setattr(os, "rename", rename)
+    path = SnapshotStore(store_url).fetch(tmp_path / "other")
+    temporary = path.with_name(f"{path.name}.tmp")
+    before = flushed[: flushed.index(f"rename to {path}")]
+    inside = [temporary / one.relative_to(path) for one in path.rglob("*")]
+    assert {str(one) for one in [temporary, *inside]} <= set(before)
+    assert str(path.parent) in flushed[len(before) :], "the name itself is flushed"
+
+
+def test_whatever_object_is_the_last_to_go_half_a_checkpoint_is_none(tmp_path, store_url, monkeypatch):
+    train(tmp_path, None, 4)
+    old, new = tmp_path / "model.ckpt-0", tmp_path / "model.ckpt-4"
+    store = SnapshotStore(store_url)
+    num_objects = sum(one.is_file() for one in old.rglob("*"))
+    for count in range(num_objects + 1):
+        store.put(old)
+        store.put(new)
+        with monkeypatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
+            _StopsAfter(patch, store._files, count)
+            store.retire([new.name], new.name, 1)
+        assert store.names() == (["model.ckpt-0", "model.ckpt-4"] if count == 0 else ["model.ckpt-4"])
+        for name in store.names():
+            assert store.fetch(tmp_path / f"fetched-{count}", name) is not None
 
 
 def test_what_was_damaged_on_the_way_is_not_fetched(tmp_path, store_url):

@@ -114,6 +114,17 @@ def test_deltas_hold_their_base_while_they_lead_further_than_what_stays(tmp_path
     assert names_in(tmp_path) == ["model.ckpt-20", "model.ckpt-20.delta-1", "model.ckpt-30"]
 
 
+def test_a_chain_that_leads_to_the_oldest_that_stays_stays_too(tmp_path):
+    save(tmp_path, 10)
+    make_delta(tmp_path, 10, 1, 20)
+    save(tmp_path, 20)  # the same step twice: as long as the snapshot is the oldest, the chain can take its place
+    assert retire_snapshots(tmp_path, Retention(max_to_keep=1)) == []
+    assert names_in(tmp_path) == ["model.ckpt-10", "model.ckpt-10.delta-1", "model.ckpt-20"]
+    save(tmp_path, 21)
+    removed = [path.name for path in retire_snapshots(tmp_path, Retention(max_to_keep=1))]
+    assert removed == ["model.ckpt-10.delta-1", "model.ckpt-10", "model.ckpt-20"]
+
+
 def test_after_a_crash_at_any_moment_no_half_snapshot_is_listed_or_used(tmp_path, monkeypatch):
     for step in (1, 2, 3):
         save(tmp_path, step)

@@ -1,11 +1,8 @@
 """The power goes at any moment of a series of saves: the newest checkpoint that was told of restores, and is right."""
 
 import json
-import os
 import random
 import shutil
-import subprocess
-import sys
 import warnings
 from pathlib import Path
 
@@ -13,64 +10,17 @@ import pytest
 
 from monolith.checkpoint import clean_leftovers, latest_state, list_snapshots
 from monolith.checkpoint.restoring.delta_chain import check_chain
-from tests.checkpoint.power_loss.crash_states import Disk, Operation, read_log, upcoming_contents
 from tests.checkpoint.power_loss.recorded_saves import SERIES
+from tests.checkpoint.power_loss.recording import record
 from tests.e2e.saving_job import digest, restored
-
-HERE = Path(__file__).parent
 
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory):
     """The operations of `recorded_saves`, what files held when synced, and the digest of each step."""
-    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
-    if compiler is None or sys.platform != "linux":
-        pytest.skip("needs a C compiler and LD_PRELOAD, to record what is done to files")
-    folder = tmp_path_factory.mktemp("power_loss")
-    library = folder / "file_log.so"
-    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", library, HERE / "file_log.c", "-ldl"], check=True)
-    root, log = folder / "disk", folder / "log"
-    root.mkdir()
-    log.mkdir()
-    settings = {"LD_PRELOAD": str(library), "FILE_LOG_ROOT": str(root), "FILE_LOG_DIR": str(log)}
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.checkpoint.power_loss.recorded_saves", root],
-        env={**os.environ, **settings, "OMP_NUM_THREADS": "1"},
-        stdout=subprocess.PIPE,
-        check=True,
-    )
-    digests = {int(step): text for step, text in json.loads(done.stdout).items()}
-    contents = {path.name: path.read_bytes() for path in log.iterdir() if path.name != "log"}
-    return Recorded(str(root), read_log(log), contents, digests)
-
-
-class Recorded:
-    """A series of saves, as operations on files."""
-
-    def __init__(self, root: str, operations: list[Operation], contents: dict[str, bytes], digests: dict[int, str]):
-        self.root = root
-        self.operations = operations
-        self.digests = digests
-        self._contents = contents
-        self._upcoming = upcoming_contents(operations, contents)
-
-    def crash_after(self, count: int, dice: random.Random, folder: Path) -> None:
-        """Write into `folder` what may be on the disk if the power goes after so many operations."""
-        disk = Disk(self.root, self._contents)
-        for number, operation in enumerate(self.operations[:count]):
-            disk.apply(operation, self._upcoming.get(number, b""))
-        for path, content in disk.after_power_loss(dice):
-            target = folder / path
-            target.parent.mkdir(parents=True, exist_ok=True)
-            if content is None:
-                target.mkdir(exist_ok=True)
-            else:
-                target.write_bytes(content)
-
-    def told(self, count: int) -> list[int]:
-        """Steps whose save had returned by then."""
-        marks = [one.path for one in self.operations[:count] if one.kind == "mkdir" and "/marks/" in one.path]
-        return [int(path.rpartition("-")[2]) for path in marks]
+    found = record("tests.checkpoint.power_loss.recorded_saves", tmp_path_factory.mktemp("power_loss"))
+    found.digests = {int(step): text for step, text in json.loads(found.output).items()}
+    return found
 
 
 def check_crash(recorded, count, folder):

@@ -1,8 +1,4 @@
-"""A process that holds one shard: commands come as lines of JSON, files carry everything else."""
-
-import json
-import subprocess
-import sys
+"""A process that holds one shard: commands come through a pipe, files carry everything else."""
 
 import torch
 
@@ -11,6 +7,7 @@ from monolith.checkpoint.shards import TableShard
 from monolith.data import Schema
 from monolith.embedding import SgdOptimizer, ZerosInitializer
 from monolith.model import make_plan
+from tests.new_processes import PROCESSES
 
 
 class Model(mono.MonolithModel):
@@ -56,30 +53,31 @@ class Holder:
         }
 
 
-def serve(index, num_shards):
+def serve(pipe, index, num_shards):
     holder = Holder(index, num_shards)
-    for line in sys.stdin:
-        name, arguments = json.loads(line)
+    while True:
+        name, arguments = pipe.recv()
         try:
             owner = holder if hasattr(holder, name) else holder.shard
             answer = {"value": getattr(owner, name)(*arguments)}
         except Exception as error:  # noqa: BLE001  told to the other process
             answer = {"error": f"{type(error).__name__}: {error}"}
-        print(json.dumps(answer), flush=True)
+        pipe.send(answer)
 
 
 class ShardProcess:
     """A shard in a process of its own, seen from here."""
 
     def __init__(self, index, num_shards):
-        command = [sys.executable, "-m", "tests.checkpoint.shards.shard_process", str(index), str(num_shards)]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.pipe, pipe_of_child = PROCESSES.Pipe()
+        self.process = PROCESSES.Process(target=serve, args=(pipe_of_child, index, num_shards), daemon=True)
+        self.process.start()
+        pipe_of_child.close()
 
     def __getattr__(self, name):
         def call(*arguments):
-            self.process.stdin.write(json.dumps([name, arguments]) + "\n")
-            self.process.stdin.flush()
-            answer = json.loads(self.process.stdout.readline() or '{"error": "the process is gone"}')
+            self.pipe.send((name, arguments))
+            answer = self.pipe.recv()
             if "error" in answer:
                 raise RuntimeError(answer["error"])
             return answer["value"]
@@ -88,8 +86,5 @@ class ShardProcess:
 
     def end(self):
         self.process.kill()
-        self.process.communicate()
-
-
-if __name__ == "__main__":
-    serve(int(sys.argv[1]), int(sys.argv[2]))
+        self.process.join()
+        self.pipe.close()

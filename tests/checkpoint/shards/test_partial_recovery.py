@@ -117,16 +117,19 @@ def local(num_shards):
     return [Local(index, num_shards) for index in range(num_shards)]
 
 
-def test_what_several_wrote_is_a_snapshot_like_any_other(tmp_path):
+@pytest.mark.parametrize("times", [(100, 101, 102), (102, 100, 101)])
+def test_what_several_wrote_is_a_snapshot_like_any_other(tmp_path, times):
     shards = local(3)
-    for number, shard in enumerate(shards):
-        shard.add(IDS, 100 + number)  # each has seen another time last
+    for time, shard in zip(times, shards, strict=True):
+        shard.add(IDS, time)  # each has seen another time and step last
+        shard.shard.tables["uid"].native.raise_max_step(time)
     path = PartialRecoverySaver(shards, PLAN, tmp_path).save(7, stream={"0": 9}, epoch=4)
     tables = make_tables(PLAN)
     snapshot = load_snapshot(path, plan=PLAN, tables=tables)
     assert (snapshot.step, snapshot.stream, snapshot.epoch) == (7, {"0": 9}, 4)
     assert sorted(snapshot.dense) == ["v0", "v1", "v2"]
     assert tables["uid"].lookup(torch.tensor(IDS)).eq(1).all()
+    assert (tables["uid"].native.max_time, tables["uid"].native.max_step) == (102, 102)
     # Two processes take what three wrote.
     two = [TableShard(index, 2, PLAN, {f"v{index}": torch.zeros(())}) for index in range(2)]
     PartialRecoverySaver(two, PLAN, tmp_path).restore(path)

@@ -1,6 +1,9 @@
 """CSV and JSON lines give the lines that were written, positions in them are exact, and bad lines are named."""
 
+import bz2
 import gzip
+import lzma
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -10,6 +13,7 @@ from monolith.data import OffsetError, Schema, assert_resume_is_exact
 from monolith.data.columnar import ColumnError, CsvSource, JsonLinesSource
 from monolith.data.columnar.lines import line_blocks
 from monolith.errors import CorruptFileError
+from tests.checkpoint.forked import in_child
 
 pytest.importorskip("pyarrow")
 
@@ -219,3 +223,45 @@ def test_json_lines_with_what_is_no_object(tmp_path):
     (batch,) = source
     assert batch.columns["uid"].tolist() == [3] and source.num_skipped == 4
     assert batch.columns["uid"].dtype == torch.int64
+
+
+@pytest.mark.parametrize("line", ["null", '{"uid": 1} null', "null null", ' null{"uid": 2}', "", "\0\0\0", "{", "}"])
+def test_a_line_that_is_no_object_ends_neither_the_process_nor_the_reading(tmp_path, line):
+    path = tmp_path / "a.jsonl"
+
+    def read():
+        for before, after in (("", ""), ('{"uid": 7}\n', ""), ("", '{"uid": 8}\n')):
+            path.write_text(f"{before}{line}\n{after}")
+            source = JsonLinesSource(path, UID, on_error="skip", fill_missing={"uid": 0})
+            uids = [uid for batch in source for uid in batch.columns["uid"].tolist()]
+            assert uids == [7] * bool(before) + [8] * bool(after)
+            assert source.num_skipped == bool(line)
+
+    assert in_child(read) == ""  # pyarrow would end the process
+
+
+def test_objects_that_go_on_in_the_next_line_are_no_lines(tmp_path):
+    path = tmp_path / "a.jsonl"
+    # Three lines and three objects, none of which is a line.
+    path.write_text('{"uid": 1, "x":\n{}}{"uid": 2}{"uid": 3, "x":\n{}}\n')
+    source = JsonLinesSource(path, UID, on_error="skip")
+    assert list(source) == [] and source.num_skipped == 3
+
+
+@pytest.mark.parametrize("suffix", ["gz", "bz2", "xz", "zip"])
+def test_wrong_checksums_of_archives_are_seen(tmp_path, suffix):
+    text = b"".join(b'{"uid": %d}\n' % number for number in range(500))
+    path = tmp_path / f"a.jsonl.{suffix}"
+    if suffix == "zip":
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("a.jsonl", text)
+    else:
+        path.write_bytes({"gz": gzip, "bz2": bz2, "xz": lzma}[suffix].compress(text))
+    content = path.read_bytes()
+    for place in range(0, len(content), max(len(content) // 60, 1)):
+        path.write_bytes(content[:place] + bytes([content[place] ^ 0x10]) + content[place + 1 :])
+        try:
+            uids = [uid for batch in JsonLinesSource(path, UID) for uid in batch.columns["uid"].tolist()]
+            assert uids == list(range(500))  # times and names of archives are no data
+        except (CorruptFileError, ColumnError):
+            pass

@@ -196,6 +196,13 @@ def test_a_file_that_shrinks_while_it_is_read(tmp_path, monkeypatch):
         list(iterator)
 
 
+def test_no_memory_is_taken_for_what_a_snappy_block_cannot_hold(tmp_path):
+    block = b"\xff\xff\xff\xff\x07" + bytes(95)  # 2 GiB, it says
+    path = damaged(tmp_path, lambda _: struct.pack(">I", len(block)) + block)
+    with pytest.raises(CorruptFileError, match="snappy block at byte 0 has no possible size"):
+        read_all(path, "tfrecord", compression="SNAPPY")
+
+
 @pytest.mark.parametrize("compression", ["SNAPPY", "ZSTD", "ZLIB", "GZIP"])
 def test_bytes_that_are_not_compressed(tmp_path, compression):
     for content in (b"x" * 100, b"\xff\x06\x00\x00sNaPpY" + bytes(50), struct.pack(">I", 5) + b"\xff\xff\xff\xff\x0f"):

@@ -127,6 +127,22 @@ def test_files_are_dealt_out_where_there_are_enough(tmp_path):
         source.shard(2, 2)
 
 
+@pytest.mark.parametrize("num_shards", [1, 2])
+def test_from_a_place_inside_a_batch_the_cuts_are_those_of_every_run(tmp_path, num_shards):
+    """A position taken with another batch size lies inside a batch: one is shorter, the next are as ever."""
+    files = make_files(tmp_path, sizes=(10,))
+    earlier = RecordFileSource(files, batch_size=3)
+    assert next(iter(earlier)).last == 3
+    batches = []
+    for index in range(num_shards):
+        source = RecordFileSource(files, batch_size=4).shard(num_shards, index)
+        source.restore(earlier.state())
+        batches += source
+    assert sorted(names(batches)) == [("0", 3, 4), ("0", 4, 8), ("0", 8, 10)]
+    records = [record for batch in sorted(batches, key=lambda one: one.first) for record in batch_records(batch)]
+    assert records == made_records(10, seed=0)[3:]
+
+
 def test_a_position_seeks_in_plain_files(tmp_path):
     path = write_file(tmp_path / "a", made_records(100), TFRecordFraming())
     source = RecordFileSource([path], batch_size=10)

@@ -18,7 +18,8 @@ from monolith.data.flow import (
     Taken,
     merge_flow,
 )
-from tests.data.batch_list import BatchList, flat, made_batch, made_source, rows_of
+from monolith.data.flow.cached import column_bytes
+from tests.data.batch_list import BatchList, FailingOnce, flat, made_batch, made_source, rows_of
 
 ROWS = rows_of(made_source())
 
@@ -97,6 +98,10 @@ def test_a_cache_knows_its_limit():
     with pytest.raises(MemoryError, match="max_bytes=100"):
         list(Cached(made_source(), max_bytes=100))
     assert rows_of(Cached(made_source(), max_bytes=10_000)) == ROWS
+    num_bytes = sum(column_bytes(column) for batch in made_source() for column in batch.columns.values())
+    assert rows_of(Cached(made_source(), max_bytes=num_bytes)) == ROWS
+    with pytest.raises(MemoryError, match=f"max_bytes={num_bytes - 1}"):
+        list(Cached(made_source(), max_bytes=num_bytes - 1))
 
 
 class AsColumn:
@@ -128,6 +133,15 @@ def test_looking_ahead_resumes_exactly():
     source = CacheOne(made_source())
     next(iter(source))
     assert [batch.columns["row"].tolist() for batch, _ in source] == ROWS[1:]
+
+
+def test_a_batch_is_not_lost_when_the_look_at_the_next_one_fails():
+    source = CacheOne(FailingOnce([made_batch(0, 2), made_batch(2, 2)]))
+    with pytest.raises(OSError, match="gone"):
+        list(source)
+    elements = list(source)
+    assert [batch.columns["row"].tolist() for batch, _ in elements] == [[0, 1], [2, 3]]
+    assert [is_last for _, is_last in elements] == [False, True]
 
 
 def joined(group):

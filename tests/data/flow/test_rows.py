@@ -4,7 +4,7 @@ import pytest
 
 from monolith.data import Pipeline, assert_resume_is_exact
 from monolith.data.flow import Rebatched, Shuffled
-from tests.data.batch_list import BatchList, check_rows, flat, made_batch, made_source, rows_of
+from tests.data.batch_list import BatchList, FailingOnce, check_rows, flat, made_batch, made_source, rows_of
 
 NUM_ROWS = 22
 
@@ -76,18 +76,7 @@ def test_empty_batches_are_passed_over():
 
 
 def test_an_error_of_the_source_is_not_taken_for_its_end():
-    class Failing(BatchList):
-        has_failed = False
-
-        def __iter__(self):
-            for batch in super().__iter__():
-                if self._position == 2 and not self.has_failed:
-                    self.has_failed = True
-                    self._position -= 1
-                    raise OSError("gone")
-                yield batch
-
-    batches = Rebatched(Failing([made_batch(0, 2), made_batch(2, 2)]), 4)
+    batches = Rebatched(FailingOnce([made_batch(0, 2), made_batch(2, 2)]), 4)
     with pytest.raises(OSError, match="gone"):
         list(batches)
     assert rows_of(batches) == [[0, 1, 2, 3]]

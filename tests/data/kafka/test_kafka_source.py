@@ -90,6 +90,8 @@ def test_long_partitions_are_held_back_and_nothing_is_lost(broker, topic, write,
 
 
 def test_offsets_without_records_make_batches_shorter(broker, topic):
+    # The marks that this broker makes have a checksum of 0.
+    unchecked = {"configuration": {"check.crcs": "false", "fetch.wait.max.ms": "10"}}
     producer = Producer({"bootstrap.servers": broker.address, "transactional.id": topic, "log_level": 0})
     producer.init_transactions(60)
     for number in range(4):  # five records and the mark of the commit each: offsets 5, 11, 17 and 23 have no record
@@ -104,13 +106,15 @@ def test_offsets_without_records_make_batches_shorter(broker, topic):
             for a in range(0, end, size)
         ]
 
-    assert by_partition(finite(broker, topic, batch_size=4))[f"{topic}:1"] == expected(4, 24)
-    one_each = by_partition(finite(broker, topic, batch_size=1))[f"{topic}:1"]
+    assert by_partition(finite(broker, topic, batch_size=4, **unchecked))[f"{topic}:1"] == expected(4, 24)
+    one_each = by_partition(finite(broker, topic, batch_size=1, **unchecked))[f"{topic}:1"]
     assert one_each == [batch for batch in expected(1, 24) if batch[2]]
-    assert_resume_is_exact(lambda: finite(broker, topic, batch_size=4))
+    assert_resume_is_exact(lambda: finite(broker, topic, batch_size=4, **unchecked))
     # Following, the batch whose last offset is a mark is complete once the end of the partition is known.
-    follower = KafkaSource(topic, broker.address, batch_size=6, **SHORT)
+    follower = KafkaSource(topic, broker.address, batch_size=6, **{**SHORT, **unchecked})
     assert by_partition(follower)[f"{topic}:1"] == expected(6, 24)
+    with pytest.raises(BrokerError, match=r"failed CRC32C check"):
+        list(finite(broker, topic))
 
 
 def test_a_follower_waits_for_whole_batches_and_stops_when_told(broker, topic, write):
@@ -223,6 +227,7 @@ def test_a_writer_tells_of_records_that_did_not_arrive(broker, topic):
         nobody.write_records(topic, [b"1"] * 3, partition=0)
 
 
+@pytest.mark.services
 def test_a_real_broker_resumes_exactly(real_servers, fresh_topic):
     with KafkaWriter(real_servers) as writer:
         writer.write_records(fresh_topic, made(0, 100), keys=[b"%d" % n for n in range(100)])

@@ -1,6 +1,5 @@
 """The service as processes of their own, which are killed while they work."""
 
-import multiprocessing
 import os
 import signal
 from multiprocessing.connection import wait
@@ -9,6 +8,7 @@ import pytest
 
 from monolith.data.service import ServiceSource, service_status
 from tests.data.service.numbered_input import INPUT, LARGE_INPUT, NUM_LARGE, NUM_RECORDS, dispatch, seqs, train, work
+from tests.new_processes import PROCESSES
 
 PATIENCE = 60
 
@@ -17,14 +17,12 @@ class Processes:
     """Starts functions as processes that talk through a pipe, and ends them with the test."""
 
     def __init__(self) -> None:
-        self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload(["tests.data.service.numbered_input"])
         self._started = []
 
     def start(self, function, *arguments):
         """Return the process, our end of the pipe, and the first thing it says."""
-        ours, theirs = self._context.Pipe()
-        process = self._context.Process(target=function, args=(theirs, *arguments), daemon=True)
+        ours, theirs = PROCESSES.Pipe()
+        process = PROCESSES.Process(target=function, args=(theirs, *arguments), daemon=True)
         process.start()
         theirs.close()
         self._started.append((process, ours))  # a pipe that is forgotten is closed

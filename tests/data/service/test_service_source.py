@@ -20,6 +20,7 @@ from monolith.data.service import (
     service_status,
 )
 from monolith.data.service.batch_message import PlacedBatch, join_batches, pack_batch, unpack_batches
+from monolith.data.service.dispatch.ledger_file import LedgerFile
 from monolith.errors import CorruptFileError, CorruptFrameError, FencedError, RemoteError
 from monolith.tensors import Ragged
 from monolith.wire import Message
@@ -249,11 +250,27 @@ def test_a_dispatcher_is_for_one_input_and_its_folder_for_one_dispatcher(tmp_pat
     Dispatcher(settings(tmp_path / "state")).close()
 
 
-@pytest.mark.parametrize("text", [b"", b"{}", b"\xff", b'{"format":"monolith data service","version":1,"content":{}}'])
+@pytest.mark.parametrize("text", [b"", b"{}", b"\xff", b'{"format":"monolith data service","version":2,"content":{}}'])
 def test_a_damaged_ledger_is_refused(tmp_path, text):
     (tmp_path / "ledger.json").write_bytes(text)
     with pytest.raises(CorruptFileError, match="ledger.json"):
         Dispatcher(settings(tmp_path))
+
+
+def test_a_ledger_with_any_byte_changed_is_refused_or_says_the_same(tmp_path):
+    Dispatcher(settings(tmp_path)).close()
+    file = tmp_path / "ledger.json"
+    content = file.read_bytes()
+    ledger = LedgerFile(tmp_path)
+    expected, num_refused = ledger.read(), 0
+    for place in range(len(content)):
+        file.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+        try:
+            assert ledger.read() == expected
+        except CorruptFileError:
+            num_refused += 1
+    ledger.close()
+    assert num_refused > 0.9 * len(content)
 
 
 def test_the_status_shows_owner_and_progress(dispatcher, worker):

@@ -26,7 +26,7 @@ OWNERS = {
     "TideConfig": "monolith.checkpoint.keeping.tide_window",
     "RestoreConfig": "monolith.train.state.restore_config",
     "StateConfig": "monolith.train.state.train_state",
-    "AdmissionConfig": "monolith.embedding.admission_config",
+    "AdmissionConfig": "monolith.embedding.config.admission",
     "LoopConfig": "monolith.train.loop",
     "WatchConfig": "monolith.train.hooks.standard",
     "LiveConfig": "monolith.train.live.live_config",

@@ -11,6 +11,7 @@ from freezegun import freeze_time
 
 import monolith as mono
 from monolith.checkpoint import PendingSave, claim_generation, latest_state, load_dense_only, load_snapshot
+from monolith.checkpoint.keeping.tide_window import TideConfig
 from monolith.checkpoint.saving import frozen_state
 from monolith.data import Schema
 from monolith.embedding import SgdOptimizer
@@ -312,15 +313,8 @@ def test_a_save_can_be_triggered(tmp_path):
 
 
 def test_outside_the_tide_window_other_seconds_are_in_force(tmp_path):
-    config = RunnerConfig(
-        save_checkpoints_secs=60,
-        tide_start_hour=8,
-        tide_start_minute=0,
-        tide_end_hour=10,
-        tide_end_minute=0,
-        tide_save_secs=600,
-    )
-    cadence = Cadence(None, 60.0, tmp_path, config)
+    tide = TideConfig(start_hour=8, start_minute=0, end_hour=10, end_minute=0, save_seconds=600)
+    cadence = Cadence(None, 60.0, tmp_path, tide)
     with freeze_time("2023-11-08 09:00:00") as clock:
         cadence.note(1)
         clock.tick(59)
@@ -333,6 +327,20 @@ def test_outside_the_tide_window_other_seconds_are_in_force(tmp_path):
         assert not cadence.is_due(3)
         clock.tick(1)
         assert cadence.is_due(3)
+
+
+def test_outside_the_tide_window_seconds_are_in_force_instead_of_steps(tmp_path):
+    tide = TideConfig(start_hour=8, start_minute=0, end_hour=10, end_minute=0, save_seconds=600)
+    cadence = Cadence(5, None, tmp_path, tide)
+    with freeze_time("2023-11-08 09:00:00") as clock:
+        cadence.note(1)
+        assert [step for step in range(2, 12) if cadence.is_due(step)] == [5, 10]
+        clock.move_to("2023-11-08 12:00:00")
+        cadence.note(12)
+        clock.tick(599)
+        assert not cadence.is_due(15)
+        clock.tick(1)
+        assert cadence.is_due(16)
 
 
 def test_expired_rows_go_when_a_snapshot_is_written(tmp_path):

@@ -93,8 +93,12 @@ class CsvSource(LineSource):
         csv = arrow("csv")
         # A mark that some programs put at the beginning of a file is no part of the first name.
         line = arrow().BufferReader(first.data.removeprefix(b"\xef\xbb\xbf"))
-        table = csv.read_csv(line, parse_options=csv.ParseOptions(delimiter=self._delimiter))
-        names: list[str] = table.column_names
+        try:
+            names: list[str] = csv.read_csv(
+                line, parse_options=csv.ParseOptions(delimiter=self._delimiter)
+            ).column_names
+        except (arrow().ArrowException, UnicodeDecodeError) as error:
+            raise ColumnError(f"{path}: line 1 should name the columns: {error}") from error
         return names
 
     def _cell_type(self, kind: ColumnType) -> Any:

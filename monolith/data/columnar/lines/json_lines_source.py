@@ -5,6 +5,7 @@ from typing import Any
 
 from monolith.data.columnar.arrow import arrow
 from monolith.data.columnar.arrow_columns import Fill
+from monolith.data.columnar.checks.json_objects import check_objects
 from monolith.data.columnar.file_list import Files
 from monolith.data.columnar.lines.line_blocks import LineBlocks, Lines
 from monolith.data.columnar.lines.line_source import LineSource, OnError, ParseLines
@@ -56,6 +57,7 @@ class JsonLinesSource(LineSource):
         stored = {name: name for name in self.schema.names}
 
         def parse(lines: Lines) -> tuple[Any, Mapping[str, str]]:
+            check_objects(lines.data, lines.ends)
             reading = json.ReadOptions(use_threads=False, block_size=len(lines.data) + 1)
             return json.read_json(pa.BufferReader(lines.data), reading, parsing), stored
 

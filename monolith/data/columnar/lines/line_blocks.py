@@ -1,5 +1,7 @@
 """Lines of a file in blocks, with the byte each block begins at."""
 
+import lzma
+import zipfile
 import zlib
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +14,8 @@ from monolith.errors import CorruptFileError
 _READ_BYTES = 1 << 22
 _MAX_LINE_BYTES = 1 << 28
 _NEWLINE = ord("\n")
+_DAMAGES = (OSError, EOFError, RuntimeError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
+"""What unpacking raises, wrong checksums included; RuntimeError is lz4's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,21 +57,23 @@ class LineBlocks:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        try:
-            self._file = fsspec.open(path, "rb", compression="infer").open()
-        except FileNotFoundError:
-            raise FileNotFoundError(f"there is no file {path}") from None
         self.line, self.byte = 0, 0
         self._data = b""
         self._ends = np.empty(0, np.int64)
         self._at_end = False
+        try:
+            self._file = fsspec.open(path, "rb", compression="infer").open()
+        except FileNotFoundError:
+            raise FileNotFoundError(f"there is no file {path}") from None
+        except _DAMAGES as error:
+            raise self._damaged(error) from error
 
     def seek(self, line: int, byte: int) -> bool:
         """Go to a line that begins at a byte; False if the file has no such byte."""
         try:
             self._file.seek(byte)
             is_there: bool = byte == 0 or (self._file.seek(byte - 1), self._file.read(1))[1] != b""
-        except (OSError, EOFError, zlib.error) as error:
+        except _DAMAGES as error:
             raise self._damaged(error) from error
         self.line, self.byte = line, byte
         self._data, self._ends, self._at_end = b"", np.empty(0, np.int64), False
@@ -91,7 +97,7 @@ class LineBlocks:
     def _read_on(self) -> None:
         try:
             more = self._file.read(_READ_BYTES)
-        except (OSError, EOFError, zlib.error) as error:
+        except _DAMAGES as error:
             raise self._damaged(error) from error
         known = len(self._data)
         self._data += more

@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal, Self
 
 import numpy as np
-import torch
 
 from monolith.data.batch import Column, concatenate
 from monolith.data.columnar.arrow import arrow
@@ -14,9 +13,8 @@ from monolith.data.columnar.column_error import ColumnError
 from monolith.data.columnar.file_list import Files, list_files
 from monolith.data.columnar.file_source import FileSource, Place
 from monolith.data.columnar.lines.line_blocks import LineBlocks, Lines
-from monolith.data.schema import ColumnType, Schema
+from monolith.data.schema import Schema
 from monolith.data.source import OffsetError
-from monolith.tensors import Ragged
 
 OnError = Literal["raise", "skip"]
 ParseLines = Callable[[Lines], tuple[Any, Mapping[str, str]]]
@@ -87,7 +85,7 @@ class LineSource(FileSource):
         """Return the events of some lines; where they cannot be read at once, halves are, down to the bad line."""
         num_events = _count_filled(lines)
         if not num_events:
-            return {name: _nothing(kind) for name, kind in self.schema.types.items()}
+            return columns_of([], self.schema, {}, {})
         pa = arrow()
         try:
             table, stored = parse(lines)
@@ -109,7 +107,7 @@ class LineSource(FileSource):
                     'mend it, or pass such lines with on_error="skip"'
                 ) from error
             self.num_skipped += 1
-        return {name: _nothing(kind) for name, kind in self.schema.types.items()}
+        return columns_of([], self.schema, {}, {})
 
 
 class _LineReader:
@@ -151,13 +149,6 @@ def _count_filled(lines: Lines) -> int:
     lengths = lines.ends - starts
     short = np.flatnonzero(lengths <= 2)
     return len(lines) - sum(not lines.data[starts[i] : lines.ends[i]].strip() for i in short)
-
-
-def _nothing(kind: ColumnType) -> Column:
-    dtype = {"int64": torch.int64, "float32": torch.float32, "uint8": torch.uint8}[kind.item]
-    if kind.is_ragged:
-        return Ragged(torch.empty(0, dtype=dtype), torch.zeros(1, dtype=torch.int64))
-    return torch.empty((0, *kind.event_shape), dtype=dtype)
 
 
 def _reason(error: Exception) -> str:

@@ -6,11 +6,12 @@ import os
 from pathlib import Path
 from typing import Any
 
+from monolith._core import native
 from monolith.data.event_log.folder import write_in_one_piece
 from monolith.errors import CorruptFileError, MonolithError
 
 FORMAT = "monolith data service"
-VERSION = 1
+VERSION = 2
 FILE = "ledger.json"
 LOCK_FILE = "dispatcher.lock"
 
@@ -51,14 +52,16 @@ class LedgerFile:
             if value["format"] != FORMAT or value["version"] != VERSION:
                 raise ValueError(f"format {value['format']!r}, version {value['version']!r}")
             content: dict[str, Any] = value["content"]
+            if value["crc32c"] != native.crc32c(_encoded(content)):
+                raise ValueError("its checksum is wrong")
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise self._corrupt(error) from error
         return content
 
     def write(self, content: dict[str, Any]) -> None:
         """Replace what was written before; it is on disk when this returns."""
-        value = {"format": FORMAT, "version": VERSION, "content": content}
-        write_in_one_piece(self.path, json.dumps(value, separators=(",", ":")).encode())
+        value = {"format": FORMAT, "version": VERSION, "crc32c": native.crc32c(_encoded(content)), "content": content}
+        write_in_one_piece(self.path, _encoded(value))
 
     def close(self) -> None:
         """Let another process have the folder."""
@@ -68,3 +71,7 @@ class LedgerFile:
         return CorruptFileError(
             f"{self.path}: not the state of a dispatcher of this version ({error}); choose another folder to begin anew"
         )
+
+
+def _encoded(value: dict[str, Any]) -> bytes:
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()

@@ -1,0 +1,207 @@
+#include "parse/json_arrays.h"
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <stdexcept>
+
+namespace monolith::parse {
+
+namespace {
+
+struct TypeName {
+  std::string_view name;
+  JsonType type;
+  std::size_t bytes;
+};
+constexpr TypeName kTypes[] = {{"INT64", JsonType::kInt64, 8},
+                               {"INT32", JsonType::kInt32, 4},
+                               {"FP32", JsonType::kFloat32, 4},
+                               {"FP64", JsonType::kFloat64, 8},
+                               {"BOOL", JsonType::kBool, 1}};
+
+const TypeName& described(JsonType type) { return kTypes[static_cast<int>(type)]; }
+
+[[noreturn]] void refuse(const JsonDocument& document, std::size_t node, JsonType type) {
+  throw std::invalid_argument("its data must be " + std::string(described(type).name) +
+                              (type == JsonType::kBool ? " values" : " numbers") + ", got " + document.shown(node));
+}
+
+[[noreturn]] void too_large(JsonType type) {
+  throw std::invalid_argument("a value is too large for " + std::string(described(type).name));
+}
+
+[[noreturn]] void uneven() {
+  throw std::invalid_argument("its data must be a list of values, nested evenly if at all");
+}
+
+template <JsonType kType, typename T>
+T converted(const JsonDocument& document, std::size_t number) {
+  const JsonNode& node = document[number];
+  if constexpr (kType == JsonType::kBool) {
+    if (node.kind != JsonKind::kTrue && node.kind != JsonKind::kFalse) refuse(document, number, kType);
+    return node.kind == JsonKind::kTrue;
+  } else if constexpr (std::numeric_limits<T>::is_integer) {
+    if (node.kind == JsonKind::kLargeInteger) too_large(kType);
+    if (node.kind != JsonKind::kInteger) refuse(document, number, kType);
+    if (node.integer < std::numeric_limits<T>::min() || node.integer > std::numeric_limits<T>::max()) too_large(kType);
+    return static_cast<T>(node.integer);
+  } else {
+    if (node.kind == JsonKind::kInteger) return static_cast<T>(node.integer);
+    if (node.kind != JsonKind::kReal && node.kind != JsonKind::kLargeInteger) refuse(document, number, kType);
+    const T value = static_cast<T>(node.real);
+    if (!std::isfinite(value)) too_large(kType);
+    return value;
+  }
+}
+
+// Fills an array from values that all have the shape of the first.
+class Filler {
+ public:
+  Filler(const JsonDocument& document, JsonType type, std::size_t num_values) : document_(document) {
+    array_.type = type;
+    array_.shape.push_back(num_values);
+  }
+
+  JsonArray take() && { return std::move(array_); }
+
+  // To be called once, with the first value: all others must have its shape.
+  void shape_of(std::size_t node) {
+    while (document_[node].kind == JsonKind::kList) {
+      array_.shape.push_back(document_[node].size);
+      if (document_[node].size == 0) break;
+      ++node;
+    }
+    // Not multiplied out beyond what is there: a document has at least as many nodes as values.
+    std::size_t size = 1;
+    for (const std::size_t one : array_.shape) {
+      if (one != 0 && size > document_.num_nodes() / one) uneven();
+      size *= one;
+    }
+    array_.bytes.resize(size * described(array_.type).bytes);
+  }
+
+  void add(std::size_t node) {
+    switch (array_.type) {
+      case JsonType::kInt64:
+        return add_as<JsonType::kInt64, std::int64_t>(node, 1);
+      case JsonType::kInt32:
+        return add_as<JsonType::kInt32, std::int32_t>(node, 1);
+      case JsonType::kFloat32:
+        return add_as<JsonType::kFloat32, float>(node, 1);
+      case JsonType::kFloat64:
+        return add_as<JsonType::kFloat64, double>(node, 1);
+      case JsonType::kBool:
+        return add_as<JsonType::kBool, bool>(node, 1);
+    }
+  }
+
+ private:
+  template <JsonType kType, typename T>
+  void add_as(std::size_t node, std::size_t depth) {
+    const bool is_list = document_[node].kind == JsonKind::kList;
+    if (is_list != (depth < array_.shape.size())) uneven();
+    if (!is_list) {
+      const T value = converted<kType, T>(document_, node);
+      std::memcpy(array_.bytes.data() + written_, &value, sizeof value);
+      written_ += sizeof value;
+      return;
+    }
+    if (document_[node].size != array_.shape[depth]) uneven();
+    const std::size_t end = document_[node].end;
+    for (std::size_t member = node + 1; member < end; member = document_.after(member)) {
+      add_as<kType, T>(member, depth + 1);
+    }
+  }
+
+  const JsonDocument& document_;
+  JsonArray array_;
+  std::size_t written_ = 0;
+};
+
+// Where the wanted members of one object are; false if it has others, or lacks one.
+bool find_members(const JsonDocument& document, std::size_t object, std::span<const JsonColumn> columns,
+                  std::vector<std::size_t>& found) {
+  if (document[object].size != columns.size()) return false;
+  found.assign(columns.size(), 0);
+  std::size_t node = object + 1;
+  for (std::size_t i = 0; i < columns.size(); ++i) {
+    // Most senders keep to the order of the signature.
+    std::size_t place = i;
+    if (!document.equals(node, columns[i].name)) {
+      place = 0;
+      while (place < columns.size() && !document.equals(node, columns[place].name)) ++place;
+    }
+    if (place == columns.size() || found[place] != 0) return false;
+    found[place] = node + 1;
+    node = document.after(node + 1);
+  }
+  return true;
+}
+
+[[noreturn]] void refuse_members(const JsonDocument& document, std::size_t object, std::size_t number,
+                                 std::span<const JsonColumn> columns) {
+  std::string text = "instance " + std::to_string(number);
+  if (document[object].kind != JsonKind::kObject) {
+    throw std::invalid_argument(text + " must be an object of inputs, got " + document.shown(object));
+  }
+  constexpr std::uint32_t kShown = 4;
+  text += " has the inputs ";
+  std::size_t node = object + 1;
+  for (std::uint32_t i = 0; i < document[object].size && i < kShown; ++i) {
+    text += (i > 0 ? ", " : "") + document.shown(node);
+    node = document.after(node + 1);
+  }
+  text += document[object].size == 0       ? "none; they must be "
+          : document[object].size > kShown ? ", ...; they must be "
+                                           : "; they must be ";
+  for (std::size_t i = 0; i < columns.size(); ++i) text += (i > 0 ? ", " : "") + columns[i].name;
+  throw std::invalid_argument(text);
+}
+
+}  // namespace
+
+JsonType json_type_from_name(std::string_view name) {
+  for (const TypeName& one : kTypes) {
+    if (one.name == name) return one.type;
+  }
+  throw std::invalid_argument("unknown datatype " + std::string(name.substr(0, 40)));
+}
+
+JsonArray list_as_array(const JsonDocument& document, std::size_t list, JsonType type) {
+  Filler filler(document, type, document[list].size);
+  const std::size_t end = document[list].end;
+  for (std::size_t node = list + 1; node < end; node = document.after(node)) {
+    if (node == list + 1) filler.shape_of(node);
+    filler.add(node);
+  }
+  return std::move(filler).take();
+}
+
+std::vector<JsonArray> objects_as_arrays(const JsonDocument& document, std::size_t list,
+                                         std::span<const JsonColumn> columns) {
+  std::vector<Filler> fillers;
+  for (const JsonColumn& column : columns) fillers.emplace_back(document, column.type, document[list].size);
+  std::vector<std::size_t> members;
+  std::size_t number = 0;
+  const std::size_t end = document[list].end;
+  for (std::size_t node = list + 1; node < end; node = document.after(node), ++number) {
+    if (document[node].kind != JsonKind::kObject || !find_members(document, node, columns, members)) {
+      refuse_members(document, node, number, columns);
+    }
+    for (std::size_t i = 0; i < columns.size(); ++i) {
+      try {
+        if (number == 0) fillers[i].shape_of(members[i]);
+        fillers[i].add(members[i]);
+      } catch (const std::invalid_argument& error) {
+        throw std::invalid_argument("input '" + columns[i].name + "': " + error.what());
+      }
+    }
+  }
+  std::vector<JsonArray> arrays;
+  for (Filler& filler : fillers) arrays.push_back(std::move(filler).take());
+  return arrays;
+}
+
+}  // namespace monolith::parse

@@ -1,0 +1,1 @@
+"""What is checked of a file before its rows are used: pyarrow trusts what it reads."""

@@ -1,0 +1,42 @@
+"""Answers of a server: predictions as bytes, values and errors as JSON."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from starlette.responses import Response
+
+from monolith.errors import NotFiniteError
+from monolith.export.signature import Column
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Answer:
+    """What goes back to a client."""
+
+    content: bytes
+
+    num_examples: int
+
+    json_bytes: int | None = None
+    """How much of the content is JSON, where tensors follow it as they lie in memory; None if all is."""
+
+
+def require_finite(outputs: Mapping[str, Column]) -> None:
+    """Raise a NotFiniteError, which names the output, for what no client is to blame and JSON cannot say."""
+    for name, values in outputs.items():
+        if not np.isfinite(values).all():
+            raise NotFiniteError(f"output {name!r} has a prediction that is NaN or infinite")
+
+
+def json_response(value: Mapping[str, Any], status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """Return a value as an answer."""
+    # ASCII: a path may hold halves of characters, which nothing else could write down.
+    return Response(json.dumps(value).encode(), status, headers, "application/json")
+
+
+def error_response(status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
+    """Return an error as an answer."""
+    return json_response({"error": message}, status, headers)

@@ -1,0 +1,171 @@
+"""What ``/openapi.json`` says of each endpoint: FastAPI knows the paths, this the requests and answers."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from monolith.export.serving_model import ServingModel
+from monolith.export.signature import TensorSpec
+
+Json = dict[str, Any]
+
+_TEXT: Json = {"type": "string"}
+_BINARY: Json = {"type": "string", "format": "binary"}
+_ELEMENTS: dict[str, Json] = {
+    "INT64": {"type": "integer", "minimum": -(2**63), "maximum": 2**63 - 1},
+    "INT32": {"type": "integer", "minimum": -(2**31), "maximum": 2**31 - 1},
+    "FP32": {"type": "number", "minimum": -3.4e38, "maximum": 3.4e38},
+    "FP64": {"type": "number"},
+    "BOOL": {"type": "boolean"},
+}
+_ERRORS = {
+    400: "The request is wrong, as the message says.",
+    404: "There is no such model or version.",
+    413: "The request is too large.",
+    415: "The request is compressed in another way than gzip or deflate.",
+    500: "The server failed, or the model predicted NaN or infinity.",
+    503: "There are too many requests at a time.",
+}
+
+
+def operations(model: ServingModel) -> dict[tuple[str, str], Json]:
+    """Return, by method and path, what FastAPI's `add_api_route` takes to describe an endpoint of this model."""
+    found = {
+        ("GET", "/v2/health/live"): _get("Whether the server lives.", _object(live={"const": True})),
+        ("GET", "/v2/health/ready"): _get("Whether it answers predictions.", _object(ready={"const": True})),
+        ("GET", "/v2"): _get("Name, version and extensions of the server.", _server()),
+        ("GET", "/metrics"): _operation("Figures for Prometheus.", {200: _content("Figures.", "text/plain", _TEXT)}),
+    }
+    tensors = {"inputs": _list(_spec()), "outputs": _list(_spec())}
+    metadata = _object(name=_TEXT, versions=_list(_TEXT), platform=_TEXT, **tensors)
+    status = _object(model_version_status=_list(_object(version=_TEXT, state=_TEXT, status={"type": "object"})))
+    for version in ("", "/versions/{version}"):
+        place = [_path_parameter("name", model.name)]
+        place += [_path_parameter("version", str(model.version))] if version else []
+        here: dict[tuple[str, str], Json] = {
+            ("GET", f"/v2/models/{{name}}{version}/ready"): _get(
+                "Whether the model answers.", _object(name=_TEXT, ready={"const": True}), 404
+            ),
+            ("GET", f"/v2/models/{{name}}{version}"): _get("Inputs and outputs of the model.", metadata, 404),
+            ("GET", f"/v1/models/{{name}}{version}"): _get("State of the model, as TensorFlow Serving.", status, 404),
+            ("POST", f"/v2/models/{{name}}{version}/infer"): _infer(model),
+            ("POST", f"/v1/models/{{name}}{version}:predict"): _predict(model),
+        }
+        for (method, path), operation in here.items():
+            extra = operation["openapi_extra"]
+            found[method, path] = {
+                **operation,
+                "openapi_extra": {**extra, "parameters": [*place, *extra.get("parameters", [])]},
+            }
+    for (method, path), operation in found.items():
+        operation["operation_id"] = f"{method} {path}"
+    return found
+
+
+def _infer(model: ServingModel) -> Json:
+    tensor = {
+        "oneOf": [
+            _object(
+                ["parameters"],
+                name={"const": spec.name},
+                datatype={"const": spec.datatype},
+                shape=_list({"type": "integer", "minimum": 0}),
+                data=_data(spec),
+                parameters={"type": "object"},
+            )
+            for spec in model.signature.inputs
+        ]
+    }
+    output = _object(
+        ["parameters"], name={"enum": [spec.name for spec in model.signature.outputs]}, parameters={"type": "object"}
+    )
+    request = _object(
+        ["id", "outputs", "parameters"],
+        id=_TEXT,
+        inputs={**_list(tensor), "minItems": len(model.signature.inputs)},
+        outputs=_list(output),
+        parameters={"type": "object"},
+    )
+    answered = _object(
+        ["data", "parameters"],
+        **{"name": _TEXT, "datatype": _TEXT, "shape": _list({"type": "integer"})},
+        data={"type": "array"},
+        parameters={"type": "object"},
+    )
+    answer = _object(["id"], id=_TEXT, model_name=_TEXT, model_version=_TEXT, outputs=_list(answered))
+    described = _content("Predictions.", "application/json", answer)
+    described["content"]["application/octet-stream"] = {"schema": _BINARY}
+    operation = _operation("Predictions, Open Inference Protocol.", {200: described}, *_ERRORS)
+    body = {"application/json": {"schema": request}, "application/octet-stream": {"schema": _BINARY}}
+    length = {
+        "name": "Inference-Header-Content-Length",
+        "in": "header",
+        "description": "Bytes of the body that are JSON; binary tensors follow them.",
+        "schema": {"type": "integer", "minimum": 0},
+    }
+    operation["openapi_extra"] = {"requestBody": {"required": True, "content": body}, "parameters": [length]}
+    return operation
+
+
+def _predict(model: ServingModel) -> Json:
+    example = _object(**{spec.name: _value(spec, spec.shape[1:]) for spec in model.signature.inputs})
+    signature = {"signature_name": {"const": "serving_default"}}
+    columns = _object(**{spec.name: _data(spec) for spec in model.signature.inputs})
+    request = {
+        "oneOf": [
+            _object(["signature_name"], instances=_list(example), **signature),
+            _object(["signature_name"], inputs=columns, **signature),
+        ]
+    }
+    answer = {"oneOf": [_object(predictions={"type": "array"}), _object(outputs={})]}
+    described = {200: _content("Predictions.", "application/json", answer)}
+    operation = _operation("Predictions, TensorFlow Serving's form.", described, *_ERRORS)
+    content = {"application/json": {"schema": request}}
+    operation["openapi_extra"] = {"requestBody": {"required": True, "content": content}}
+    return operation
+
+
+def _value(spec: TensorSpec, shape: tuple[int, ...]) -> Json:
+    """Return the schema of one value of a tensor, nested as its shape says."""
+    if not shape:
+        return _ELEMENTS[spec.datatype]
+    sizes = {} if shape[0] < 0 else {"minItems": shape[0], "maxItems": shape[0]}
+    return {**_list(_value(spec, shape[1:])), **sizes}
+
+
+def _data(spec: TensorSpec) -> Json:
+    return _value(spec, spec.shape)
+
+
+def _spec() -> Json:
+    return _object(name=_TEXT, datatype={"enum": list(_ELEMENTS)}, shape=_list({"type": "integer"}))
+
+
+def _server() -> Json:
+    return _object(name={"const": "monolith"}, version=_TEXT, extensions=_list(_TEXT))
+
+
+def _get(summary: str, schema: Json, *errors: int) -> Json:
+    return _operation(summary, {200: _content(summary, "application/json", schema)}, *errors)
+
+
+def _operation(summary: str, responses: dict[int, Json], *errors: int) -> Json:
+    failures = {status: _content(_ERRORS[status], "application/json", _object(error=_TEXT)) for status in errors}
+    return {"summary": summary, "responses": {**responses, **failures}, "openapi_extra": {}}
+
+
+def _content(description: str, media_type: str, schema: Json) -> Json:
+    return {"description": description, "content": {media_type: {"schema": schema}}}
+
+
+def _path_parameter(name: str, value: str) -> Json:
+    return {"name": name, "in": "path", "required": True, "schema": {"type": "string", "enum": [value]}}
+
+
+def _object(optional: Sequence[str] = (), /, **members: Json) -> Json:
+    """Return the schema of an object with exactly these members, all required but for some."""
+    required = [name for name in members if name not in optional]
+    return {"type": "object", "properties": members, "required": required, "additionalProperties": False}
+
+
+def _list(items: Json) -> Json:
+    return {"type": "array", "items": items}
