@@ -24,6 +24,7 @@ from monolith.model.zoo.movie_ranking import MovieRanking
 from monolith.serving.sync_receiver import SyncReceiver
 from monolith.train.config import RunConfig
 from monolith.train.live import exporter
+from monolith.train.live.live_config import LiveConfig
 from monolith.train.live.step_gate import StepGate
 from monolith.train.loop import RunResult
 from monolith.train.online import run_online
@@ -227,8 +228,8 @@ def test_a_version_bears_the_sequence_from_before_its_weights_were_read(log, tmp
 
     sent, model = [41], MovieRanking()
     state = TrainState(model, EventLogSource(log, batch_size=BATCH))
-    versions = exporter.Exporter(state, tmp_path, name="movie", gate=DeltaMeanwhile(), every_seconds=1000.0, keep=1)
-    versions.number_by(lambda: sent[0])
+    config = LiveConfig(export_base=tmp_path, name="movie")
+    versions = exporter.Exporter(state, config, gate=DeltaMeanwhile(), sequence=lambda: sent[0])
     assert load_export(versions.write()).sequence == 41
     assert load_export(versions.write()).sequence == 42
 
