@@ -13,13 +13,13 @@ import typer
 import monolith as mono
 from monolith.cli.app import app
 from monolith.train.config import RunConfig, RunnerConfig, flag_kinds
-from monolith.train.online import OnlineSettings
 from tests.train.counting_model import Counting, Events
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = sorted((ROOT / "docs").glob("*.md")) + [ROOT / "README.md"]
+# settings.md is made from the settings themselves.
+PAGES = [page for page in sorted((ROOT / "docs").glob("*.md")) if page.name != "settings.md"] + [ROOT / "README.md"]
 RUN_SETTINGS = {one.name for one in fields(RunConfig)}
-CLASSES = {one.__name__: {field.name for field in fields(one)} for one in (RunConfig, RunnerConfig, OnlineSettings)}
+CLASSES = {one.__name__: {field.name for field in fields(one)} for one in (RunConfig, RunnerConfig)}
 
 # Names that a page uses for something else than the setting of the same name.
 OTHER_MEANINGS = {
@@ -69,7 +69,7 @@ def parameters_of_the_package() -> set[str]:
 def flags_of_commands() -> dict[str, set[str]]:
     """The flags of each command, by its words; commands that run a model take every setting."""
     settings = {f"--{name}" for name in flag_kinds(RunnerConfig)} | {"--max_steps", "--steps"}
-    found = {f"monolith {name}": settings for name in ("train", "evaluate", "predict")}
+    found = {f"monolith {name}": settings for name in ("train", "evaluate", "predict", "export")}
 
     def walk(command: click.Command, words: str) -> None:
         flags = {flag for one in command.params for flag in (*one.opts, *one.secondary_opts)}

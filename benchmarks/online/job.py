@@ -55,7 +55,12 @@ class Job:
                 "name": "movie",
                 "sync_targets": [sync_address],
                 "batch_size": batch_size,
-                "settings": {"sync_seconds": sync_seconds, "status_path": str(self._status)},
+                "config": {
+                    "sync_every_seconds": sync_seconds,
+                    "status_path": str(self._status),
+                    "save_checkpoints_secs": 5.0,
+                    "metric_window": 20_000,
+                },
             },
             "server": {
                 "export_base": str(folder / "exports"),

@@ -25,9 +25,9 @@ from monolith.embedding.multi_table import MultiBatchPlan
 from monolith.hooks import Hook, RunContext, StepValues
 from monolith.model.zoo.deepfm import DeepFM
 from monolith.model.zoo.dlrm import DLRM
-from monolith.train.config import RunnerConfig
-from monolith.train.loop import Trainer
-from monolith.train.state import TrainState
+from monolith.train.loop import LoopConfig, Trainer
+from monolith.train.saving.saving_config import SavingConfig
+from monolith.train.state import StateConfig, TrainState
 
 _MODELS = {"deepfm": DeepFM, "dlrm": DLRM}
 _ROUND_TIMEOUT_SECONDS = 600.0
@@ -145,9 +145,10 @@ class OurRun:
 
     def _run(self, shape: ClickShape, source: Source, model_dir: str) -> None:
         try:
-            state = TrainState(make_model(shape), source, evict_every_seconds=0)
+            state = TrainState(make_model(shape), source, StateConfig(evict_every_seconds=0))
             self._num_rows = lambda: sum(len(table) for table in state.tables.tables.values())
-            Trainer(state, RunnerConfig(model_dir=model_dir, is_local=True), hooks=[self._turns]).run()
+            saving = SavingConfig(folder=Path(model_dir))
+            Trainer(state, LoopConfig(), saving, hooks=[self._turns]).run()
             self._turns.fail(RuntimeError("the records ended before the rounds did"))
         except BaseException as error:  # noqa: BLE001 - told to whoever waits for the round
             self._turns.fail(error)

@@ -21,14 +21,14 @@ from monolith.checkpoint.restoring.rewrite import compact, reshard
 from monolith.checkpoint.restoring.table_rows import restore_tables
 from monolith.checkpoint.saving.frozen_state import FrozenState
 from monolith.checkpoint.saving.pending_save import PendingSave
-from monolith.checkpoint.saving.save_series import SaveSeries
+from monolith.checkpoint.saving.saver import Saver
 from monolith.checkpoint.snapshot import Snapshot, load_dense_only, load_snapshot, save_snapshot
 
 __all__ = [
     "FrozenState",
     "ModelDirOwner",
     "PendingSave",
-    "SaveSeries",
+    "Saver",
     "Snapshot",
     "claim_generation",
     "clean_leftovers",

@@ -9,7 +9,7 @@ from monolith.cli.control import control
 from monolith.cli.data_service import data_service
 from monolith.cli.demo import demo
 from monolith.cli.info import info, own_version
-from monolith.cli.model_commands import FLAGS_ARE_SETTINGS, evaluate, predict, train
+from monolith.cli.model_commands import FLAGS_ARE_SETTINGS, evaluate, export, predict, train
 from monolith.cli.row import row
 from monolith.cli.serve import serve
 
@@ -25,7 +25,7 @@ app.add_typer(data_service)
 app.command()(demo)
 app.command()(info)
 app.command()(serve)
-for command in (train, evaluate, predict):
+for command in (train, evaluate, predict, export):
     app.command(context_settings=FLAGS_ARE_SETTINGS, add_help_option=False, no_args_is_help=False)(command)
 app.command()(control)
 app.command(context_settings={"ignore_unknown_options": True})(row)  # ids may be negative

@@ -1,4 +1,4 @@
-"""`monolith train`, `evaluate` and `predict`: run a model of one's own. What they do is in `monolith.cli.models`."""
+"""Commands that run a model of one's own. What they do is in `monolith.cli.models`."""
 
 from importlib import import_module
 from typing import Annotated
@@ -26,3 +26,8 @@ def evaluate(context: typer.Context, model: Model) -> None:
 def predict(context: typer.Context, model: Model) -> None:
     """Write predictions of a trained model, MODULE:CLASS, as JSON lines."""
     import_module("monolith.cli.models.predict").run(model, context.args)
+
+
+def export(context: typer.Context, model: Model) -> None:
+    """Write a trained model, MODULE:CLASS, as a version that `monolith serve` answers from."""
+    import_module("monolith.cli.models.export").run(model, context.args)

@@ -14,34 +14,60 @@ from monolith.data.columnar.file_list import Files
 from monolith.data.event_log import EventLogSource
 from monolith.data.files import PbFraming, RecordFileSource, expand_patterns
 from monolith.data.in_memory import ArraySource, DataLoaderSource, FrameSource, IterableSource
+from monolith.data.input_config import current_input
 from monolith.data.kafka import KafkaSource
 from monolith.data.pipeline import Pipeline
 from monolith.data.schema import Dtype, Schema
 from monolith.data.synthetic import EventMaker, SyntheticSource
 from monolith.tensors import Ragged
 
+KAFKA_SERVERS = "localhost:9092"
+
 
 def tfrecord(
-    files: str | Sequence[str], *, batch_size: int, on_error: Literal["raise", "skip"] = "raise", **options: Any
+    files: str | Sequence[str] | None = None,
+    *,
+    batch_size: int,
+    on_error: Literal["raise", "skip"] = "raise",
+    **options: Any,
 ) -> Pipeline:
     """Read serialized records of TFRecord files ("clicks-{INT(0,99)}", "s3://bucket/*"); follow with `parse`.
 
-    See `RecordFileSource` for the options.
+    Without `files`, those that the settings of the run name: `input_path`, `start_date` and so on. See
+    `RecordFileSource` for the options.
     """
-    return Pipeline(RecordFileSource(expand_patterns(files), batch_size=batch_size, on_error=on_error, **options))
+    found = expand_patterns(_files(files))
+    return Pipeline(RecordFileSource(found, batch_size=batch_size, on_error=on_error, **options))
 
 
 def pb_files(
-    files: str | Sequence[str], *, batch_size: int, framing: PbFraming | None = None, **options: Any
+    files: str | Sequence[str] | None = None, *, batch_size: int, framing: PbFraming | None = None, **options: Any
 ) -> Pipeline:
-    """Read serialized records of the original's PB streams, or of standard input (""); follow with `parse`."""
-    found = expand_patterns(files) if files else files
-    return Pipeline(RecordFileSource(found, batch_size=batch_size, framing=framing or PbFraming(), **options))
+    """Read serialized records of the original's PB streams, or of standard input (""); follow with `parse`.
+
+    Without `files` or `framing`, those that the settings of the run name: `input_path`, `sort_id` and so on.
+    """
+    found = files if files == "" else expand_patterns(_files(files))
+    framing = current_input().framing if framing is None else framing
+    return Pipeline(RecordFileSource(found, batch_size=batch_size, framing=framing, **options))
 
 
-def kafka(topics: Sequence[str], servers: str = "localhost:9092", *, batch_size: int, **options: Any) -> Pipeline:
-    """Read the messages of Kafka topics; follow with `parse`. See `KafkaSource` for the options."""
-    return Pipeline(KafkaSource(topics, servers, batch_size=batch_size, **options))
+def kafka(
+    topics: Sequence[str] | None = None, servers: str | None = None, *, batch_size: int, **options: Any
+) -> Pipeline:
+    """Read the messages of Kafka topics; follow with `parse`. See `KafkaSource` for the options.
+
+    What is not given here is taken from the settings of the run: `kafka_topics`, `kafka_servers`, `kafka_group_id`.
+    """
+    settings = current_input()
+    topics = topics or settings.kafka_topics
+    if not topics:
+        raise ValueError("no Kafka topic to read; name topics here, or kafka_topics in the settings of the run")
+    if settings.kafka_group_id is not None:
+        options.setdefault("group_id", settings.kafka_group_id)
+    return Pipeline(
+        KafkaSource(topics, servers or settings.kafka_servers or KAFKA_SERVERS, batch_size=batch_size, **options)
+    )
 
 
 def event_log(
@@ -56,9 +82,9 @@ def event_log(
     return Pipeline(EventLogSource(path, batch_size=batch_size, follow=follow, start=start, stop=stop))
 
 
-def parquet(files: Files, *, batch_size: int = 512, **options: Any) -> Pipeline:
-    """Read Parquet files; see `ParquetSource` for the options."""
-    return Pipeline(ParquetSource(files, batch_size, **options))
+def parquet(files: Files | None = None, *, batch_size: int = 512, **options: Any) -> Pipeline:
+    """Read Parquet files, by default those that the settings of the run name; see `ParquetSource` for the options."""
+    return Pipeline(ParquetSource(_files(None) if files is None else files, batch_size, **options))
 
 
 def arrow(files: Files, *, batch_size: int = 512, **options: Any) -> Pipeline:
@@ -107,3 +133,10 @@ def data_loader(loader: DataLoader[Any], *, names: Sequence[str] | None = None) 
 def synthetic(generator: EventMaker, *, batch_size: int, count: int | None = None) -> Pipeline:
     """Make events up, such as those of `CriteoEvents` or `MovieEvents`; `count` ends them."""
     return Pipeline(SyntheticSource(generator, batch_size, count))
+
+
+def _files(given: str | Sequence[str] | None) -> str | Sequence[str]:
+    found = current_input().files if given is None else given
+    if found is None:
+        raise ValueError("no file to read; name files here, or input_path in the settings of the run")
+    return found

@@ -22,6 +22,7 @@ from monolith.data.flow import (
 )
 from monolith.data.flow.mapped import BatchFunction
 from monolith.data.flow.parsed import Parser, ParseStep
+from monolith.data.input_config import current_input
 from monolith.data.joiner import JoinConfig, Joiner
 from monolith.data.prefetch import Prefetched
 from monolith.data.record_forms import RecordForm, make_parser
@@ -65,7 +66,7 @@ class Pipeline:
 
     def parse(
         self,
-        parser: Parser | RecordForm = "tf_example",
+        parser: Parser | RecordForm | None = None,
         *,
         on_error: Literal["raise", "skip"] = "raise",
         **columns: Dtype,
@@ -74,12 +75,14 @@ class Pipeline:
 
         Args:
             parser: What the records are ("tf_example", "example", "example_batch", "instance" or "json"), or a parser
-                of `monolith.data.parse` with all its options.
+                of `monolith.data.parse` with all its options. If not given, `data_type` of the run's settings, else
+                "tf_example".
             on_error: "skip" leaves out records that cannot be read and counts them: in `num_skipped` of the parser and
                 of this step (`pipeline.source.num_skipped`, before another step follows).
             columns: Names and types, with a form instead of a parser. "label" and "instance_weight" of the original's
                 messages are the record's own.
         """
+        parser = parser or current_input().record_form or "tf_example"
         if not isinstance(parser, str):
             if columns:
                 raise ValueError(f"a parser says itself which columns it makes; drop {', '.join(columns)}")

@@ -88,6 +88,16 @@ class Filter:
         self.native_filter.filter_ids(self.native_thresholds, flat, filtered)
         return filtered.view(ids.shape).to(ids.device)
 
+    @property
+    def num_draws(self) -> int:
+        """Draws that a probabilistic filter has made; 0 for other kinds. A filter set to it goes on exactly."""
+        return self.native_filter.num_draws if isinstance(self.native_filter, native.ProbabilisticFilter) else 0
+
+    @num_draws.setter
+    def num_draws(self, count: int) -> None:
+        if isinstance(self.native_filter, native.ProbabilisticFilter):
+            self.native_filter.num_draws = count
+
     def save(self, basename: str | PathLike[str]) -> None:
         """Write ``<basename>-00000-of-0000N`` and so on, one file per split; nothing where there is no state."""
         self.native_filter.save(fspath(basename))

@@ -38,9 +38,10 @@ def trace_model(model: MonolithModel, plan: LookupPlan, schema: Schema) -> Dense
     """Return the ONNX graph of a model; give it to `write_export` to export again without running the model."""
     leaves = {key: plan.leaf_shape(key) for key in plan.places}
     plain = {name: kind for name, kind in schema.types.items() if not kind.is_ragged}
-    return trace_dense(
-        model, leaves, {name: (_TORCH_TYPES[kind.item], kind.event_shape) for name, kind in plain.items()}
-    )
+    columns = {name: (_TORCH_TYPES[kind.item], kind.event_shape) for name, kind in plain.items()}
+    # Tracing runs the model, which may draw numbers: a run that exports must take the same steps as one that does not.
+    with torch.random.fork_rng(devices=[]):
+        return trace_dense(model, leaves, columns)
 
 
 def write_export(

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import lru_cache
 from itertools import product
 from pathlib import Path
@@ -23,6 +25,18 @@ from monolith.features.fid import NUM_SLOTS_V2, as_signed, slot_of_v1, slot_of_v
 
 Default = TypeVar("Default")
 EntryType = TypeVar("EntryType", bound=Entry)
+
+_DEFAULT_FILE: ContextVar[str | None] = ContextVar("feature_list", default=None)
+
+
+@contextmanager
+def default_feature_list(fname: str | None) -> Iterator[None]:
+    """Let `FeatureList.parse` without a name read this file in the block."""
+    token = _DEFAULT_FILE.set(fname)
+    try:
+        yield
+    finally:
+        _DEFAULT_FILE.reset(token)
 
 
 class FeatureList:
@@ -65,16 +79,19 @@ class FeatureList:
                 self._by_slot.setdefault(feature.slot, []).append(feature)
 
     @classmethod
-    def parse(cls, fname: str | os.PathLike[str], use_old_name: bool = True) -> FeatureList:
+    def parse(cls, fname: str | os.PathLike[str] | None = None, use_old_name: bool = True) -> FeatureList:
         """Return the feature list of a file; while the file stays as it is, the same object each time.
 
         Args:
-            fname: The file.
+            fname: The file; the run's setting `feature_list` if not given.
             use_old_name: Name features as the file does (`fc_user`); otherwise by the stripped name (`user`).
 
         Raises:
             ValueError: A line cannot be read; the message names the file and the line.
         """
+        fname = _DEFAULT_FILE.get() if fname is None else fname
+        if fname is None:
+            raise ValueError("no feature list to read; name its file here, or feature_list in the settings of the run")
         status = Path(fname).stat()
         return _parse_file(os.path.abspath(fname), use_old_name, status.st_mtime_ns, status.st_size)
 

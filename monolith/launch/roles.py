@@ -65,14 +65,13 @@ class TrainerRole:
     name: str
     sync_targets: list[str] = field(default_factory=list)
     batch_size: int = 512
-    settings: dict[str, Any] = field(default_factory=dict)
-    """Fields of `OnlineSettings`."""
-
     config: dict[str, Any] = field(default_factory=dict)
-    """Fields of `RunConfig`: hooks and whatever else a run can be told."""
+    """Other fields of `RunConfig`."""
 
-    def run(self) -> None:
-        """Train until SIGTERM, and leave a snapshot."""
+    def run(self, max_steps: int | None = None) -> None:
+        """Train until SIGTERM, or to `max_steps`, and leave a snapshot."""
+        # Batches are small: a second thread would mostly wait, and servers want the other cores.
+        import_module("torch").set_num_threads(1)
         online = import_module("monolith.train.online")
         deadline = time.monotonic() + _LOG_WAIT_SECONDS
         while not (Path(self.log_path) / SCHEMA_FILE).exists() and time.monotonic() < deadline:
@@ -85,7 +84,7 @@ class TrainerRole:
             name=self.name,
             sync_targets=self.sync_targets,
             batch_size=self.batch_size,
-            settings=online.OnlineSettings(**self.settings),
+            max_steps=max_steps,
             config=import_module("monolith.train.config").RunConfig(**self.config),
         )
 

@@ -64,7 +64,7 @@ def operations(model: ServingModel) -> dict[tuple[str, str], Json]:
 def _infer(model: ServingModel) -> Json:
     tensor = {
         "oneOf": [
-            _object(
+            _open_object(
                 ["parameters"],
                 name={"const": spec.name},
                 datatype={"const": spec.datatype},
@@ -75,10 +75,10 @@ def _infer(model: ServingModel) -> Json:
             for spec in model.signature.inputs
         ]
     }
-    output = _object(
+    output = _open_object(
         ["parameters"], name={"enum": [spec.name for spec in model.signature.outputs]}, parameters={"type": "object"}
     )
-    request = _object(
+    request = _open_object(
         ["id", "outputs", "parameters"],
         id=_TEXT,
         inputs={**_list(tensor), "minItems": len(model.signature.inputs)},
@@ -112,8 +112,8 @@ def _predict(model: ServingModel) -> Json:
     columns = _object(**{spec.name: _data(spec) for spec in model.signature.inputs})
     request = {
         "oneOf": [
-            _object(["signature_name"], instances=_list(example), **signature),
-            _object(["signature_name"], inputs=columns, **signature),
+            _open_object(["signature_name"], instances=_list(example), **signature),
+            _open_object(["signature_name"], inputs=columns, **signature),
         ]
     }
     answer = {"oneOf": [_object(predictions={"type": "array"}), _object(outputs={})]}
@@ -165,6 +165,11 @@ def _object(optional: Sequence[str] = (), /, **members: Json) -> Json:
     """Return the schema of an object with exactly these members, all required but for some."""
     required = [name for name in members if name not in optional]
     return {"type": "object", "properties": members, "required": required, "additionalProperties": False}
+
+
+def _open_object(optional: Sequence[str] = (), /, **members: Json) -> Json:
+    """Return the schema of an object in a request: members of other names are passed over."""
+    return {**_object(optional, **members), "additionalProperties": True}
 
 
 def _list(items: Json) -> Json:

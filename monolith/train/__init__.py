@@ -2,7 +2,7 @@
 
 from monolith.train.config import RunConfig, RunnerConfig
 from monolith.train.estimator import Estimator
-from monolith.train.live_view import LiveView
+from monolith.train.hooks.live_view import LiveView
 from monolith.train.loop import RunResult, Sync, Trainer
 from monolith.train.state import TrainState
 

@@ -14,6 +14,7 @@ from monolith.hooks import Hook
 from monolith.model import EstimatorSpec, Mode, MonolithModel, make_plan
 from monolith.model.hyper_params import InstantiableParams
 from monolith.train.config import CpuTrainingConfig, RunnerConfig
+from monolith.train.config.task_settings import task_settings
 from monolith.train.estimator import Estimator
 
 ModelFn = Callable[[dict[str, Any], Mode], EstimatorSpec | tuple[Any, Any, Any]]
@@ -37,13 +38,7 @@ class CpuTraining:
         """Fill in what the configuration leaves open; parameter servers build no model, so only workers are taken."""
         if config.server_type != "worker":
             raise ValueError(f"server_type in CpuTraining must be `worker`, got {config.server_type!r}")
-        if config.enable_realtime_training:
-            config.partial_recovery = True if config.partial_recovery is None else config.partial_recovery
-            config.dense_only_save_checkpoints_secs = config.dense_only_save_checkpoints_secs or 1800
-        if config.use_native_multi_hash_table is None:
-            config.use_native_multi_hash_table = True
-        config.model_name = config.model_name or _insight_name(task) or f"di_name_{type(task).__name__}"
-        self.config = config
+        self.config = task_settings(config, task)
         self.task = task
         self.sync_backend = sync_backend
 
@@ -101,16 +96,12 @@ def local_train_internal(
     """Train a task in this process for some steps, as configured, and return the estimator."""
     if conf.only_feature_engineering:
         raise NotImplementedError("only_feature_engineering: write parsed features with a pipeline instead")
-    values = {one.name: getattr(conf, one.name) for one in fields(CpuTrainingConfig) if one.init}
+    values = {one.name: getattr(conf, one.name) for one in fields(conf) if one.init}
+    values["is_local"] = True
+    if model_dir is not None:
+        values["model_dir"] = model_dir
     if profiling and values["profile_some_steps_from"] is None:
         values["profile_some_steps_from"] = 0
-    estimator = Estimator(params, RunnerConfig(**values, is_local=True, model_dir=model_dir or ""))
-    CpuTraining(estimator.config, estimator.model)
-    estimator.train(steps=steps, hooks=list(user_hooks or ()))
+    estimator = Estimator(params, RunnerConfig(**values))
+    estimator.train(steps=steps, hooks=user_hooks)
     return estimator
-
-
-def _insight_name(task: MonolithModel) -> str | None:
-    metrics = getattr(getattr(task, "p", None), "metrics", None)
-    name = getattr(metrics, "deep_insight_name", None)
-    return None if name is None else str(name)

@@ -16,10 +16,10 @@ from monolith.hooks import Hook, RunContext, StepValues
 from monolith.model import Mode, Pulled, run_dense
 from monolith.model.spec import EstimatorSpec
 from monolith.observe.stack_traces import stack_traces_on_signal
-from monolith.train.config import RunnerConfig
 from monolith.train.culprit import blame
 from monolith.train.saving.run_saver import RunSaver
 from monolith.train.saving.save_listener import SaveListener
+from monolith.train.saving.saving_config import SavingConfig
 from monolith.train.state import TrainState
 from monolith.train.stop_signals import StopSignals
 
@@ -43,27 +43,50 @@ class RunResult:
     """Of the last predictions, each made before its event was trained on."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LoopConfig:
+    """How steps are computed and measured."""
+
+    metric_window: int = 100_000
+    """Predictions over which AUC and log loss are computed."""
+
+    compile: bool = False
+    """Compile the dense part with torch.compile."""
+
+    autocast: bool = False
+    """Compute the dense part in bfloat16 where that is safe."""
+
+    deterministic: bool = False
+    """Use only operations that give the same bits every time."""
+
+    def __post_init__(self) -> None:
+        """Reject values that could only fail later, far from here."""
+        if self.metric_window < 1:
+            raise ValueError(f"metric_window must be at least 1, got {self.metric_window}")
+
+
 class Trainer:
     """Trains a state on its source until the data ends, `max_steps` is reached, or somebody asks for a stop."""
 
     def __init__(
         self,
         state: TrainState,
-        config: RunnerConfig,
+        config: LoopConfig,
+        saving: SavingConfig,
         *,
         hooks: Sequence[Hook] = (),
-        sync: Sync | None = None,
+        syncs: Sequence[Sync] = (),
         saving_listeners: Sequence[SaveListener] = (),
         guard_listeners: Sequence[SaveListener] = (),
     ) -> None:
         """Take what `TrainState.open` made ready.
 
-        Of saves, `saving_listeners` are told before and after success, `guard_listeners` however they end.
+        `saving_listeners` run before each save and after each successful one, `guard_listeners` after every one.
         """
         self.state = state
         self.config = config
-        self.hooks = [*hooks, *state.model.training_hooks]
-        self.sync = sync
+        self.hooks = list(hooks)
+        self.syncs = list(syncs)
         self.metrics = state.measure(config.metric_window)
         self.context = RunContext(
             model=state.model,
@@ -73,11 +96,12 @@ class Trainer:
         )
         self.context.saved_step = state.saved_step
         self.context.times_rejected = state.clock.num_rejected
-        self.saver = RunSaver(state, config, self.context, listeners=saving_listeners, guards=guard_listeners)
+        self.saver = RunSaver(state, saving, self.context, listeners=saving_listeners, guards=guard_listeners)
         self.context.save = self.saver.save
         self.context.save_dense = self.saver.save_dense
         self._between_steps = False  # the source or hooks run: the state is whole, and no save has failed
         self._warned = False
+        self._folder = saving.folder
         self._run_dense = torch.compile(run_dense) if config.compile else run_dense
 
     def run(self, max_steps: int | None = None) -> RunResult:
@@ -102,8 +126,8 @@ class Trainer:
                     hook.before_run(self.context)
                 self._between_steps = False
                 loss, spec = self._step(batch)
-                if self.sync is not None:
-                    self.sync(state)
+                for sync in self.syncs:
+                    sync(state)
                 self.saver.after_step()
                 self._between_steps = True
                 self._tell_hooks(batch, loss, spec)
@@ -258,7 +282,7 @@ class Trainer:
                 _log.exception("there is no snapshot of step %d", state.global_step)
         self.saver.settle()
         error.add_note(
-            f"training stopped at step {state.global_step}; {self.config.model_dir} has a snapshot of step "
+            f"training stopped at step {state.global_step}; {self._folder} has a snapshot of step "
             f"{state.saved_step}: run again to go on from there"
         )
 

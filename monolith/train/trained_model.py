@@ -5,34 +5,37 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from monolith import export
 from monolith.checkpoint import load_snapshot, restore_dense_weights
-from monolith.checkpoint.keeping import choose_snapshot
+from monolith.checkpoint.keeping import choose_snapshot, fetched_checkpoint
 from monolith.checkpoint.keeping.rollback import LOOK
 from monolith.checkpoint.manifest import read_manifest
-from monolith.data import Batch, Source
+from monolith.checkpoint.state_files.path_forms import is_remote
+from monolith.data import Batch, Schema, Source
 from monolith.hooks import Hook, RunContext, StepValues
 from monolith.model import EstimatorSpec, Lookup, LookupPlan, Mode, MonolithModel, make_tables, run_dense
 from monolith.model.metrics import Calibration, GroupedAuc, StreamingAuc, StreamingMean, StreamingMse
 from monolith.model.spec import observations, predictions
-from monolith.train.saving.restore_options import RestoreOptions
+from monolith.train.state import RestoreConfig
 
 
 class TrainedModel:
     """A copy of a model with the rows and weights of a snapshot."""
 
     def __init__(
-        self, model: MonolithModel, path: str | os.PathLike[str], options: RestoreOptions | None = None
+        self, model: MonolithModel, path: str | os.PathLike[str], options: RestoreConfig | None = None
     ) -> None:
         """Read the snapshot in folder `path`; the plan is the one it was trained with.
 
         `options` tell of dense weights that were renamed, and whether rows that are not finite are left out.
         """
-        options = options or RestoreOptions()
+        options = options or RestoreConfig()
         folder = Path(path)
         self.plan = LookupPlan.from_json(read_manifest(folder).plan)
         self.tables = make_tables(self.plan)
@@ -41,6 +44,7 @@ class TrainedModel:
         restore_dense_weights(self.model, snapshot.dense, alias_map=options.alias_map, guess_names=options.guess_names)
         self.model.eval()
         self.global_step = snapshot.step
+        self.generation = snapshot.generation
         self._lookup = Lookup(self.plan, self.tables)
 
     def run(self, batch: Batch, mode: Mode) -> EstimatorSpec:
@@ -53,7 +57,45 @@ class TrainedModel:
         self, source: Source, *, steps: int | None = None, group_by: str | None = None, hooks: Sequence[Hook] = ()
     ) -> dict[str, float]:
         """Return loss and metrics over `steps` batches, or all there are; see `Estimator.evaluate`."""
-        metrics, context = _Metrics(group_by), self._context()
+        metrics = _Metrics(group_by)
+        for batch, spec in self._watched(source, Mode.EVAL, steps, hooks):
+            metrics.add(spec, batch)
+        return {**metrics.read(), "global_step": float(self.global_step)}
+
+    def predict(
+        self, source: Source, *, keys: Sequence[str] | None = None, hooks: Sequence[Hook] = ()
+    ) -> Iterator[dict[str, Tensor]]:
+        """Yield the predictions of each batch by head."""
+        for _, spec in self._watched(source, Mode.PREDICT, None, hooks):
+            found = predictions(spec)
+            unknown = [key for key in keys or () if key not in found]
+            if unknown:
+                raise KeyError(f"there is no prediction {unknown[0]!r}; the model predicts {', '.join(found)}")
+            yield {key: found[key] for key in keys or found}
+
+    def export(self, base: Path, schema: Schema, *, name: str) -> Path:
+        """Write a version to serve into `base`, whose requests have columns of `schema`, and return it."""
+        return export.write_export(
+            base,
+            export.next_version(base),
+            model=self.model,
+            plan=self.plan,
+            tables=self.tables,
+            schema=schema,
+            generation=self.generation,
+            sequence=0,
+            name=name,
+        )
+
+    def variables(self) -> dict[str, Tensor]:
+        """Return the dense weights and buffers by name, and "global_step"."""
+        return {**self.model.state_dict(), "global_step": torch.tensor(self.global_step)}
+
+    def _watched(
+        self, source: Source, mode: Mode, steps: int | None, hooks: Sequence[Hook]
+    ) -> Iterator[tuple[Batch, EstimatorSpec]]:
+        """Yield what the model says about each batch, while hooks watch."""
+        context = self._context()
         for hook in hooks:
             hook.begin()
         try:
@@ -62,11 +104,11 @@ class TrainedModel:
             for number, batch in enumerate(self._batches(source, steps, context)):
                 for hook in hooks:
                     hook.before_run(context)
-                spec = self.run(batch, Mode.EVAL)
-                loss = metrics.add(spec, batch)
+                spec = self.run(batch, mode)
+                yield batch, spec
                 values = StepValues(
                     step=number,
-                    loss=loss,
+                    loss=float("nan") if spec.loss is None else float(spec.loss),
                     num_events=len(batch),
                     partition=batch.partition,
                     first=batch.first,
@@ -76,22 +118,12 @@ class TrainedModel:
                 )
                 for hook in hooks:
                     hook.after_run(context, values)
-        except BaseException as error:
+        except Exception as error:
             context.error = error
             raise
         finally:
             for hook in hooks:
                 hook.end(context)
-        return {**metrics.read(), "global_step": float(self.global_step)}
-
-    def predict(self, source: Source, *, keys: Sequence[str] | None = None) -> Iterator[dict[str, Tensor]]:
-        """Yield the predictions of each batch by head."""
-        for batch in source:
-            found = predictions(self.run(batch, Mode.PREDICT))
-            unknown = [key for key in keys or () if key not in found]
-            if unknown:
-                raise KeyError(f"there is no prediction {unknown[0]!r}; the model predicts {', '.join(found)}")
-            yield {key: found[key] for key in keys or found}
 
     def _batches(self, source: Source, steps: int | None, context: RunContext) -> Iterator[Batch]:
         if steps == 0:
@@ -107,21 +139,30 @@ class TrainedModel:
 
 def open_trained(
     model: MonolithModel,
-    model_dir: str | os.PathLike[str],
+    model_dir: Path,
+    config: RestoreConfig | None = None,
     checkpoint_path: str | os.PathLike[str] | None = None,
-    options: RestoreOptions | None = None,
 ) -> TrainedModel:
-    """Return the model as it is in a snapshot, the newest one if none is named.
+    """Return the model as it is in a snapshot: the one in folder `checkpoint_path`, or the one that `config` says.
 
-    `checkpoint_path` is a folder; `options` may name one of `model_dir`, and tell of weights that were renamed. Nothing
-    is written.
+    That is `restore_ckpt` or the newest in `model_dir`, else in `restore_dir`, a folder or a URL. Nothing is written.
     """
-    options = options or RestoreOptions()
-    named = None if checkpoint_path is None else Path(checkpoint_path)
-    path = named or choose_snapshot(model_dir, restore_ckpt=options.restore_ckpt, mode=LOOK)
+    config = config or RestoreConfig()
+    if checkpoint_path is not None:
+        return TrainedModel(model, checkpoint_path, config)
+    path = choose_snapshot(model_dir, restore_ckpt=config.restore_ckpt, mode=LOOK)
+    if path is None and config.restore_dir and is_remote(config.restore_dir):
+        with (
+            TemporaryDirectory() as folder,
+            fetched_checkpoint(config.restore_dir, Path(folder), config.restore_ckpt) as fetched,
+        ):
+            return TrainedModel(model, fetched, config)
+    if path is None and config.restore_dir:
+        path = choose_snapshot(config.restore_dir, restore_ckpt=config.restore_ckpt, mode=LOOK)
     if path is None:
-        raise FileNotFoundError(f"there is no snapshot in {model_dir}; train the model first")
-    return TrainedModel(model, path, options)
+        elsewhere = f" nor in {config.restore_dir}" if config.restore_dir else ""
+        raise FileNotFoundError(f"there is no snapshot in {model_dir}{elsewhere}; train the model first")
+    return TrainedModel(model, path, config)
 
 
 @dataclass
@@ -142,12 +183,11 @@ class _Metrics:
         self._classification = True
         self._num_events = 0
 
-    def add(self, spec: EstimatorSpec, batch: Batch) -> float:
+    def add(self, spec: EstimatorSpec, batch: Batch) -> None:
         self._num_events += len(batch)
         self._classification = spec.classification
-        loss = float("nan") if spec.loss is None else float(spec.loss)
         if spec.loss is not None:
-            self._loss.add(loss)
+            self._loss.add(float(spec.loss))
         groups = self._groups(batch)
         for name, scores, labels, kept in observations(spec):
             head = self._heads.setdefault(name, _Head())
@@ -158,7 +198,6 @@ class _Metrics:
             head.calibration.add(scores, labels)
             if groups is not None:
                 head.grouped.add(scores, labels, groups[kept])
-        return loss
 
     def read(self) -> dict[str, float]:
         found = {"loss": self._loss.value(), "num_events": float(self._num_events)}

@@ -9,7 +9,7 @@ import torch
 
 from monolith._core import native
 from monolith.checkpoint import (
-    SaveSeries,
+    Saver,
     compact,
     latest_state,
     list_snapshots,
@@ -220,11 +220,11 @@ def test_a_compaction_that_is_interrupted_leaves_a_chain(tmp_path, monkeypatch, 
         assert newest_link(links[0]) == links[3 - removed]
 
 
-def series_of(folder, state, keep=10):
-    series = SaveSeries(folder, PLAN, state.tables, retention=Retention(max_to_keep=keep))
+def saver_of(folder, state, keep=10):
+    saver = Saver(folder, PLAN, state.tables, retention=Retention(max_to_keep=keep))
 
     def save(*, delta):
-        pending = series.begin(
+        saver.begin(
             delta=delta,
             in_parallel=False,
             step=state.step,
@@ -233,14 +233,14 @@ def series_of(folder, state, keep=10):
             generation=0,
             epoch=state.step,
         )
-        return pending.wait().name
+        return saver.finish().name
 
-    return series, save
+    return saver, save
 
 
-def test_a_series_begins_with_a_snapshot_and_goes_on_with_deltas(tmp_path):
+def test_a_saver_begins_with_a_snapshot_and_goes_on_with_deltas(tmp_path):
     state = State()
-    series, save = series_of(tmp_path, state)
+    saver, save = saver_of(tmp_path, state)
     names = []
     for delta in (False, True, True, True, False, True):
         state.train(2)
@@ -253,23 +253,23 @@ def test_a_series_begins_with_a_snapshot_and_goes_on_with_deltas(tmp_path):
         "model.ckpt-10",
         "model.ckpt-10.delta-1",
     ]
-    series.close()
+    saver.close()
     assert rows_of(restore(latest_state(tmp_path))[1]) == rows_of(state.tables)
 
 
 def test_deltas_go_with_their_snapshot(tmp_path):
     state = State()
-    series, save = series_of(tmp_path, state, keep=1)
+    saver, save = saver_of(tmp_path, state, keep=1)
     for delta in (True, True, False):
         state.train()
         save(delta=delta)
     assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == ["model.ckpt-3"]
-    series.close()
+    saver.close()
 
 
 def test_retention_keeps_every_link_that_a_kept_delta_needs(tmp_path):
     state = State()
-    _, save = series_of(tmp_path, state, keep=None)
+    _, save = saver_of(tmp_path, state, keep=None)
     for delta in (True, True, True):
         state.train()
         save(delta=delta)
@@ -288,13 +288,13 @@ def test_retention_keeps_every_link_that_a_kept_delta_needs(tmp_path):
 
 def test_going_back_to_a_delta(tmp_path):
     state = State()
-    series, save = series_of(tmp_path, state)
+    saver, save = saver_of(tmp_path, state)
     for delta in (True, True, True, False):
         state.train()
         save(delta=delta)
         if state.step == 2:
             rows = rows_of(state.tables)
-    series.close()
+    saver.close()
     aside = roll_back(tmp_path / "model.ckpt-1.delta-1")
     assert [path.name for path in aside] == ["model.ckpt-4.rolled-back", "model.ckpt-1.delta-2.rolled-back"]
     assert latest_state(tmp_path).name == "model.ckpt-1.delta-1"
@@ -306,7 +306,7 @@ def test_going_back_to_a_delta(tmp_path):
 
 def test_too_many_changes_make_the_next_one_a_snapshot(tmp_path):
     state = State()
-    series, save = series_of(tmp_path, state)
+    saver, save = saver_of(tmp_path, state)
     state.train()
     save(delta=True)
     state.train()
@@ -314,13 +314,13 @@ def test_too_many_changes_make_the_next_one_a_snapshot(tmp_path):
     assert save(delta=True) == "model.ckpt-2"
     state.train()
     assert save(delta=True) == "model.ckpt-2.delta-1"
-    series.close()
+    saver.close()
     assert rows_of(restore(latest_state(tmp_path))[1]) == rows_of(state.tables)
 
 
 def test_a_save_that_fails_makes_the_next_one_a_snapshot(tmp_path, monkeypatch):
     state = State()
-    series, save = series_of(tmp_path, state)
+    saver, save = saver_of(tmp_path, state)
     state.train()
     save(delta=True)
     state.train()
@@ -328,11 +328,10 @@ def test_a_save_that_fails_makes_the_next_one_a_snapshot(tmp_path, monkeypatch):
         patch.setattr("monolith.checkpoint.saving.frozen_state.write_manifest", _fail)
         with pytest.raises(OSError, match="no space"):
             save(delta=True)
-    series.pending = None
     state.train()
     assert save(delta=True) == "model.ckpt-3"
     assert isinstance(state.track()["uid"], ChangeTracker)
-    series.close()
+    saver.close()
     assert rows_of(restore(latest_state(tmp_path))[1]) == rows_of(state.tables)
 
 

@@ -8,7 +8,7 @@ from torch import nn
 import monolith.model as mono
 from monolith.data import EventLogSource
 from monolith.embedding import AdagradOptimizer, SgdOptimizer, ZerosInitializer
-from monolith.train import TrainState
+from monolith.train.state import StateConfig, TrainState
 from tests.e2e.online_job import BATCH
 
 
@@ -47,9 +47,8 @@ class CountingMovie(mono.MonolithModel):
 def state_of(log: Path, model_dir: Path) -> TrainState:
     """A trainer's state in this process, restored if there is a snapshot."""
     torch.manual_seed(0)
-    state = TrainState(
-        CountingMovie(), EventLogSource(log, batch_size=BATCH, drop_remainder=True), evict_every_seconds=0
-    )
+    source = EventLogSource(log, batch_size=BATCH, drop_remainder=True)
+    state = TrainState(CountingMovie(), source, StateConfig(evict_every_seconds=0))
     model_dir.mkdir(exist_ok=True)
     state.open(model_dir)
     return state

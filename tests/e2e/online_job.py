@@ -63,10 +63,10 @@ class OnlineJob:
                 "name": "movie",
                 "sync_targets": [sync_address],
                 "batch_size": BATCH,
-                "settings": {
-                    "snapshot_seconds": snapshot_seconds,
-                    "sync_seconds": 0.05,
-                    "export_seconds": 1.0,
+                "config": {
+                    "save_checkpoints_secs": snapshot_seconds,
+                    "sync_every_seconds": 0.05,
+                    "export_every_seconds": 1.0,
                     "status_path": str(self._status),
                 },
             },

@@ -13,7 +13,9 @@ import torch
 from benchmarks.machine import machine_facts
 from monolith.data import MovieEvents, log_length
 from monolith.model import dense
-from monolith.train import RunConfig, Trainer, TrainState
+from monolith.train import Trainer, TrainState
+from monolith.train.loop import LoopConfig
+from monolith.train.saving.saving_config import SavingConfig
 from tests.e2e.counting_model import counts, state_of
 from tests.e2e.online_job import BATCH, OnlineJob
 
@@ -25,7 +27,7 @@ def uninterrupted(log: Path, model_dir: Path, num_steps: int) -> TrainState:
     state = state_of(log, model_dir)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    Trainer(state, RunConfig(model_dir=model_dir).to_runner_config()).run(num_steps)
+    Trainer(state, LoopConfig(), SavingConfig(folder=model_dir)).run(num_steps)
     torch.set_num_threads(threads)
     return state
 

@@ -28,7 +28,7 @@ class Result:
 def run_campaign(
     tree: TreeCopy, mutations: Iterable[Mutation], *, seed: int, seconds: float, on_result: Callable[[Result], None]
 ) -> list[Result]:
-    """Try every mutation, in the random order of `seed`; the tests of one get so many seconds."""
+    """Try every mutation, in the random order of `seed`; `seconds` is the time limit for the tests of one."""
     order = list(mutations)
     random.Random(seed).shuffle(order)
     order.sort(key=lambda mutation: mutation.is_native)  # last and together: one build leads from each to the next
@@ -72,7 +72,7 @@ def _try(
         return "caught", ""
     if status == TESTS_PASSED:
         return "survived", ""
-    # A time limit, or a crash of the native core, is noticed by whoever runs the tests.
+    # A time limit, or a crash of the native core, is noticed too.
     if status is None or status < 0:
         return "caught", _status(status)
     return "broken", f"pytest could not run its tests ({_status(status)}):\n{output}"

@@ -75,6 +75,7 @@ def slowest_liveness(port, bodies):
     return max(waits)
 
 
+@pytest.mark.alone
 def test_the_server_stays_alive_whatever_the_body(client):
     # The best of three: other work on this machine may take both cores for a while.
     waits = []

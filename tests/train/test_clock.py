@@ -9,7 +9,7 @@ import torch
 
 from monolith.data import Batch
 from monolith.embedding import MultiTable, Segment, SgdOptimizer, TableConfig
-from monolith.train.clock import EventClock
+from monolith.train.state.clock import EventClock
 
 WALL = 1_700_000_000
 DAY = 86_400

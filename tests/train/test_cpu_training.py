@@ -31,8 +31,10 @@ def test_hooks_of_the_user_watch(tmp_path):
 def test_what_the_configuration_leaves_open_is_filled_in():
     config = CpuTrainingConfig(enable_realtime_training=True)
     training = CpuTraining(config, Summing())
-    assert (config.partial_recovery, config.dense_only_save_checkpoints_secs) == (True, 1800)
-    assert (config.use_native_multi_hash_table, config.model_name) == (True, "di_name_Summing")
+    filled = training.config
+    assert (filled.partial_recovery, filled.dense_only_save_checkpoints_secs) == (True, 1800)
+    assert (filled.use_native_multi_hash_table, filled.model_name) == (True, "di_name_Summing")
+    assert config == CpuTrainingConfig(enable_realtime_training=True)  # the caller's is left alone
     assert training.feature_configs["ids"].dim == 3
     named = Summing(Summing.params().set(**{"metrics.deep_insight_name": "ranker"}))
     assert CpuTraining(CpuTrainingConfig(), named).config.model_name == "ranker"

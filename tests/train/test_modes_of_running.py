@@ -36,11 +36,10 @@ def test_bfloat16_learns_the_same_to_its_precision(tmp_path):
 
 
 class Damaged(MovieRanking):
-    """Gets one value that is no number, in the label or in a row."""
+    """Gets one label that is no number."""
 
     def input_fn(self, mode):
-        source = EventLogSource(self.params["log"], batch_size=100)
-        return mono.data.Pipeline(source).map(self.damage) if self.params["where"] == "label" else source
+        return mono.data.Pipeline(EventLogSource(self.params["log"], batch_size=100)).map(self.damage)
 
     def damage(self, batch):
         label = batch.columns["label"].clone()
@@ -54,30 +53,12 @@ def test_a_label_that_is_no_number_is_named_with_its_event(tmp_path):
     estimator = mono.Estimator(
         Damaged,
         mono.RunConfig(model_dir=tmp_path / "model", log_step_count_steps=0, save_checkpoints_steps=2),
-        params={"log": tmp_path / "log", "where": "label"},
+        params={"log": tmp_path / "log"},
     )
     with pytest.raises(NotFiniteError, match=r"nan at step 2, .*column 'label' is nan in event 17 of the batch"):
         estimator.train()
     # What was trained until then is there.
     assert estimator.latest_checkpoint().endswith("model.ckpt-2")
-
-
-class BadRow(mono.Hook):
-    def before_run(self, context):
-        if context.global_step == 1:
-            table = context.tables["mov"]
-            table.assign(torch.arange(200), torch.full((200, table.dim), float("inf")))
-
-
-def test_a_row_that_is_not_finite_is_named_with_its_id(tmp_path):
-    write_movie_log(tmp_path / "log", 1000)
-    estimator = mono.Estimator(
-        Damaged,
-        mono.RunConfig(model_dir=tmp_path / "model", log_step_count_steps=0),
-        params={"log": tmp_path / "log", "where": "row"},
-    )
-    with pytest.raises(NotFiniteError, match=r"the row of 'mov', slice '(vec|bias)', id \d+ is not finite"):
-        estimator.train(hooks=[BadRow()])
 
 
 @pytest.mark.timeout(600)

@@ -3,6 +3,7 @@
 import json
 import threading
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -22,9 +23,11 @@ from monolith.model import make_plan, make_tables
 from monolith.model.zoo.movie_ranking import MovieRanking
 from monolith.serving.sync_receiver import SyncReceiver
 from monolith.train.config import RunConfig
+from monolith.train.live import exporter
+from monolith.train.live.live_config import LiveConfig
+from monolith.train.live.step_gate import StepGate
 from monolith.train.loop import RunResult
-from monolith.train.online import OnlineSettings, exporter, run_online
-from monolith.train.online.step_gate import StepGate
+from monolith.train.online import run_online
 from monolith.train.state import TrainState
 from monolith.wire import SharedSecret
 
@@ -53,7 +56,11 @@ def traced_graph():
 
 
 def train(log: Path, folder: Path, max_steps: int, **options) -> RunResult:
-    settings = options.pop("settings", OnlineSettings(export_seconds=1000.0, snapshot_seconds=1000.0))
+    config = options.pop("config", RunConfig())
+    saves = {} if config.save_checkpoints_steps else {"save_checkpoints_secs": 1000.0}
+    exports = {
+        "export_every_seconds": config.export_every_seconds if "export_every_seconds" in config.changed() else 1e3
+    }
     return run_online(
         MovieRanking,
         log_path=log,
@@ -62,7 +69,7 @@ def train(log: Path, folder: Path, max_steps: int, **options) -> RunResult:
         name="movie",
         batch_size=BATCH,
         max_steps=max_steps,
-        settings=settings,
+        config=replace(config, **saves, **exports),
         **options,
     )
 
@@ -195,10 +202,8 @@ def test_versions_are_written_while_training_goes_on_and_old_ones_go(log, tmp_pa
                 assert written.acquire(timeout=60)
 
     monkeypatch.setattr(exporter, "write_export", write_and_tell)
-    settings = OnlineSettings(
-        export_seconds=0.01, keep_exports=2, snapshot_seconds=1000.0, status_path=tmp_path / "status.json"
-    )
-    train(log, tmp_path, 40, hooks=[AwaitVersions()], settings=settings)
+    config = RunConfig(export_every_seconds=0.01, exports_max_to_keep=2, status_path=str(tmp_path / "status.json"))
+    train(log, tmp_path, 40, hooks=[AwaitVersions()], config=config)
     versions = complete_versions(tmp_path / "export")
     assert len(versions) == 2
     assert versions[-1] >= 3
@@ -222,9 +227,9 @@ def test_a_version_bears_the_sequence_from_before_its_weights_were_read(log, tmp
             sent[0] += 1
 
     sent, model = [41], MovieRanking()
-    state = TrainState(model, EventLogSource(log, batch_size=BATCH), evict_every_seconds=0)
-    versions = exporter.Exporter(state, tmp_path, name="movie", gate=DeltaMeanwhile(), every_seconds=1000.0, keep=1)
-    versions.number_by(lambda: sent[0])
+    state = TrainState(model, EventLogSource(log, batch_size=BATCH))
+    config = LiveConfig(export_base=tmp_path, name="movie")
+    versions = exporter.Exporter(state, config, gate=DeltaMeanwhile(), sequence=lambda: sent[0])
     assert load_export(versions.write()).sequence == 41
     assert load_export(versions.write()).sequence == 42
 
@@ -238,9 +243,10 @@ def test_two_trainers_do_not_share_a_folder(log, tmp_path):
     train(log, tmp_path, 1, hooks=[TrainAgain()])
 
 
-def test_settings_that_could_only_fail_later_are_refused():
-    with pytest.raises(ValueError, match="sync_seconds must be positive, got 0"):
-        OnlineSettings(sync_seconds=0)
+def test_settings_that_could_only_fail_later_are_refused(log, tmp_path):
+    with pytest.raises(ValueError, match="export_seconds must be positive, got 0"):
+        train(log, tmp_path, 1, config=RunConfig(export_every_seconds=0.0))
+    assert not (tmp_path / "model").exists()
 
 
 def test_the_hooks_of_settings_watch_an_online_run_too(log, tmp_path):
@@ -276,9 +282,11 @@ def test_an_online_run_writes_deltas_between_its_snapshots(log, tmp_path):
             assert torch.equal(torch.as_tensor(value), torch.as_tensor(right[name])), name
 
 
-def test_an_online_run_saves_as_its_own_settings_say(log, tmp_path):
-    train(log, tmp_path, 3, config=RunConfig(save_checkpoints_steps=1, model_dir=tmp_path / "elsewhere"))
-    assert sorted(path.name for path in (tmp_path / "model").glob("model.ckpt-*")) == ["model.ckpt-0", "model.ckpt-3"]
+def test_an_online_run_saves_as_its_settings_say_where_its_argument_says(log, tmp_path):
+    train(log, tmp_path, 3, config=RunConfig(save_checkpoints_steps=2, model_dir=tmp_path / "elsewhere"))
+    assert sorted(path.name for path in (tmp_path / "model").glob("model.ckpt-*")) == [
+        f"model.ckpt-{step}" for step in (0, 2, 3)
+    ]
     assert not (tmp_path / "elsewhere").exists()
 
 
@@ -353,7 +361,7 @@ def test_an_online_run_starts_from_a_checkpoint_in_an_object_store(log, tmp_path
 def test_an_online_run_begins_once_with_new_weights_and_all_rows(log, tmp_path, keeps_step):
     train(log, tmp_path, 6)
     trained, rows, stream = content(tmp_path)
-    torch.manual_seed(OnlineSettings().seed)
+    torch.manual_seed(RunConfig().seed)
     new = {f"model/{name}": value for name, value in MovieRanking().state_dict().items()}
     assert not all(torch.equal(trained[name], value) for name, value in new.items())
     config, first = RunConfig(clear_nn=True, continue_training=keeps_step), 6 if keeps_step else 0

@@ -10,8 +10,7 @@ from monolith.checkpoint.state_files import get_checkpoint_state, get_monolith_c
 from monolith.data import Schema
 from monolith.errors import CorruptFileError
 from monolith.model import make_plan, make_tables
-from monolith.train import state
-from monolith.train.saving.restore_options import RestoreOptions
+from monolith.train.state import RestoreConfig, train_state
 from tests.train.counting_model import Counting, Events, train
 
 
@@ -134,7 +133,7 @@ def test_a_renamed_weight_is_found_when_looking_at_a_model_too(tmp_path):
 @pytest.mark.parametrize("moment", ["_free_name", "mark_cleared"])
 def test_a_crash_while_weights_are_cleared_loses_no_row(tmp_path, monkeypatch, moment):
     run(tmp_path, steps=3, save_checkpoints_steps=1)
-    owner, calls = (rollback if moment == "_free_name" else state), []
+    owner, calls = (rollback if moment == "_free_name" else train_state), []
     original = getattr(owner, moment)
 
     def crash(*arguments):
@@ -155,9 +154,9 @@ def test_a_crash_while_weights_are_cleared_loses_no_row(tmp_path, monkeypatch, m
 
 def test_options_that_contradict_each_other_are_refused():
     with pytest.raises(ValueError, match="alias_map must be None"):
-        RestoreOptions(clear_nn=True, alias_map={})
+        RestoreConfig(clear_nn=True, alias_map={})
     with pytest.raises(ValueError, match="continue_training"):
-        RestoreOptions(continue_training=True)
+        RestoreConfig(continue_training=True)
 
 
 def test_looking_at_a_model_takes_the_named_one_always_and_leaves_no_trace(tmp_path):

@@ -2,7 +2,7 @@
 
 import threading
 
-from monolith.train.online.step_gate import StepGate
+from monolith.train.live.step_gate import StepGate
 
 
 def test_readers_get_in_between_the_steps_of_a_busy_trainer():

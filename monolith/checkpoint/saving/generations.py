@@ -69,6 +69,8 @@ def _lock(folder: Path) -> Iterator[None]:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
+        # Closing would not do: a process that another thread forks at this moment has the descriptor too.
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
         os.close(descriptor)
 
 

@@ -33,6 +33,8 @@ START_SECONDS = 120.0
 """Time limit for the processes to be there and the backlog to be learned."""
 
 EXPORT_SECONDS = 4.0
+SNAPSHOT_SECONDS = 5.0
+METRIC_WINDOW = 20_000
 _ASK_SECONDS = 0.2
 _ASK_EVENTS = 256
 _PROBE_SECONDS = 0.02
@@ -136,7 +138,12 @@ class _Demo:
                 "name": MODEL_NAME,
                 "sync_targets": [sync_address],
                 "batch_size": 256,
-                "settings": {"status_path": str(self._status_path), "export_seconds": EXPORT_SECONDS},
+                "config": {
+                    "status_path": str(self._status_path),
+                    "export_every_seconds": EXPORT_SECONDS,
+                    "save_checkpoints_secs": SNAPSHOT_SECONDS,
+                    "metric_window": METRIC_WINDOW,
+                },
             },
         )
         job.start(

@@ -1,1 +1,1 @@
-"""What `monolith train`, `evaluate` and `predict` do; loaded when one of them is called."""
+"""What the commands of `model_commands` do; loaded when one of them is called."""

@@ -18,6 +18,7 @@ _HELP = ("--help", "-h")
 _WHAT = {
     "train": "Train a model, going on from the newest snapshot in model_dir.",
     "evaluate": "Print loss and metrics of the newest snapshot in model_dir on the events for EVAL.",
+    "export": "Write a version to serve, of the newest snapshot in model_dir; `monolith serve` answers from it.",
     "predict": "Write predictions of the newest snapshot in model_dir for the events for PREDICT, as JSON lines.",
 }
 

@@ -11,14 +11,16 @@ from torch.nn.parameter import is_lazy
 
 from monolith.data import Column, ColumnType, Schema
 from monolith.embedding import Segment
+from monolith.embedding.admission import FilterType
+from monolith.embedding.config.admission import AdmissionConfig
 from monolith.model.base import MonolithModel
 from monolith.model.dense import run_model_fn
 from monolith.model.modes import Mode
-from monolith.model.plan.feature_column import FeatureColumn
+from monolith.model.plan.feature_column import DEFAULT_FILTER_CAPACITY, FeatureColumn
 from monolith.model.plan.feature_groups import OutType, combine
 from monolith.model.plan.layouts import JoinedSlices, Layouts, can_be_joined
 from monolith.model.plan.lookup_plan import LookupPlan
-from monolith.model.plan.planned_table import PlannedFeature, PlannedSlice, PlannedTable
+from monolith.model.plan.planned_table import DEFAULT_ADMISSION, PlannedFeature, PlannedSlice, PlannedTable
 from monolith.model.plan.slices import SliceKey, SliceRequest
 from monolith.model.spec import EstimatorSpec
 from monolith.tensors import Ragged
@@ -48,8 +50,9 @@ class _WrongLookupError(ValueError):
 class _Recorder:
     """Answers lookups with zeros and remembers them."""
 
-    def __init__(self, model: MonolithModel, schema: Schema) -> None:
+    def __init__(self, model: MonolithModel, schema: Schema, admission: AdmissionConfig) -> None:
         self._columns_of_model = model.feature_columns
+        self._admission = admission
         self._types = schema.types
         self._features: dict[str, tuple[FeatureColumn, dict[str, None]]] = {}
         self._slices: dict[str, dict[str, PlannedSlice]] = {}
@@ -96,13 +99,21 @@ class _Recorder:
     def _planned_table(self, name: str) -> PlannedTable:
         # The feature that gives the table its name says what its rows live by.
         owner = self._columns_of_model[name]
+        counts = owner.occurrence_threshold and self._admission.kind != FilterType.NO_FILTER
         return PlannedTable(
             name=name,
             slices=tuple(self._slices[name].values()),
-            occurrence_threshold=owner.occurrence_threshold,
+            occurrence_threshold=owner.occurrence_threshold if counts else 0,
             expire_days=owner.expire_time,
-            filter_capacity=owner.filter_capacity if owner.occurrence_threshold else 0,
+            filter_capacity=self._filter_capacity(owner) if counts else 0,
+            admission=self._admission if counts else DEFAULT_ADMISSION,
         )
+
+    def _filter_capacity(self, owner: FeatureColumn) -> int:
+        """Return what the feature says, else what the settings of the run say, else the feature's default."""
+        setting = self._admission.capacity
+        leaves_it_open = owner.filter_capacity == DEFAULT_FILTER_CAPACITY
+        return setting if leaves_it_open and setting != DEFAULT_ADMISSION.capacity else owner.filter_capacity
 
     def _check_ids(self, name: str) -> None:
         found = self._types.get(name)
@@ -114,14 +125,17 @@ class _Recorder:
             )
 
 
-def make_plan(model: MonolithModel, schema: Schema) -> LookupPlan:
+def make_plan(model: MonolithModel, schema: Schema, admission: AdmissionConfig = DEFAULT_ADMISSION) -> LookupPlan:
     """Return what the model looks up; no event is consumed and nothing of the model changes."""
-    return dry_run(model, schema).plan
+    return dry_run(model, schema, admission).plan
 
 
-def dry_run(model: MonolithModel, schema: Schema) -> DryRun:
-    """Run `model_fn` once per mode on a made-up batch; TRAIN has to work, the other modes may not, with a warning."""
-    recorder, specs = _Recorder(model, schema), {}
+def dry_run(model: MonolithModel, schema: Schema, admission: AdmissionConfig = DEFAULT_ADMISSION) -> DryRun:
+    """Run `model_fn` once per mode on a made-up batch; TRAIN has to work, the other modes may not, with a warning.
+
+    `admission` says how ids are counted where a feature has a threshold.
+    """
+    recorder, specs = _Recorder(model, schema, admission), {}
     with _unchanged(model):
         for mode in Mode:
             model.train(mode is Mode.TRAIN)

@@ -9,11 +9,14 @@ from typing import Any, Self
 from google.protobuf.json_format import MessageToDict, ParseDict
 
 from monolith.embedding import LearningRate, PolynomialDecay, Segment, TableConfig
+from monolith.embedding.config.admission import AdmissionConfig
 from monolith.model.plan.feature_column import CombinerName, check_combiner
 from monolith.protos.embedding_hash_table_pb2 import EntryConfig
 
 _DECAY_FIELDS = ("initial_learning_rate", "decay_steps", "end_learning_rate", "power", "cycle")
 _NUMBERS = ("occurrence_threshold", "expire_days", "filter_capacity")
+_ADMISSION = ("kind", "split_num", "equal_probability")
+DEFAULT_ADMISSION = AdmissionConfig()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +76,9 @@ class PlannedTable:
     filter_capacity: int = 0
     """Different ids whose sightings are counted; 0 where there is no threshold."""
 
+    admission: AdmissionConfig = DEFAULT_ADMISSION
+    """How they are counted; its capacity is not used."""
+
     def slice_places(self) -> dict[str, tuple[int, int]]:
         """Return where each slice begins in a row, and its width."""
         ends = accumulate(one.segment.dim for one in self.slices)
@@ -100,13 +106,21 @@ class PlannedTable:
     def to_dict(self) -> dict[str, Any]:
         """Return the table as JSON values."""
         numbers = {name: getattr(self, name) for name in _NUMBERS}
-        return {"name": self.name, **numbers, "slices": [one.to_dict() for one in self.slices]}
+        # Left out where it is the default: plans that were written before there was a choice keep their hash.
+        admission = {
+            name: getattr(self.admission, name)
+            for name in _ADMISSION
+            if getattr(self.admission, name) != getattr(DEFAULT_ADMISSION, name)
+        }
+        others = {"admission": admission} if admission else {}
+        return {"name": self.name, **numbers, **others, "slices": [one.to_dict() for one in self.slices]}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
         """Return the table that `to_dict` described."""
         slices = tuple(PlannedSlice.from_dict(one) for one in values["slices"])
-        return cls(str(values["name"]), slices, **{name: int(values[name]) for name in _NUMBERS})
+        admission = AdmissionConfig(**values.get("admission", {}))
+        return cls(str(values["name"]), slices, **{name: int(values[name]) for name in _NUMBERS}, admission=admission)
 
 
 @dataclass(frozen=True, slots=True)

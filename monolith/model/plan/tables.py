@@ -3,17 +3,32 @@
 from dataclasses import replace
 
 from monolith.embedding import MultiTable
-from monolith.embedding.admission import ALL_BUCKETS, Filter, SlotOccurrenceThresholdConfig, create_hash_filter
+from monolith.embedding.admission import (
+    ALL_BUCKETS,
+    Filter,
+    FilterType,
+    SlotOccurrenceThresholdConfig,
+    create_hash_filter,
+    create_probabilistic_filter,
+)
 from monolith.model.plan.lookup_plan import LookupPlan
+from monolith.model.plan.planned_table import PlannedTable, hash64
 
 
-def make_tables(plan: LookupPlan, *, serving: bool = False, buckets: tuple[int, int] = ALL_BUCKETS) -> MultiTable:
+def make_tables(
+    plan: LookupPlan, *, serving: bool = False, buckets: tuple[int, int] = ALL_BUCKETS, initial_capacity: int = 0
+) -> MultiTable:
     """Return the empty tables of a plan, with an admission filter where a table has a threshold.
 
     Serving tables take rows as they come: they have no filter, no optimizer state, and cannot be trained. With
-    `buckets`, the filters are for ids of these buckets only.
+    `buckets`, the filters are for ids of these buckets only. `initial_capacity` makes room for rows; 0 does not.
     """
-    tables = MultiTable({name: replace(config, serving=serving) for name, config in plan.tables().items()})
+    tables = MultiTable(
+        {
+            name: replace(config, serving=serving, initial_capacity=initial_capacity or config.initial_capacity)
+            for name, config in plan.tables().items()
+        }
+    )
     if not serving:
         for name, admission in make_filters(plan, buckets).items():
             tables[name].admission = admission
@@ -24,16 +39,15 @@ def make_tables(plan: LookupPlan, *, serving: bool = False, buckets: tuple[int, 
 def make_filters(plan: LookupPlan, buckets: tuple[int, int] = ALL_BUCKETS) -> dict[str, Filter]:
     """Return empty admission filters for the tables of a plan that have a threshold, by table."""
     # One filter per table: it counts raw ids, and user 5 is not movie 5.
-    return {
-        planned.name: create_hash_filter(
-            planned.filter_capacity,
-            thresholds=SlotOccurrenceThresholdConfig(default_occurrence_threshold=planned.occurrence_threshold),
-            name_suffix=f"_{planned.name}",
-            buckets=buckets,
-        )
-        for planned in plan.planned_tables
-        if planned.occurrence_threshold
-    }
+    return {planned.name: _filter(planned, buckets) for planned in plan.planned_tables if planned.occurrence_threshold}
+
+
+def _filter(planned: PlannedTable, buckets: tuple[int, int]) -> Filter:
+    thresholds = SlotOccurrenceThresholdConfig(default_occurrence_threshold=planned.occurrence_threshold)
+    suffix, admission = f"_{planned.name}", planned.admission
+    if admission.kind == FilterType.PROBABILISTIC_FILTER:
+        return create_probabilistic_filter(admission.equal_probability, thresholds, suffix, hash64(planned.name))
+    return create_hash_filter(planned.filter_capacity, admission.split_num, thresholds, suffix, buckets)
 
 
 def admission_filters(tables: MultiTable) -> dict[str, Filter]:

@@ -7,7 +7,6 @@ from monolith.train.config.command_line import (
     flag_kinds,
     parse_flags,
 )
-from monolith.train.config.one_process import require_one_process
 from monolith.train.config.run_config import RunConfig
 from monolith.train.config.runner_config import ContainerType, RunnerConfig, ServiceDiscoveryType
 from monolith.train.config.setting import setting, setting_help
@@ -26,7 +25,6 @@ __all__ = [
     "flag_kinds",
     "is_chief",
     "parse_flags",
-    "require_one_process",
     "setting",
     "setting_help",
 ]

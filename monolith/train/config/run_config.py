@@ -51,13 +51,24 @@ class RunConfig:
     base_name: str | None = setting(None, "Name of the model in serving.")
     ps_replica_num: int | None = setting(None, "Replicas of each shard in serving.")
     enable_parameter_sync: bool = setting(False, "Send what was learned to serving all the time.")
+    export_base: str | None = setting(None, "Folder of versions for servers, written while training; makes a run live.")
+    sync_targets: str | list[str] | None = setting(None, "Where servers take deltas, by comma; makes a run live.")
+    sync_every_seconds: float | None = setting(
+        None, "What changed goes to the servers this often; 0.5, or 10 with enable_realtime_training."
+    )
+    export_every_seconds: float = setting(60.0, "A version for servers this often, besides the one at the start.")
+    exports_max_to_keep: int = setting(3, "Versions kept in the export base.")
+    tls_cert: str | None = setting(None, "Certificate that servers are shown (PEM).")
+    tls_key: str | None = setting(None, "Its private key (PEM).")
+    tls_ca: str | None = setting(None, "Authority that the servers' certificates must have (PEM).")
+    status_path: str | None = setting(None, "JSON file that says how training goes, written about once a second.")
     model_dir: str | Path = setting("", "Folder of the snapshots; a run goes on from the newest one in it.")
     restore_dir: str | None = setting(None, "Another model_dir, or a URL with copies of one, to start from.")
     restore_ckpt: str | None = setting(None, "Which of its snapshots; the newest if not given.")
     drop_not_finite: bool = setting(False, "Restore without the rows that are NaN or infinite, instead of refusing.")
-    save_checkpoints_secs: float | None = setting(None, "A snapshot every so many seconds; 60 if neither is given.")
-    save_checkpoints_steps: int | None = setting(None, "A snapshot every so many steps.")
-    delta_every_steps: int | None = setting(None, "What changed since the last save, every so many steps.")
+    save_checkpoints_secs: float | None = setting(None, "A snapshot this often, in seconds; 60 if neither is given.")
+    save_checkpoints_steps: int | None = setting(None, "A snapshot at every n-th step.")
+    delta_every_steps: int | None = setting(None, "What changed since the last save, at every n-th step.")
     mirror_dir: str | None = setting(None, "A URL or folder with a copy of every checkpoint.")
     max_rpc_deadline_millis: int = setting(30_000, "How long a server waits for rows of another.")
     dense_only_save_checkpoints_secs: float | None = setting(None, "A snapshot of dense weights alone, in seconds.")
@@ -86,12 +97,12 @@ class RunConfig:
     kafka_group_id: str | None = setting(None, "Consumer group.")
     kafka_servers: str | None = setting(None, "Brokers, by comma.")
     disable_native_metrics: bool = setting(True, "No AUC and MSE of each head among the summaries.")
-    save_summary_steps: int = setting(100, "Summaries for TensorBoard every so many steps; 0 writes none.")
-    log_step_count_steps: int = setting(100, "Without a terminal, a line every so many steps; 0 prints none.")
+    save_summary_steps: int = setting(100, "Summaries for TensorBoard at every n-th step; 0 writes none.")
+    log_step_count_steps: int = setting(100, "Without a terminal, a line at every n-th step; 0 prints none.")
     metric_window: int = setting(100_000, "Predictions over which AUC and log loss of training are computed.")
-    evict_every_seconds: int = setting(3600, "Remove expired rows every so many seconds of event time; 0 never.")
+    evict_every_seconds: int = setting(3600, "Remove expired rows this often, in seconds of event time; 0 never.")
     event_time_jump_seconds: int = setting(86_400, "A time further ahead of those before it does not move event time.")
-    event_time_jump_events: int = setting(64, "So many consecutive events of a partition that agree do.")
+    event_time_jump_events: int = setting(64, "This many consecutive events of a partition that agree do.")
     seed: int | None = setting(0, "What torch's generator starts from before the model is made; None leaves it alone.")
     compile: bool = setting(False, "Compile the dense part with torch.compile; takes half a minute at the start.")
     autocast: bool = setting(False, "Compute the dense part in bfloat16 where that is safe.")
@@ -100,20 +111,22 @@ class RunConfig:
     metrics_port: int = setting(0, "Port of 127.0.0.1 where Prometheus finds the run's counters; 0 opens none.")
 
     def to_runner_config(self) -> RunnerConfig:
-        """Return what runs: the command line is heard, and overruled by every value that was changed here."""
+        """Return what runs: command-line flags apply unless code changed the value."""
         config = RunnerConfig(**{name: getattr(self, name) for name in _ALWAYS})
         known = runner_defaults()
         for name in self.changed():
             target = _RENAMED.get(name, name)
             if target in known:
                 setattr(config, target, getattr(self, name))
-        if config.discovery_type is ServiceDiscoveryType.CONSUL:
-            config.discovery_type = ServiceDiscoveryType.ZK
         if self.enable_local_profiling and config.profile_some_steps_from is None:
             config.profile_some_steps_from = 0
+        asked = config.changed()
+        if config.discovery_type is ServiceDiscoveryType.CONSUL:
+            config.discovery_type = ServiceDiscoveryType.ZK
         if not config.enable_gpu_training:
             config.embedding_prefetch_capacity = max(config.embedding_prefetch_capacity, 1)
             config.enable_embedding_postpush = True
+        config.derived = [name for name in config.changed() if name not in asked]
         super(RunnerConfig, config).__post_init__()  # what was copied is checked too
         return config
 

@@ -1,4 +1,4 @@
-"""RunnerConfig: what runs, after code and command line were heard."""
+"""RunnerConfig: the settings of a run, from code and command line."""
 
 from dataclasses import dataclass, field, fields
 from enum import Enum
@@ -76,8 +76,12 @@ class RunnerConfig(DistributedCpuTrainingConfig):
     enable_dynamic_sharding: bool = setting(False, "Files go to whichever worker is free.")
     max_task_num_per_worker: int = setting(1, "Files that a worker reads at a time.")
     disable_native_metrics: bool = setting(True, "No AUC and MSE of each head among the summaries.")
+    data_service_dispatcher: str | None = setting(None, "Address of the data service's dispatcher.")
     from_command_line: list[str] = field(default_factory=list, init=False, repr=False, compare=False)
     """Names of the settings that the command line decided."""
+
+    derived: list[str] = field(default_factory=list, init=False, repr=False, compare=False)
+    """Names of the settings that follow from others: nobody asked for their values."""
 
     def __post_init__(self) -> None:
         """Hear the command line, then reject what could only fail later."""
@@ -90,6 +94,11 @@ class RunnerConfig(DistributedCpuTrainingConfig):
                 f"{self.zk_watch_address_family!r}"
             )
         super().__post_init__()
+
+    def changed(self) -> list[str]:
+        """Return the names of the settings that somebody set away from their default."""
+        known = runner_defaults()
+        return [name for name, default in known.items() if getattr(self, name) != default and name not in self.derived]
 
 
 def runner_defaults() -> dict[str, object]:

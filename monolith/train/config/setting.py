@@ -18,3 +18,8 @@ def setting(default: Any, help: str, *, flag: bool = True) -> Any:
 def setting_help(config_class: type) -> dict[str, str]:
     """Return what each field of a configuration that the command line may set means."""
     return {one.name: one.metadata[_HELP] for one in fields(config_class) if not one.metadata.get(_HIDDEN, True)}
+
+
+def setting_text(config_class: type) -> dict[str, str]:
+    """Return what each field of a configuration means."""
+    return {one.name: one.metadata[_HELP] for one in fields(config_class) if _HELP in one.metadata}

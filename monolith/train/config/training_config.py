@@ -8,6 +8,8 @@ from typing import Any
 from monolith.train.config.setting import setting
 
 DEFAULT_SNAPSHOT_SECONDS = 60.0
+SERVER_TYPES = ("worker", "ps")
+MODES = ("train", "eval", "infer")
 
 
 @dataclass(kw_only=True)
@@ -46,6 +48,17 @@ class CpuTrainingConfig:
     tide_end_minute: int | None = setting(None, "Minute of the end.")
     tide_save_secs: int | None = setting(None, "Seconds between snapshots outside the window.")
     enable_realtime_training: bool = setting(False, "Send what was learned to serving all the time.")
+    export_base: str | None = setting(None, "Folder of versions for servers, written while training; makes a run live.")
+    sync_targets: str | list[str] | None = setting(None, "Where servers take deltas, by comma; makes a run live.")
+    sync_every_seconds: float | None = setting(
+        None, "What changed goes to the servers this often; 0.5, or 10 with enable_realtime_training."
+    )
+    export_every_seconds: float = setting(60.0, "A version for servers this often, besides the one at the start.")
+    exports_max_to_keep: int = setting(3, "Versions kept in the export base.")
+    tls_cert: str | None = setting(None, "Certificate that servers are shown (PEM).")
+    tls_key: str | None = setting(None, "Its private key (PEM).")
+    tls_ca: str | None = setting(None, "Authority that the servers' certificates must have (PEM).")
+    status_path: str | None = setting(None, "JSON file that says how training goes, written about once a second.")
     enable_async_optimize: bool = setting(False, "Synchronous training steps rows in the background.")
     enable_pipelined_fwda2a: bool = setting(False, "Overlap the exchange of rows with computing.")
     enable_pipelined_bwda2a: bool = setting(False, "Overlap the exchange of gradients with computing.")
@@ -54,9 +67,9 @@ class CpuTrainingConfig:
     profile_with_nvprof_from_to: str | None = setting(None, 'Steps of a CUDA profile, "begin,end".')
     reorder_fids_in_data_pipeline: bool = setting(False, "Sort ids by shard while data are read.")
     chief_timeout_secs: int = setting(1800, "How long the chief waits for the workers at the end.")
-    save_checkpoints_secs: float | None = setting(None, "A snapshot every so many seconds.")
-    save_checkpoints_steps: int | None = setting(None, "A snapshot every so many steps.")
-    delta_every_steps: int | None = setting(None, "What changed since the last save, every so many steps.")
+    save_checkpoints_secs: float | None = setting(None, "A snapshot this often, in seconds.")
+    save_checkpoints_steps: int | None = setting(None, "A snapshot at every n-th step.")
+    delta_every_steps: int | None = setting(None, "What changed since the last save, at every n-th step.")
     dense_only_save_checkpoints_secs: float | None = setting(None, "A snapshot of dense weights alone, in seconds.")
     dense_only_save_checkpoints_steps: int | None = setting(None, "A snapshot of dense weights alone, in steps.")
     dense_only_stop_training_when_save: bool = setting(False, "Workers wait while dense weights alone are saved.")
@@ -94,12 +107,12 @@ class CpuTrainingConfig:
     device_fn: Callable[..., Any] | None = setting(None, "Where dense weights live.", flag=False)
     use_dataservice: bool | None = setting(None, "Read batches from a data service.")
     num_extra_dsworker_on_gpu_worker: int = setting(0, "Data workers beside each GPU worker.")
-    save_summary_steps: int = setting(100, "Summaries for TensorBoard every so many steps; 0 writes none.")
-    log_step_count_steps: int = setting(100, "Without a terminal, a line every so many steps; 0 prints none.")
+    save_summary_steps: int = setting(100, "Summaries for TensorBoard at every n-th step; 0 writes none.")
+    log_step_count_steps: int = setting(100, "Without a terminal, a line at every n-th step; 0 prints none.")
     metric_window: int = setting(100_000, "Predictions over which AUC and log loss of training are computed.")
-    evict_every_seconds: int = setting(3600, "Remove expired rows every so many seconds of event time; 0 never.")
+    evict_every_seconds: int = setting(3600, "Remove expired rows this often, in seconds of event time; 0 never.")
     event_time_jump_seconds: int = setting(86_400, "A time further ahead of those before it does not move event time.")
-    event_time_jump_events: int = setting(64, "So many consecutive events of a partition that agree do.")
+    event_time_jump_events: int = setting(64, "This many consecutive events of a partition that agree do.")
     seed: int | None = setting(0, "What torch's generator starts from before the model is made.")
     compile: bool = setting(False, "Compile the dense part with torch.compile; takes half a minute at the start.")
     autocast: bool = setting(False, "Compute the dense part in bfloat16 where that is safe.")
@@ -109,6 +122,11 @@ class CpuTrainingConfig:
 
     def __post_init__(self) -> None:
         """Reject values that could only fail later, far from here."""
+        for name, choices in (("server_type", SERVER_TYPES), ("mode", MODES)):
+            if getattr(self, name) not in choices:
+                raise ValueError(
+                    f"{type(self).__name__}: {name} must be {' or '.join(choices)}, got {getattr(self, name)!r}"
+                )
         lowest = {"checkpoints_max_to_keep": 1, "metric_window": 1, "evict_every_seconds": 0, "num_ps": 0}
         lowest |= {"num_workers": 1, "log_step_count_steps": 0, "save_summary_steps": 0, "metrics_port": 0}
         lowest |= {"event_time_jump_seconds": 1, "event_time_jump_events": 1}

@@ -1,21 +1,22 @@
-"""The hooks that settings ask for."""
+"""WatchConfig: how a run is watched and reported; the hooks that it asks for."""
 
 import logging
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 
+from monolith.checkpoint.keeping.tide_window import TideConfig
 from monolith.hooks import Hook
 from monolith.observe.messages import JsonLinesFile
-from monolith.train.config import RunnerConfig, is_chief
 from monolith.train.controller import QueryActionHook, ServerHook
 from monolith.train.hooks.deep_insight import DeepInsightHook
 from monolith.train.hooks.endpoint import MetricsEndpointHook
 from monolith.train.hooks.metric_hooks import HeartBeatHook, ThroughputMetricHook
 from monolith.train.hooks.profiler import NVProfilerHook, ProfilerHook, step_range
 from monolith.train.hooks.summary import SummaryHook
-from monolith.train.hooks.tide import TideStoppingHook, tide_window
+from monolith.train.hooks.tide import TideStoppingHook
 
 PROFILE_FOLDER = "profile"
 DEEP_INSIGHT_FOLDER = "deep_insight"
@@ -23,44 +24,118 @@ DEEP_INSIGHT_FOLDER = "deep_insight"
 _log = logging.getLogger(__name__)
 
 
-def standard_hooks(config: RunnerConfig, model_name: str) -> list[Hook]:
-    """Return the hooks that the settings of a training run ask for, in their order: those that may wait come first."""
-    name = config.deep_insight_name or config.model_name or model_name
-    return [*_control(config), *_metrics(config, name), *_files(config, name)]
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WatchConfig:
+    """How a run is watched and reported."""
+
+    folder: Path
+    """The model's folder."""
+
+    name: str
+    """What metrics call the model."""
+
+    is_chief: bool = True
+    """One process of a job sends its heart beat."""
+
+    summary_folder: str = ""
+    """Where TensorBoard's files go; `folder` if empty."""
+
+    summary_steps: int = 100
+    """A summary every n-th step; 0 writes none."""
+
+    native_metrics: bool = False
+    """Summaries have AUC or MSE of every head."""
+
+    log_steps: int = 100
+    """Without a terminal, a line every n-th step; 0 prints none."""
+
+    profile_from: int | None = None
+    """First step that is profiled."""
+
+    profile_every_steps: int = 5000
+    """Steps from one profile to the next."""
+
+    nvprof_from_to: str | None = None
+    """Steps of a CUDA profile, "begin,end"."""
+
+    insight_targets: str | None = None
+    """Heads whose predictions are written, by comma; all if None."""
+
+    insight_sample_ratio: float | None = None
+    """Share of the events whose predictions are written; None writes none."""
+
+    throughput: bool = True
+    """Metrics have the steps per second."""
+
+    submit_time_seconds: int | None = None
+    """When the job was submitted, for the time to its first step."""
+
+    cluster_type: str = "stable"
+    """A tag of metrics."""
+
+    controller: bool = False
+    """`monolith control` may pause, resume and save the run."""
+
+    metrics_port: int = 0
+    """Port of 127.0.0.1 where Prometheus finds the run's counters; 0 opens none."""
+
+    status_path: str | None = None
+    """A JSON file that says how training goes, written about once a second."""
+
+    model_dump: bool = False
+    """The model's definition is written beside its snapshots."""
+
+    tide: TideConfig = field(default_factory=TideConfig)
+    """Outside its window training stops, unless it has a period for saves there."""
+
+    def __post_init__(self) -> None:
+        """Reject values that could only fail later, far from here."""
+        for name, setting in (
+            ("summary_steps", "save_summary_steps"),
+            ("log_steps", "log_step_count_steps"),
+            ("metrics_port", "metrics_port"),
+        ):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{setting} must be at least 0, got {getattr(self, name)}")
 
 
-def _control(config: RunnerConfig) -> Iterator[Hook]:
-    window = tide_window(config)
-    # With tide_save_secs training goes on outside the window, and only saves in another rhythm.
-    if window is not None and config.tide_save_secs is None:
-        yield TideStoppingHook(*window)
-    if config.enable_controller:
-        yield ServerHook(config.model_dir)
-        yield QueryActionHook(config.model_dir)
+def standard_hooks(config: WatchConfig) -> list[Hook]:
+    """Return the hooks that a run's settings ask for, in their order: those that may wait come first."""
+    return [*_control(config), *_metrics(config), *_files(config)]
 
 
-def _metrics(config: RunnerConfig, name: str) -> Iterator[Hook]:
-    yield ThroughputMetricHook(name, config.submit_time_secs, config.cluster_type)
+def _control(config: WatchConfig) -> Iterator[Hook]:
+    # With a period of its own, training goes on outside the window, and only saves in another rhythm.
+    if config.tide.window is not None and config.tide.save_seconds is None:
+        yield TideStoppingHook(*config.tide.window)
+    if config.controller:
+        yield ServerHook(config.folder)
+        yield QueryActionHook(config.folder)
+
+
+def _metrics(config: WatchConfig) -> Iterator[Hook]:
+    if config.throughput:
+        yield ThroughputMetricHook(config.name, config.submit_time_seconds, config.cluster_type)
     if config.metrics_port:
         yield MetricsEndpointHook(config.metrics_port)
-        if is_chief(config):
-            yield HeartBeatHook(name)
+        if config.is_chief:
+            yield HeartBeatHook(config.name)
 
 
-def _files(config: RunnerConfig, name: str) -> Iterator[Hook]:
-    folder = Path(config.tensorboard_log_path or config.model_dir)
-    if config.profile_some_steps_from is not None:
-        begin = config.profile_some_steps_from
-        yield ProfilerHook(folder / PROFILE_FOLDER, (begin, None), save_steps=config.profile_save_steps_interval)
-    if config.profile_with_nvprof_from_to:
-        yield NVProfilerHook(folder / PROFILE_FOLDER, step_range(config.profile_with_nvprof_from_to))
-    if config.save_summary_steps and find_spec("tensorboard") is not None:
-        yield SummaryHook(folder, config.save_summary_steps)
-    elif config.save_summary_steps:
+def _files(config: WatchConfig) -> Iterator[Hook]:
+    folder = Path(config.summary_folder or config.folder)
+    if config.profile_from is not None:
+        steps = (config.profile_from, None)
+        yield ProfilerHook(folder / PROFILE_FOLDER, steps, save_steps=config.profile_every_steps)
+    if config.nvprof_from_to:
+        yield NVProfilerHook(folder / PROFILE_FOLDER, step_range(config.nvprof_from_to))
+    if config.summary_steps and find_spec("tensorboard") is not None:
+        yield SummaryHook(folder, config.summary_steps, native_metrics=config.native_metrics)
+    elif config.summary_steps:
         _log.info("no summaries are written; pip install 'monolith-recsys[tensorboard]' to see this run in TensorBoard")
-    if config.deep_insight_sample_ratio:
-        path = Path(config.model_dir) / DEEP_INSIGHT_FOLDER / f"{os.getpid()}.jsonl"
-        targets = config.deep_insight_target.split(",") if config.deep_insight_target else None
+    if config.insight_sample_ratio:
+        path = config.folder / DEEP_INSIGHT_FOLDER / f"{os.getpid()}.jsonl"
+        targets = config.insight_targets.split(",") if config.insight_targets else None
         yield DeepInsightHook(
-            JsonLinesFile(path), model_name=name, targets=targets, sample_ratio=config.deep_insight_sample_ratio
+            JsonLinesFile(path), model_name=config.name, targets=targets, sample_ratio=config.insight_sample_ratio
         )

@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 
 from monolith.hooks import Hook, RunContext, StepValues
+from monolith.model.metrics import StreamingAuc, StreamingMse
+from monolith.model.spec import observations
 
 SAMPLE_ROWS = 4096
 """Rows of a table whose lengths make a histogram."""
@@ -26,9 +28,18 @@ class SummaryHook(Hook):
     """
 
     def __init__(
-        self, log_dir: str | os.PathLike[str], every_steps: int, *, clock: Callable[[], float] = time.perf_counter
+        self,
+        log_dir: str | os.PathLike[str],
+        every_steps: int,
+        *,
+        native_metrics: bool = False,
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        """Take the folder of the event file, which is made with the first summary."""
+        """Take the folder of the event file, which is made with the first summary.
+
+        With `native_metrics`, there is the AUC or MSE of every head over the whole run too.
+        """
+        self._heads: dict[str, StreamingAuc | StreamingMse] | None = {} if native_metrics else None
         if every_steps < 1:
             raise ValueError(f"SummaryHook: every_steps must be positive, got {every_steps}")
         self._log_dir = log_dir
@@ -52,6 +63,8 @@ class SummaryHook(Hook):
         """Write a summary if it is time to."""
         self._num_events += values.num_events
         self._loss = values.loss
+        if self._heads is not None and values.spec is not None:
+            _add_to_heads(self._heads, values.spec)
         if context.global_step % self._every_steps == 0:
             self._write(context)
 
@@ -83,9 +96,20 @@ class SummaryHook(Hook):
         found["global_step/sec"] = (context.global_step - step) / seconds
         self._then, self._num_events = (now, context.global_step), 0
         found |= {f"metrics/{name}": value for name, value in context.read_metrics().items()}
+        for head, measure in (self._heads or {}).items():
+            found[f"native/{head}_{'auc' if isinstance(measure, StreamingAuc) else 'mse'}"] = measure.value()
         for name, table in context.tables.tables.items():
             found |= {f"rows/{name}": len(table), f"memory_bytes/{name}": table.memory().bytes_total}
         return found
+
+
+def _add_to_heads(heads: dict[str, StreamingAuc | StreamingMse], spec: Any) -> None:
+    for head, scores, labels, _ in observations(spec):
+        measure = heads.setdefault(head, StreamingAuc() if spec.classification else StreamingMse())
+        if isinstance(measure, StreamingAuc):
+            measure.add(scores, labels)
+        else:
+            measure.add_batch(scores, labels)
 
 
 def row_lengths(table: Any, at_most: int = SAMPLE_ROWS) -> Tensor:

@@ -8,36 +8,12 @@ from collections.abc import Callable
 from monolith.checkpoint.keeping.tide_window import before as before
 from monolith.checkpoint.keeping.tide_window import tide_available_now as tide_available_now
 from monolith.hooks import Hook, RunContext
-from monolith.train.config.training_config import CpuTrainingConfig
 
 POLL_SECONDS = 0.5
 MAX_EXTRA_WAIT_SECONDS = 600
-"""So many workers must not all stop waiting at the same moment."""
+"""Many workers must not all stop waiting at the same moment."""
 
 _log = logging.getLogger(__name__)
-
-Window = tuple[int, int, int, int]
-"""Hour and minute of the begin, hour and minute of the end, in UTC; one that ends before it begins wraps midnight."""
-
-
-def tide_window(config: CpuTrainingConfig) -> Window | None:
-    """Return the window that settings name, None if they name none; half a window is a ValueError."""
-    start, start_minute = config.tide_start_hour, config.tide_start_minute
-    end, end_minute = config.tide_end_hour, config.tide_end_minute
-    if start is None and start_minute is None and end is None and end_minute is None:
-        return None
-    if start is None or start_minute is None or end is None or end_minute is None:
-        raise ValueError(
-            "a tide window needs tide_start_hour, tide_start_minute, tide_end_hour and tide_end_minute, got "
-            f"{(start, start_minute, end, end_minute)}"
-        )
-    if not (0 <= start < 24 and 0 <= end < 24 and 0 <= start_minute < 60 and 0 <= end_minute < 60):
-        raise ValueError(
-            f"tide_start and tide_end are times of day, got {start}:{start_minute:02} and {end}:{end_minute:02}"
-        )
-    if (start, start_minute) == (end, end_minute):
-        raise ValueError(f"a tide window from {start}:{start_minute:02} to the same time is empty; leave it out")
-    return start, start_minute, end, end_minute
 
 
 class TideStoppingHook(Hook):

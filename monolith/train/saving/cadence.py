@@ -3,41 +3,41 @@
 import os
 
 from monolith.checkpoint.keeping import SecondOrStepTimerWithTideSetting
+from monolith.checkpoint.keeping.tide_window import TideConfig
 from monolith.checkpoint.state_files import SaveHelper
-from monolith.train.config import RunnerConfig
 
 
 class Cadence:
-    """Says when a save is due: at every n-th step of all runs together, or so many seconds after the last one.
+    """Says when a save is due: at every n-th step of all runs together, or some seconds after the last one.
 
-    While machines are lent out by the hour, other seconds are in force outside the window.
+    Outside a tide window that has a period of its own, that period counts instead of either.
     """
 
     def __init__(
-        self, steps: int | None, seconds: float | None, folder: str | os.PathLike[str], tide: RunnerConfig | None = None
+        self,
+        steps: int | None,
+        seconds: float | None,
+        folder: str | os.PathLike[str],
+        tide: TideConfig | None = None,
     ) -> None:
-        """Take one of both, or none for never. The last save is the one that `folder` tells of."""
+        """Take steps, seconds, or none for never. The last save is the one that `folder` knows of."""
         self._steps = steps
-        self._timer: SecondOrStepTimerWithTideSetting | None = None
+        self._tide = tide if tide is not None and tide.save_seconds is not None else None
         self._saves = SaveHelper(os.path.join(folder, "model.ckpt"))
-        if seconds is not None:
-            has_tide = tide is not None and tide.tide_save_secs is not None
-            self._timer = SecondOrStepTimerWithTideSetting(
-                every_secs=seconds,
-                save_helper=self._saves,
-                **(_tide_settings(tide) if tide is not None and has_tide else {}),
-            )
+        self._timer = None if seconds is None else self._every(seconds)
+        outside = None if self._tide is None else self._tide.save_seconds
+        self._timer_outside = None if outside is None else self._every(outside)
 
     @property
     def is_by_clock(self) -> bool:
-        """Whether seconds count, not steps."""
-        return self._timer is not None
+        """Whether seconds count now, not steps."""
+        return self._clock_in_force is not None
 
     def is_due(self, step: int) -> bool:
         """Return whether a save is due after this step."""
-        if self._steps is not None:
-            return step % self._steps == 0
-        return self._timer is not None and self._timer.should_trigger_for_step(step)
+        if (timer := self._clock_in_force) is not None:
+            return timer.should_trigger_for_step(step)
+        return self._steps is not None and step % self._steps == 0
 
     def begin(self, step: int) -> None:
         """Count from now if there is no save to count from: the first one is due a whole period from here."""
@@ -46,15 +46,13 @@ class Cadence:
 
     def note(self, step: int) -> None:
         """Count from now: a save was begun, or one is there already."""
-        if self._timer is not None:
-            self._timer.update_last_triggered_step(step)
+        for timer in (self._timer, self._timer_outside):
+            if timer is not None:
+                timer.update_last_triggered_step(step)
 
+    @property
+    def _clock_in_force(self) -> SecondOrStepTimerWithTideSetting | None:
+        return self._timer_outside if self._tide is not None and self._tide.is_out else self._timer
 
-def _tide_settings(config: RunnerConfig) -> dict[str, int | None]:
-    return {
-        "tide_start_hour": config.tide_start_hour,
-        "tide_start_minute": config.tide_start_minute,
-        "tide_end_hour": config.tide_end_hour,
-        "tide_end_minute": config.tide_end_minute,
-        "tide_every_secs": config.tide_save_secs,
-    }
+    def _every(self, seconds: float) -> SecondOrStepTimerWithTideSetting:
+        return SecondOrStepTimerWithTideSetting(every_secs=seconds, save_helper=self._saves)

@@ -1,4 +1,4 @@
-"""Who is told of the saves of a run."""
+"""SaveListener: called before and after the saves of a run."""
 
 
 class SaveListener:

@@ -4,6 +4,7 @@ import dataclasses
 import getpass
 
 import pytest
+import torch
 
 import monolith as mono
 from monolith.model.hyper_params import Params
@@ -74,7 +75,7 @@ def test_a_wrong_flag_says_what_to_do(arguments, error):
 
 def test_every_setting_is_described_and_all_but_two_are_flags():
     hidden = {one.name for one in dataclasses.fields(RunnerConfig)} - set(flag_kinds(RunnerConfig))
-    assert hidden == {"device_fn", "profile_save_steps_interval", "reload_alias_map", "from_command_line"}
+    assert hidden == {"device_fn", "profile_save_steps_interval", "reload_alias_map", "from_command_line", "derived"}
 
 
 def test_what_a_run_config_becomes():
@@ -142,7 +143,10 @@ def test_other_dataclasses_can_follow_flags():
 
 
 class Small(mono.MonolithModel):
-    pass
+    def __init__(self, params=None):
+        super().__init__(params)
+        values = dict(params.iter_params()) if isinstance(params, Params) else params or {"units": 3}
+        self.net = torch.nn.Linear(1, values["units"])
 
 
 def test_the_estimator_overrides_parameters_and_finds_a_folder():
@@ -150,13 +154,19 @@ def test_the_estimator_overrides_parameters_and_finds_a_folder():
     held.define("units", 3, "")
     estimator = mono.Estimator(Small(held), RunConfig(), params=None)
     assert estimator.config.model_dir.parts[-2:] == (getpass.getuser(), "Small")
-    mono.Estimator(Small(held), RunnerConfig(params_override='{"units": 8}'))
-    assert held.units == 8
-    with pytest.raises(AttributeError, match="no parameter 'width'"):
-        mono.Estimator(Small(held), RunnerConfig(params_override='{"width": 8}'))
+    # Before the model is made: its layers have that many units, whichever way it is given.
+    override = RunnerConfig(params_override='{"units": 8}')
+    for model, params in ((Small(held), None), (Small, held), (Small, {"units": 3})):
+        assert mono.Estimator(model, override, params=params).model.net.out_features == 8
+    assert held.units == 3
+    for params in (held, {"units": 3}):
+        with pytest.raises(ValueError, match="there is no parameter 'width'"):
+            mono.Estimator(Small, RunnerConfig(params_override='{"width": 8}'), params=params)
+    with pytest.raises(ValueError, match="changes the parameters of a model, and this one has None"):
+        mono.Estimator(Small, override)
     with pytest.raises(ValueError, match="must be a JSON object"):
         mono.Estimator(Small(held), RunnerConfig(params_override="units=8"))
-    with pytest.raises(NotImplementedError, match="num_ps=2: training in several processes"):
+    with pytest.raises(NotImplementedError, match="num_ps=2 has no effect: training on parameter servers will read it"):
         mono.Estimator(Small, RunConfig(num_ps=2))
     with pytest.raises(TypeError, match="takes a MonolithModel, its class or its parameters"):
         mono.Estimator(print, RunConfig())

@@ -12,12 +12,17 @@ import monolith as mono
 from monolith.checkpoint import list_snapshots
 from monolith.checkpoint.ckpt_info import CKPT_INFO_NAME
 from monolith.train.config import RunnerConfig
+from monolith.train.config.run_settings import RunSettings
 from monolith.train.hooks import StepLossMetricHook, standard
 from tests.train.counting_model import train
 
 
 def kinds(**settings):
-    return [type(hook).__name__ for hook in standard.standard_hooks(RunnerConfig(**settings), "Model")]
+    return [type(hook).__name__ for hook in hooks_of(RunnerConfig(**settings))]
+
+
+def hooks_of(config, model=None):
+    return standard.standard_hooks(RunSettings.of(config, model).watch)
 
 
 def test_what_settings_add(tmp_path):
@@ -67,7 +72,7 @@ def test_without_tensorboard_there_is_a_hint_and_no_error(tmp_path, monkeypatch,
 
 def test_summaries_go_where_they_are_wanted(tmp_path):
     config = RunnerConfig(model_dir=tmp_path / "model", tensorboard_log_path=str(tmp_path / "board"))
-    hooks = standard.standard_hooks(config, "Model")
+    hooks = hooks_of(config)
     train(tmp_path / "model", hooks=hooks)
     assert len(list((tmp_path / "board").glob("events.out*"))) == 1
     assert not list((tmp_path / "model").glob("events.out*"))

@@ -9,8 +9,8 @@ from freezegun import freeze_time
 import monolith as mono
 from monolith.hooks import RunContext
 from monolith.train.config import RunnerConfig
+from monolith.train.config.run_settings import RunSettings
 from monolith.train.hooks import CustomGlobalStepWaiterHook, TideStoppingHook, before, tide, tide_available_now
-from monolith.train.hooks.standard import standard_hooks
 from tests.train.counting_model import train
 
 
@@ -147,4 +147,4 @@ def test_with_a_rhythm_of_saves_outside_the_window_training_goes_on_there(tmp_pa
 )
 def test_a_window_that_is_none(changes, message):
     with pytest.raises(ValueError, match=message):
-        standard_hooks(RunnerConfig(**{**NIGHT, **changes}), "Model")
+        RunSettings.of(RunnerConfig(**{**NIGHT, **changes}), None)

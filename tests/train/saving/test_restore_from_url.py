@@ -11,7 +11,7 @@ from monolith.checkpoint import latest_state, list_snapshots
 from monolith.checkpoint.keeping import SnapshotStore, fetched_checkpoint
 from monolith.checkpoint.manifest import FileEntry, read_manifest, write_manifest
 from monolith.errors import CorruptFileError
-from monolith.train import state
+from monolith.train.state import train_state
 from tests.train.test_restore_options import names_in, rows_in, run
 
 
@@ -149,7 +149,7 @@ def test_what_a_kill_left_is_nobodys_snapshot_and_goes_at_the_next_start(tmp_pat
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(state, "load_snapshot", kill)
+        patch.setattr(train_state, "load_snapshot", kill)
         with pytest.raises(KeyboardInterrupt):
             run(new, restore_dir=store_url, steps=1)
     monkeypatch.undo()

@@ -11,6 +11,7 @@ from freezegun import freeze_time
 
 import monolith as mono
 from monolith.checkpoint import PendingSave, claim_generation, latest_state, load_dense_only, load_snapshot
+from monolith.checkpoint.keeping.tide_window import TideConfig
 from monolith.checkpoint.saving import frozen_state
 from monolith.data import Schema
 from monolith.embedding import SgdOptimizer
@@ -123,12 +124,15 @@ def test_guards_are_told_when_a_listener_fails(tmp_path):
     assert never.moments == []
 
 
-@pytest.mark.parametrize("config", [{"ignore_save_errors": True}, {"enable_realtime_training": True}])
+REALTIME = {"enable_realtime_training": True, "base_name": "movie", "sync_targets": ["unix:/nobody/listens"]}
+
+
+@pytest.mark.parametrize("config", [{"ignore_save_errors": True}, REALTIME])
 def test_errors_may_be_ignored_and_the_next_save_is_another_chance(tmp_path, monkeypatch, config):
     fail_manifests(monkeypatch, {2, 3})
     result = train(tmp_path, save_checkpoints_steps=3, **config)
     assert result.global_step == 5
-    assert names_in(tmp_path) == ["model.ckpt-0", "model.ckpt-5"]
+    assert [name for name in names_in(tmp_path) if "ckpt" in name] == ["model.ckpt-0", "model.ckpt-5"]
 
 
 def test_an_error_of_dense_weights_alone_is_ignored_to_the_end(tmp_path, monkeypatch):
@@ -309,15 +313,8 @@ def test_a_save_can_be_triggered(tmp_path):
 
 
 def test_outside_the_tide_window_other_seconds_are_in_force(tmp_path):
-    config = RunnerConfig(
-        save_checkpoints_secs=60,
-        tide_start_hour=8,
-        tide_start_minute=0,
-        tide_end_hour=10,
-        tide_end_minute=0,
-        tide_save_secs=600,
-    )
-    cadence = Cadence(None, 60.0, tmp_path, config)
+    tide = TideConfig(start_hour=8, start_minute=0, end_hour=10, end_minute=0, save_seconds=600)
+    cadence = Cadence(None, 60.0, tmp_path, tide)
     with freeze_time("2023-11-08 09:00:00") as clock:
         cadence.note(1)
         clock.tick(59)
@@ -330,6 +327,20 @@ def test_outside_the_tide_window_other_seconds_are_in_force(tmp_path):
         assert not cadence.is_due(3)
         clock.tick(1)
         assert cadence.is_due(3)
+
+
+def test_outside_the_tide_window_seconds_are_in_force_instead_of_steps(tmp_path):
+    tide = TideConfig(start_hour=8, start_minute=0, end_hour=10, end_minute=0, save_seconds=600)
+    cadence = Cadence(5, None, tmp_path, tide)
+    with freeze_time("2023-11-08 09:00:00") as clock:
+        cadence.note(1)
+        assert [step for step in range(2, 12) if cadence.is_due(step)] == [5, 10]
+        clock.move_to("2023-11-08 12:00:00")
+        cadence.note(12)
+        clock.tick(599)
+        assert not cadence.is_due(15)
+        clock.tick(1)
+        assert cadence.is_due(16)
 
 
 def test_expired_rows_go_when_a_snapshot_is_written(tmp_path):

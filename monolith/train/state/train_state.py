@@ -1,14 +1,15 @@
 """Everything a run changes, and how it is written and read."""
 
 import os
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from monolith.checkpoint import (
-    PendingSave,
-    SaveSeries,
+    Saver,
     claim_generation,
     clean_leftovers,
     dense_tensors,
@@ -19,43 +20,67 @@ from monolith.checkpoint import (
     set_aside_broken,
     set_aside_newer,
 )
-from monolith.checkpoint.keeping import Retention, SnapshotStore, choose_snapshot
+from monolith.checkpoint.keeping import Retention, choose_snapshot
 from monolith.checkpoint.keeping.rollback import is_in, set_aside_others
 from monolith.checkpoint.layout import base_and_number
 from monolith.checkpoint.state_files import refresh_checkpoint_file
 from monolith.data import Source
+from monolith.embedding.config.admission import AdmissionConfig
 from monolith.embedding.table import NO_TIME
 from monolith.errors import CorruptFileError
-from monolith.model import FusedLookup, Lookup, Mode, MonolithModel, dry_run, make_tables
+from monolith.model import FusedLookup, Lookup, Mode, MonolithModel, admission_filters, dry_run, make_tables
 from monolith.model.spec import EstimatorSpec
-from monolith.train.clock import JUMP_EVENTS, JUMP_SECONDS, EventClock
-from monolith.train.progressive_metrics import ProgressiveMetrics
-from monolith.train.saving.restore_options import RestoreOptions, clears_weights, mark_cleared
+from monolith.train.state.clock import JUMP_EVENTS, JUMP_SECONDS, EventClock
+from monolith.train.state.progressive_metrics import ProgressiveMetrics
+from monolith.train.state.restore_config import RestoreConfig, clears_weights, mark_cleared
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StateConfig:
+    """How the state of a run is made."""
+
+    evict_every_seconds: int = 3600
+    """Expired rows are removed this often, in event time; 0 never."""
+
+    event_time_jump_seconds: int = JUMP_SECONDS
+    """A time further ahead of the newest believed one does not move event time."""
+
+    event_time_jump_events: int = JUMP_EVENTS
+    """A jump is believed once this many consecutive events of a partition agree."""
+
+    fused_layout: bool = False
+    """Slices are joined before the model runs."""
+
+    initial_capacity: int = 0
+    """Rows that every table makes room for at the start; 0 leaves it to the table."""
+
+    admission: AdmissionConfig = field(default_factory=AdmissionConfig)
+    """How ids are counted that get a row only after a few sightings."""
+
+    def __post_init__(self) -> None:
+        """Reject values that could only fail later, far from here."""
+        for name in ("evict_every_seconds", "initial_capacity"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
 
 
 class TrainState:
     """Model, rows, optimizer, stream position and counters of a run; between two steps it is whole."""
 
-    def __init__(
-        self,
-        model: MonolithModel,
-        source: Source,
-        *,
-        evict_every_seconds: int,
-        event_time_jump_seconds: int = JUMP_SECONDS,
-        event_time_jump_events: int = JUMP_EVENTS,
-        fused_layout: bool = False,
-    ) -> None:
-        """Make the plan by a dry run, and empty tables for it; `fused_layout` joins slices before the model runs."""
+    def __init__(self, model: MonolithModel, source: Source, config: StateConfig | None = None) -> None:
+        """Make the plan by a dry run, and empty tables for it."""
+        config = config or StateConfig()
         self.model = model
         self.source = source
-        tried = dry_run(model, source.schema)
+        tried = dry_run(model, source.schema, config.admission)
         self.plan = tried.plan
         self.optimizer = _dense_optimizer(model, tried.specs[Mode.TRAIN])
-        self.tables = make_tables(self.plan)
-        self.lookup = (FusedLookup if fused_layout else Lookup)(self.plan, self.tables, tried.layouts)
+        self.tables = make_tables(self.plan, initial_capacity=config.initial_capacity)
+        self.lookup = (FusedLookup if config.fused_layout else Lookup)(self.plan, self.tables, tried.layouts)
         self.clock = EventClock(
-            evict_every_seconds, jump_seconds=event_time_jump_seconds, jump_events=event_time_jump_events
+            config.evict_every_seconds,
+            jump_seconds=config.event_time_jump_seconds,
+            jump_events=config.event_time_jump_events,
         )
         self.stream = source.state()
         self.offsets: dict[str, int] = {}
@@ -65,14 +90,11 @@ class TrainState:
         self.saved_step: int | None = None
         self.metrics: ProgressiveMetrics | None = None
         self._saved_metrics: dict[str, Tensor] = {}
-        self._writing: tuple[PendingSave, int] | None = None  # with its step
-        self._series: SaveSeries | None = None
-        self._series_of: tuple[Path, Retention, SnapshotStore | None] | None = None
 
     def open(
         self,
         model_dir: str | os.PathLike[str],
-        options: RestoreOptions | None = None,
+        options: RestoreConfig | None = None,
         *,
         start_from: Path | None = None,
     ) -> Path | None:
@@ -82,7 +104,7 @@ class TrainState:
         where its `checkpoint` file points to: with those rows, weights and steps, but at the begin of its own data.
         `start_from` is such a one that is already found, for a folder without snapshots.
         """
-        folder, options = Path(model_dir), options or RestoreOptions()
+        folder, options = Path(model_dir), options or RestoreConfig()
         if start_from is None:
             clean_leftovers(folder)
         path = start_from or choose_snapshot(folder, restore_ckpt=options.restore_ckpt)
@@ -108,43 +130,22 @@ class TrainState:
 
     def save(self, model_dir: str | os.PathLike[str], *, retention: Retention) -> Path:
         """Write a snapshot of this moment and remove those that are too many."""
-        pending = self.begin_save(model_dir, retention=retention, in_parallel=True)
-        self.wait_saves()
-        return pending.wait()
+        saver = Saver(Path(model_dir), self.plan, self.tables, retention=retention)
+        saver.begin(delta=False, in_parallel=True, **self.moment())
+        path = saver.finish()
+        assert path is not None
+        self.saved_step = self.global_step
+        return path
 
-    def begin_save(
-        self,
-        model_dir: str | os.PathLike[str],
-        *,
-        retention: Retention,
-        delta: bool = False,
-        in_parallel: bool = False,
-        mirror: SnapshotStore | None = None,
-    ) -> PendingSave:
-        """Take this moment, to be written while training goes on; a save that is under way is waited for first.
-
-        With `delta`, only what changed since the last one is written, if there is one to build on. A `mirror` gets a
-        copy.
-        """
-        self.wait_saves()
-        series_of = Path(model_dir), retention, mirror
-        if self._series is None or self._series_of != series_of:
-            self.end_saves()
-            self._series = SaveSeries(Path(model_dir), self.plan, self.tables, retention=retention, mirror=mirror)
-            self._series_of = series_of
-        pending = self._series.begin(
-            delta=delta,
-            in_parallel=in_parallel,
-            step=self.global_step,
-            dense=self._tensors(),
-            stream=self.stream,
-            generation=self.generation,
-            epoch=self.epoch + 1,
-            extra={"clock": self.clock.state(), "offsets": self.offsets},
-        )
+    def moment(self, *, dense_only: bool = False) -> dict[str, Any]:
+        """Return what a `Saver` takes of this moment besides the tables: all of it, or the dense part alone."""
+        common = {"step": self.global_step, "stream": self.stream, "generation": self.generation}
+        if dense_only:
+            dense = dense_tensors(self.model, self.optimizer)
+            return {**common, "dense": dense, "epoch": self.epoch, "extra": {"dense_only": True}}
         self.epoch += 1
-        self._writing = pending, self.global_step
-        return pending
+        extra = {"clock": self.clock.state(), "offsets": self.offsets, "draws": self._draws()}
+        return {**common, "dense": self._tensors(), "epoch": self.epoch, "extra": extra}
 
     def evict_expired(self) -> int:
         """Remove rows that have expired by now, in event time; returns how many."""
@@ -152,42 +153,16 @@ class TrainState:
             return 0
         return sum(table.evict(self.clock.now) for table in self.tables.tables.values())
 
-    @property
-    def is_saving(self) -> bool:
-        """Whether a save is being written."""
-        return self._writing is not None and not self._writing[0].done
-
-    def check_saves(self) -> None:
-        """Take note of a save that is over; if it could not be written, raise why, with the trace of where."""
-        if not self.is_saving:
-            self.wait_saves()
-
-    def wait_saves(self) -> Path | None:
-        """Wait for a save that is under way and return it; if it could not be written, raise why."""
-        if self._writing is None:
-            return None
-        (pending, step), self._writing = self._writing, None
-        path = pending.wait()
-        self.saved_step = step
-        return path
-
-    def end_saves(self) -> BaseException | None:
-        """Wait for a save under way, stop tracking changes for deltas, and return what went wrong."""
-        try:
-            self.wait_saves()
-        except BaseException as error:  # noqa: BLE001  the caller decides which error to tell
-            return error
-        finally:
-            if self._series is not None:
-                self._series.close()
-            self._series = None
-        return None
+    def _draws(self) -> dict[str, int]:
+        """Return the draws of probabilistic filters by table: all of their state."""
+        draws = {name: admission.num_draws for name, admission in admission_filters(self.tables).items()}
+        return {name: count for name, count in draws.items() if count}
 
     def _tensors(self) -> dict[str, Tensor]:
         measured = self._saved_metrics if self.metrics is None else self.metrics.tensors()
         return {**dense_tensors(self.model, self.optimizer), **random_tensors(), **measured}
 
-    def _restore(self, path: Path, options: RestoreOptions, *, cleared: bool, is_own: bool) -> None:
+    def _restore(self, path: Path, options: RestoreConfig, *, cleared: bool, is_own: bool) -> None:
         snapshot = load_snapshot(path, plan=self.plan, tables=self.tables, drop_not_finite=options.drop_not_finite)
         if not cleared:
             restore_dense_tensors(
@@ -201,8 +176,11 @@ class TrainState:
         try:
             self.clock.restore(snapshot.extra["clock"])
             offsets = dict(snapshot.extra["offsets"])
+            draws = {str(name): int(count) for name, count in snapshot.extra.get("draws", {}).items()}
         except (KeyError, ValueError, TypeError) as error:
             raise CorruptFileError(f"{path} is not of a training run: {error!r} in its manifest's extra") from error
+        for name, admission in admission_filters(self.tables).items():
+            admission.num_draws = draws.get(name, 0)
         if is_own:
             self.source.restore(snapshot.stream)
             self.stream = dict(snapshot.stream)

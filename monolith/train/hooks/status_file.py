@@ -24,10 +24,10 @@ class StatusFile(Hook):
         path: str | os.PathLike[str],
         state: TrainState,
         *,
-        sequence: Callable[[], int],
+        sequence: Callable[[], int] | None = None,
         every_seconds: float = 1.0,
     ) -> None:
-        """Prepare; the first file is written when training begins."""
+        """Prepare; the first file is written when training begins. `sequence` reads the number of the newest delta."""
         self._path = Path(path)
         self._state = state
         self._sequence = sequence
@@ -71,7 +71,7 @@ class StatusFile(Hook):
             "rows": {name: len(table) for name, table in tables.items()},
             "memory_bytes": sum(table.memory().bytes_total for table in tables.values()),
             "generation": state.generation,
-            "sequence": self._sequence(),
+            **({} if self._sequence is None else {"sequence": self._sequence()}),
             "stream": dict(state.offsets),
             "event_time": state.clock.now,
             "times_rejected": state.clock.num_rejected,

@@ -7,36 +7,33 @@ from monolith.checkpoint import clean_leftovers, list_snapshots
 from monolith.checkpoint.keeping import SnapshotStore, fetched_checkpoint
 from monolith.checkpoint.state_files import copy_checkpoint_pointer, mark_restored, wait_for_checkpoint_pointer
 from monolith.checkpoint.state_files.path_forms import is_remote
-from monolith.train.config import RunnerConfig, is_chief
-from monolith.train.saving.restore_options import RestoreOptions
-from monolith.train.state import TrainState
+from monolith.train.state.restore_config import RestoreConfig
+from monolith.train.state.train_state import TrainState
 
 
-def open_state(state: TrainState, config: RunnerConfig) -> None:
-    """Let a state start where the settings of its run say; who calls it owns `model_dir`.
+def open_state(state: TrainState, folder: Path, config: RestoreConfig, *, mirror_dir: str | None = None) -> None:
+    """Let a state start where the settings of its run say; the caller owns `folder`.
 
     A folder without snapshots gets the newest one of `mirror_dir`; if there is none either, the run starts from
-    `restore_dir`, a folder or a URL. The other settings of a restore say what is taken from there: see
-    `RestoreOptions`.
+    `restore_dir`, a folder or a URL.
     """
-    options = RestoreOptions.of(config)  # before anything is changed: they may contradict each other
-    folder = Path(config.model_dir)
     clean_leftovers(folder)  # half a snapshot is none of its own
-    if config.mirror_dir and not list_snapshots(folder):
-        SnapshotStore(config.mirror_dir).fetch(folder)
+    if mirror_dir and not list_snapshots(folder):
+        SnapshotStore(mirror_dir).fetch(folder)
     with _elsewhere(config, folder) as fetched:
         if config.restore_dir and is_remote(config.restore_dir):
-            mark_restored(folder, config.restore_dir)  # `restore_ckpt` is one of those, never one of the folder's own
-        state.open(folder, options, start_from=fetched)
+            # `restore_ckpt` names one of those, never one of the folder's own.
+            mark_restored(folder, config.restore_dir)
+        state.open(folder, config, start_from=fetched)
 
 
-def _elsewhere(config: RunnerConfig, folder: Path) -> AbstractContextManager[Path | None]:
+def _elsewhere(config: RestoreConfig, folder: Path) -> AbstractContextManager[Path | None]:
     """Make `restore_dir` known to the folder; if it is a URL and needed, its checkpoint is there in the block."""
     source = config.restore_dir
     if source and is_remote(source):
         return nullcontext() if list_snapshots(folder) else fetched_checkpoint(source, folder, config.restore_ckpt)
-    if source and (config.is_local or is_chief(config)):
+    if source and config.is_chief:
         copy_checkpoint_pointer(source, folder, config.restore_ckpt)
     elif source:
-        wait_for_checkpoint_pointer(folder, timeout_seconds=config.session_creation_timeout_secs)
+        wait_for_checkpoint_pointer(folder, timeout_seconds=config.pointer_timeout_seconds)
     return nullcontext()

@@ -1,0 +1,110 @@
+"""InputConfig: what the settings of a run say about its data, for sources whose code leaves it open."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+from monolith.data.files import PbFraming, gen_patterns
+from monolith.data.record_forms import RecordForm
+from monolith.features.feature_list import default_feature_list
+
+_FORMS: dict[str, RecordForm] = {"instance": "instance", "example": "example", "examplebatch": "example_batch"}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class InputConfig:
+    """What the settings of a run say about its data; functions such as `monolith.data.kafka` fall back on it.
+
+    >>> InputConfig(input_path="logs", start_date="20240101", end_date="20240102").files
+    ['logs/20240101/*']
+    """
+
+    kafka_topics: list[str] | str | None = None
+    kafka_group_id: str | None = None
+    kafka_servers: str | None = None
+    input_path: str | None = None
+    """Root of the input files."""
+
+    is_hourly: bool = False
+    wildcard: str | None = None
+    start_date: str | None = None
+    end_date: str | None = None
+    start_hour: int | None = None
+    end_hour: int | None = None
+    data_type: str | None = None
+    """Instance, Example or ExampleBatch."""
+
+    feature_list: str | None = None
+    """File of the feature list."""
+
+    lagrangex_header: bool = False
+    sort_id: bool = True
+    kafka_dump: bool = False
+    kafka_dump_prefix: bool = False
+    use_dataservice: bool | None = None
+    """Batches come from a data service instead of the model's own source."""
+
+    dispatcher: str | None = None
+    """Address of the data service's dispatcher."""
+
+    def __post_init__(self) -> None:
+        """Reject values that could only fail later, far from here."""
+        if self.data_type is not None and self.data_type.lower() not in _FORMS:
+            raise ValueError(f"data_type must be Instance, Example or ExampleBatch, got {self.data_type!r}")
+        if self.use_dataservice and not self.dispatcher:
+            raise ValueError(
+                "use_dataservice reads batches from a data service; set data_service_dispatcher to its address "
+                "(`monolith data-service dispatcher` prints it)"
+            )
+
+    @property
+    def files(self) -> list[str] | None:
+        """Patterns of the input files; None if no path is set."""
+        if self.input_path is None:
+            return None
+        if self.start_date is None:
+            return [f"{self.input_path}/{self.wildcard or '*'}"]
+        return gen_patterns(
+            self.input_path,
+            self.start_date,
+            self.start_hour,
+            self.end_date,
+            self.end_hour,
+            self.is_hourly,
+            self.wildcard or "*",
+        )
+
+    @property
+    def framing(self) -> PbFraming:
+        """How records stand in files of the original's PB streams."""
+        return PbFraming(
+            has_sort_id=self.sort_id,
+            kafka_dump=self.kafka_dump,
+            kafka_dump_prefix=self.kafka_dump_prefix,
+            lagrangex_header=self.lagrangex_header,
+        )
+
+    @property
+    def record_form(self) -> RecordForm | None:
+        """The form of records that `data_type` names; None if it names none."""
+        return None if self.data_type is None else _FORMS[self.data_type.lower()]
+
+
+_CURRENT: ContextVar[InputConfig] = ContextVar("input", default=InputConfig())  # noqa: B039  it is frozen
+
+
+def current_input() -> InputConfig:
+    """Return the settings that are in force where sources are made."""
+    return _CURRENT.get()
+
+
+@contextmanager
+def input_settings(config: InputConfig) -> Iterator[None]:
+    """Let sources that are made in the block fall back on these settings."""
+    token = _CURRENT.set(config)
+    try:
+        with default_feature_list(config.feature_list):
+            yield
+    finally:
+        _CURRENT.reset(token)

@@ -1,0 +1,141 @@
+"""RunSettings: what a run takes, one part per owner, made from the flat names that users know."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from monolith.checkpoint.keeping.tide_window import TideConfig
+from monolith.data.input_config import InputConfig
+from monolith.embedding.config.admission import AdmissionConfig
+from monolith.model.hyper_params.spelling import to_snake_case
+from monolith.train.config.readers import READERS
+from monolith.train.config.runner_config import RunnerConfig
+from monolith.train.config.task_settings import task_parameter, task_settings
+from monolith.train.config.training_config import is_chief
+from monolith.train.hooks.standard import WatchConfig
+from monolith.train.live.live_config import DEFAULT_SYNC_SECONDS, EXPORT_FOLDER, REALTIME_SYNC_SECONDS, LiveConfig
+from monolith.train.loop import LoopConfig
+from monolith.train.process_config import ProcessConfig
+from monolith.train.saving.saving_config import SavingConfig
+from monolith.train.state import RestoreConfig, StateConfig
+from monolith.wire import TlsConfig
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunSettings:
+    """What a run takes: the settings of each of its parts."""
+
+    process: ProcessConfig
+    input: InputConfig
+    state: StateConfig
+    restore: RestoreConfig
+    loop: LoopConfig
+    saving: SavingConfig
+    watch: WatchConfig
+    live: LiveConfig | None
+    """None unless what is learned goes to servers."""
+
+    @classmethod
+    def of(cls, config: RunnerConfig, model: Any) -> "RunSettings":
+        """Return the parts that a configuration describes; what it leaves open, the model's own parameters say."""
+        config = task_settings(config, model)
+        tide = TideConfig(**_fields(config, TideConfig))
+        state = _fields(config, StateConfig)
+        watch = {
+            **_fields(config, WatchConfig),
+            "folder": Path(config.model_dir),
+            "name": config.deep_insight_name or config.model_name,
+            "is_chief": is_chief(config),
+            "native_metrics": not config.disable_native_metrics,
+            "throughput": task_parameter(model, "metrics", "enable_throughput_hook") is not False,
+        }
+        saving = {
+            **_fields(config, SavingConfig),
+            "folder": Path(config.model_dir),
+            "ignore_errors": config.ignores_save_errors,
+        }
+        return cls(
+            process=ProcessConfig.of(config.intra_op_parallelism_threads, config.inter_op_parallelism_threads),
+            input=InputConfig(**_fields(config, InputConfig)),
+            state=StateConfig(**state, admission=AdmissionConfig(**_fields(config, AdmissionConfig))),
+            restore=restore_config(config),
+            loop=LoopConfig(**_fields(config, LoopConfig)),
+            saving=SavingConfig(**saving, tide=tide),
+            watch=WatchConfig(**watch, tide=tide),
+            live=_live(config, model),
+        )
+
+
+def restore_config(config: RunnerConfig) -> RestoreConfig:
+    """Return where a run starts from, and what it takes from there."""
+    return RestoreConfig(
+        **{
+            **_fields(config, RestoreConfig),
+            "guess_names": config.enable_alias_map_auto_gen is not False,
+            "continue_training": config.continue_training and config.clear_nn,
+            "is_chief": config.is_local or is_chief(config),
+        }
+    )
+
+
+def export_base_of(config: RunnerConfig, model: Any) -> Path:
+    """Return the folder of a model's versions: `export_base`, else the task's own folder inside `model_dir`."""
+    if config.export_base:
+        return Path(config.export_base)
+    return Path(config.model_dir) / (task_parameter(model, "serving", "export_dir_base") or EXPORT_FOLDER)
+
+
+def serving_name(config: RunnerConfig, model: Any) -> str:
+    """Return what requests call a model: `base_name`, else the name of its class in snake case."""
+    return config.base_name or to_snake_case(type(model).__name__)
+
+
+def _fields(config: RunnerConfig, owner: type) -> dict[str, Any]:
+    """Return the values of the settings that one owner reads, by the names of its fields."""
+    found = {}
+    for name, reader in READERS.items():
+        kind, _, field = reader.partition(".")
+        if kind == owner.__name__ and field:
+            found[field] = getattr(config, name)
+    return found
+
+
+def _live(config: RunnerConfig, model: Any) -> LiveConfig | None:
+    if not (config.enable_realtime_training or config.export_base or config.sync_targets):
+        return None
+    if config.enable_realtime_training:
+        _require_targets(config)
+    targets = config.sync_targets or ()
+    default_seconds = REALTIME_SYNC_SECONDS if config.enable_realtime_training else DEFAULT_SYNC_SECONDS
+    return LiveConfig(
+        export_base=export_base_of(config, model),
+        name=serving_name(config, model),
+        sync_targets=tuple(targets.split(",") if isinstance(targets, str) else targets),
+        sync_seconds=default_seconds if config.sync_every_seconds is None else config.sync_every_seconds,
+        export_seconds=config.export_every_seconds,
+        keep_exports=config.exports_max_to_keep,
+        skip_zero_embedding=config.skip_zero_embedding_when_serving,
+        tls=_tls({"cert_path": config.tls_cert, "key_path": config.tls_key, "ca_path": config.tls_ca}),
+    )
+
+
+def _require_targets(config: RunnerConfig) -> None:
+    if not config.sync_targets:
+        raise ValueError(
+            "enable_realtime_training sends what is learned to servers, but sync_targets is empty; name where they "
+            'take deltas, such as sync_targets=["127.0.0.1:7001"] (`monolith serve --sync-address`)'
+        )
+    if not config.base_name:
+        raise ValueError(
+            "Base name cannot be none while realtime training; set base_name to what requests call the model"
+        )
+
+
+def _tls(paths: Mapping[str, str | None]) -> TlsConfig | None:
+    given = {name: path for name, path in paths.items() if path}
+    if not given:
+        return None
+    if len(given) < len(paths):
+        raise ValueError("TLS needs all three of tls_cert, tls_key and tls_ca")
+    return TlsConfig(**given)

@@ -1,0 +1,63 @@
+"""The page `docs/settings.md`, made from the settings themselves: python -m monolith.train.config.settings_page."""
+
+import sys
+from dataclasses import fields
+from enum import Enum
+from typing import Any
+
+from monolith.train.config.readers import READERS
+from monolith.train.config.run_config import RunConfig
+from monolith.train.config.runner_config import RunnerConfig, runner_defaults
+from monolith.train.config.setting import setting_text
+from monolith.train.config.unread import UNREAD
+
+_HEAD = """# Settings
+
+Every setting of a run. `RunnerConfig` takes all of them, `RunConfig` those marked with a star, and `monolith train`,
+`evaluate`, `predict` and `export` take each as a flag: `--num_ps=2`, `--deterministic`, `--nosort_id`.
+
+A value set in code that differs from its default wins, then the command line, then the task's own parameters where the
+specification says so, then the default. "Read by" is the field that a setting ends in, of the class beside the code
+that reads it. This page is made by `python -m monolith.train.config.settings_page`.
+
+| setting | default | read by | effect |
+|---|---|---|---|
+"""
+
+_NOBODY = """
+## Settings that have no effect
+
+They keep the original's scripts running. Setting one away from its default is an error where another result is asked
+for, and a warning otherwise.
+
+| setting | default | set to another value | why |
+|---|---|---|---|
+"""
+
+
+def settings_page() -> str:
+    """Return the page."""
+    texts, defaults = setting_text(RunnerConfig), runner_defaults()
+    starred = {one.name for one in fields(RunConfig)}
+    read = [
+        f"| `{name}`{' *' if name in starred else ''} | {_shown(defaults[name])} | {READERS[name]} | {texts[name]} |"
+        for name in defaults
+        if name in READERS
+    ]
+    unread = [
+        f"| `{name}` | {_shown(defaults[name])} | {'error' if UNREAD[name].changes_result else 'warning'} | "
+        f"{UNREAD[name].reason} |"
+        for name in defaults
+        if name in UNREAD
+    ]
+    return _HEAD + "\n".join(read) + "\n" + _NOBODY + "\n".join(unread) + "\n"
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, Enum):
+        return f"`{value.name.lower()}`"
+    return "none" if value is None else '`""`' if value == "" else f"`{value}`"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(settings_page())

@@ -1,0 +1,113 @@
+"""Settings of the original that nothing reads here: each with its reason, and what setting it means."""
+
+import warnings
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """Why a setting has no reader."""
+
+    reason: str
+    """Completes "NAME=VALUE has no effect: ..."."""
+
+    changes_result: bool = False
+    """Another value asks for another result, so it is refused; otherwise it is only warned about."""
+
+
+def _later(capability: str, *, refused: bool = False) -> Unread:
+    return Unread(f"{capability} will read it, and is not there yet", refused)
+
+
+_PS = "training on parameter servers"
+_CLUSTER = "finding the processes of a cluster"
+_SYNC = "synchronous training"
+_GPU = "training on a GPU"
+_SERVING = "sharded serving"
+_ITEMS = Unread("item rows are read from an export; write one with `monolith export`", changes_result=True)
+_FOUNTAIN = Unread("no public system has this name; read from a data service instead")
+
+UNREAD: Mapping[str, Unread] = {
+    "server_type": _later(_PS, refused=True),
+    "index": _later(_PS, refused=True),
+    "num_ps": _later(_PS, refused=True),
+    "num_workers": _later(_PS, refused=True),
+    "embedding_prefetch_capacity": _later(_PS),
+    "enable_embedding_postpush": _later(_PS),
+    "enable_variable_prefetch": _later(_PS),
+    "enable_variable_postpush": _later(_PS),
+    "enable_variable_partition": _later(_PS),
+    "partial_recovery": _later(_PS),
+    "chief_timeout_secs": _later(_PS),
+    "max_slow_start_wait_minute": _later(_PS),
+    "force_shutdown_ps": _later(_PS),
+    "num_extra_ps": _later(_PS),
+    "num_redundant_ps": _later(_PS),
+    "operation_timeout_in_ms": _later(_PS),
+    "max_retry_times": _later(_PS),
+    "retry_wait_in_secs": _later(_PS),
+    "uuid": _later(_CLUSTER),
+    "tf_config": _later(_CLUSTER),
+    "discovery_type": _later(_CLUSTER),
+    "zk_server": _later(_CLUSTER),
+    "zk_watch_address_family": _later(_CLUSTER),
+    "dc_aware": _later(_CLUSTER),
+    "num_extra_dsworker_on_gpu_worker": _later(_CLUSTER),
+    "enable_dynamic_sharding": _later(_CLUSTER),
+    "max_task_num_per_worker": _later(_CLUSTER),
+    "enable_sync_training": _later(_SYNC, refused=True),
+    "enable_partial_sync_training": _later(_SYNC, refused=True),
+    "merge_sync_training_ckpt": _later(_SYNC),
+    "enable_async_optimize": _later(_SYNC),
+    "enable_pipelined_fwda2a": _later(_SYNC),
+    "enable_pipelined_bwda2a": _later(_SYNC),
+    "task": _later("the runner of registered tasks"),
+    "enable_gpu_training": _later(_GPU, refused=True),
+    "processes_per_gpu": _later(_GPU),
+    "device_fn": _later(_GPU, refused=True),
+    "warmup_file": _later(_SERVING),
+    "max_rpc_deadline_millis": _later(_SERVING),
+    "bzid": _later(_SERVING),
+    "ps_replica_num": _later(_SERVING),
+    "unified_serving": _later(_SERVING),
+    "mode": Unread("an Estimator's methods say what it does: train, evaluate or predict", changes_result=True),
+    "only_feature_engineering": Unread("write parsed features with a pipeline of monolith.data", changes_result=True),
+    "is_local": Unread("a run is one process unless it is told otherwise"),
+    "use_estimator": Unread("the Estimator is the only way"),
+    "use_native_multi_hash_table": Unread("one native call always serves all tables"),
+    "enable_fid_dedup": Unread("the ids of a batch are always made unique"),
+    "reorder_fids_in_data_pipeline": Unread("ids need no order: lookups plan each batch natively"),
+    "containers_ready_time_secs": Unread("no metric of the specification uses it"),
+    "fountain_zk_host": _FOUNTAIN,
+    "fountain_model_name": _FOUNTAIN,
+    "enable_resource_constrained_roughsort": _ITEMS,
+    "roughsort_candidate_items_path": _ITEMS,
+    "roughsort_items_use_parquet": _ITEMS,
+    "items_input_lagrangex_header": _ITEMS,
+    "items_input_has_sort_id": _ITEMS,
+    "items_input_kafka_dump": _ITEMS,
+    "items_input_kafka_dump_prefix": _ITEMS,
+}
+
+# Either value is what happens anyway.
+_SILENT = ("is_local", "use_estimator", "use_native_multi_hash_table", "enable_fid_dedup")
+
+
+def check_unread(values: Mapping[str, Any], changed: Iterable[str]) -> None:
+    """Refuse or warn about settings that somebody changed and nothing reads.
+
+    Raises:
+        NotImplementedError: the setting asks for something that is not there yet.
+        ValueError: the setting asks for something that is said in another way.
+    """
+    for name in changed:
+        unread = UNREAD.get(name)
+        if unread is None or name in _SILENT:
+            continue
+        message = f"{name}={values[name]!r} has no effect: {unread.reason}"
+        if unread.changes_result:
+            error = NotImplementedError if "not there yet" in unread.reason else ValueError
+            raise error(f"{message}; leave it at its default")
+        warnings.warn(message, stacklevel=3)

@@ -1,0 +1,46 @@
+"""LiveConfig: where a run sends what it learns, and how often."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from monolith.wire import TlsConfig
+
+DEFAULT_SYNC_SECONDS = 0.5
+REALTIME_SYNC_SECONDS = 10.0
+"""The specification's period, in force where `enable_realtime_training` alone asks for pushes."""
+
+EXPORT_FOLDER = "exported_models"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LiveConfig:
+    """Where a run sends what it learns, and how often."""
+
+    export_base: Path
+    """Folder of the versions to serve."""
+
+    name: str
+    """What requests call the model."""
+
+    sync_targets: tuple[str, ...] = ()
+    """Where servers take deltas ("127.0.0.1:7001", "unix:/path")."""
+
+    sync_seconds: float = DEFAULT_SYNC_SECONDS
+    """What changed goes to the servers this often."""
+
+    export_seconds: float = 60.0
+    """A version is exported this often, besides the one at the start."""
+
+    keep_exports: int = 3
+
+    skip_zero_embedding: bool = False
+    """Serving tables leave out rows that are all zeros."""
+
+    tls: TlsConfig | None = None
+    """Certificates for the servers; without them both sides read the shared secret of the export folder."""
+
+    def __post_init__(self) -> None:
+        """Reject values that could only fail later, far from here."""
+        for name in ("sync_seconds", "export_seconds", "keep_exports"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"LiveConfig: {name} must be positive, got {getattr(self, name)}")

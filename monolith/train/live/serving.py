@@ -1,0 +1,102 @@
+"""LiveServing: keeps the servers of a run up to date."""
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from monolith.errors import FencedError, PlanMismatchError
+from monolith.export.dense_graph import dense_weights
+from monolith.parallel import SyncLoop, SyncSender, SyncSettings
+from monolith.train.live.exporter import Exporter
+from monolith.train.live.live_config import LiveConfig
+from monolith.train.live.step_gate import StepGate
+from monolith.train.state import TrainState
+from monolith.wire import SharedSecret
+
+_REQUEST_SECONDS = 10.0
+_MAX_PAUSE_SECONDS = 2.0
+
+
+class LiveServing:
+    """Writes versions for servers, and sends what changed in between, from threads of its own.
+
+    As a context: the first version is there when the block begins; when the block ends well, servers that can be
+    reached have everything.
+    """
+
+    def __init__(self, state: TrainState, config: LiveConfig) -> None:
+        """Trace the model, which takes seconds, and follow the changes of a state that is open from now on."""
+        self.gate = StepGate()
+        self._state = state
+        self._watermark: dict[str, int] = {}
+        self._note_position()
+        self._exporter = Exporter(state, config, gate=self.gate, sequence=lambda: self._sender.sequence)
+        # Before the first version is written: a server that loads it then gets every later change.
+        self._sender = SyncSender(
+            state.tables,
+            plan_hash=state.plan.hash,
+            generation=state.generation,
+            targets=config.sync_targets,
+            dense_weights=self._weights,
+            watermark=lambda: self._watermark,
+            settings=SyncSettings(
+                request_timeout_seconds=_REQUEST_SECONDS,
+                tls=config.tls,
+                secret=None if config.tls is not None else SharedSecret.made_in_folder(config.export_base),
+                skip_zero_embedding=config.skip_zero_embedding,
+            ),
+        )
+        self._loop = SyncLoop(self._sender, config.sync_seconds, max_pause_seconds=_MAX_PAUSE_SECONDS)
+
+    @property
+    def sequence(self) -> int:
+        """The number of the newest delta."""
+        return self._sender.sequence
+
+    def after_step(self, state: TrainState) -> None:
+        """Note how far training is; a trainer that was replaced must not go on."""
+        self._note_position()
+        if self._sender.links and not self._loop.running:
+            raise self._loop.last_error or RuntimeError("the pushes to the servers ended by themselves")
+
+    def __enter__(self) -> Self:
+        """Write the first version, then push and export in the background."""
+        try:
+            self._exporter.write()
+        except BaseException:
+            self._sender.close()
+            raise
+        self._loop.start()
+        self._exporter.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop, and push a last time unless the run failed."""
+        try:
+            self._exporter.stop()
+            self._loop.stop()
+            if error is None:
+                self._push_last()
+        finally:
+            self._sender.close()
+
+    def _push_last(self) -> None:
+        try:
+            self._sender.push_once()  # a server that cannot be reached is in its report, not an error here
+        except (FencedError, PlanMismatchError):
+            return  # another trainer has taken over; the snapshot of this one is written, and that was all
+
+    def _note_position(self) -> None:
+        position = sum(self._state.offsets.values())
+        self._watermark = {"event_seq": position - 1, "event_time": self._state.clock.now}
+
+    def _weights(self) -> tuple[int, Mapping[str, Tensor]]:
+        with self.gate.between_steps():
+            arrays = dense_weights(self._state.model)
+            version = self._state.global_step
+        return version, {name: torch.from_numpy(array) for name, array in arrays.items()}

@@ -1,0 +1,60 @@
+"""How a run makes its model: after seeding, with the parameters that its settings override."""
+
+import json
+from typing import Any
+
+import torch
+
+from monolith.model import MonolithModel
+from monolith.model.hyper_params import InstantiableParams, Params
+
+ModelLike = type[MonolithModel] | MonolithModel | InstantiableParams
+
+
+def make_model(model: ModelLike, params: Any, *, seed: int | None, override: str | None) -> MonolithModel:
+    """Return the model: itself, or made from its class or parameters after seeding.
+
+    `override`, a JSON object, replaces parameters before the model is made, so a model that is made already is made
+    anew with its own; an unknown name is a ValueError.
+    """
+    values = _parsed(override)
+    if isinstance(model, MonolithModel) and values:
+        params, model = model.params, type(model)
+    if seed is not None and not isinstance(model, MonolithModel):
+        torch.manual_seed(seed)
+    if isinstance(model, InstantiableParams):
+        made = _overridden(model, values).instantiate()
+    elif isinstance(model, type):
+        made = model(_overridden(params, values))
+    else:
+        made = model
+    if not isinstance(made, MonolithModel):
+        raise TypeError(f"an Estimator takes a MonolithModel, its class or its parameters, got {model!r}")
+    return made
+
+
+def _overridden(params: Any, values: dict[str, Any]) -> Any:
+    if not values:
+        return params
+    if isinstance(params, Params):
+        try:
+            return params.copy().set(**values)
+        except (AttributeError, KeyError) as error:
+            raise ValueError(f"params_override: {error}") from error
+    if not isinstance(params, dict):
+        raise ValueError(f"params_override changes the parameters of a model, and this one has {params!r}")
+    if unknown := sorted(set(values) - set(params)):
+        raise ValueError(f"params_override: there is no parameter {unknown[0]!r}; the model has {', '.join(params)}")
+    return {**params, **values}
+
+
+def _parsed(text: str | None) -> dict[str, Any]:
+    if not text:
+        return {}
+    try:
+        values = json.loads(text)
+        if not isinstance(values, dict):
+            raise ValueError("it is not an object")
+    except ValueError as error:
+        raise ValueError(f'params_override must be a JSON object such as {{"units": 8}}, got {text!r}') from error
+    return values
