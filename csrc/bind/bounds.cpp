@@ -44,7 +44,7 @@ Bytes huge_empty(std::size_t num_bytes) {
   void* memory = std::aligned_alloc(kHugePageBytes, whole_pages);
   if (memory == nullptr) throw std::bad_alloc();
 #if defined(__linux__)
-  // Advice only: a kernel without huge pages leaves ordinary ones, and the array works all the same.
+  // Advice only: a kernel without huge pages leaves ordinary ones, and the array still works.
   madvise(memory, whole_pages, MADV_HUGEPAGE);
 #endif
   nb::capsule owner(memory, [](void* pointer) noexcept { std::free(pointer); });

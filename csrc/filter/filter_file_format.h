@@ -18,7 +18,7 @@ static_assert(std::endian::native == std::endian::little, "the structs below are
 
 inline constexpr std::array<char, 8> kMagic = {'M', 'N', 'L', 'F', 'I', 'L', 'T', '\n'};
 inline constexpr std::array<char, 8> kChangesMagic = {'M', 'N', 'L', 'F', 'D', 'L', 'T', '\n'};
-// In 1 and 2, ids started at other cells; in 3, which has the same parts, they had other signatures. Counts of those
+// In 1 and 2, ids started at other cells; in 3, which has the same parts, they had other signatures. These counts
 // cannot be found again.
 inline constexpr std::uint32_t kVersion = 4;
 inline constexpr std::uint32_t kOldestReadVersion = 3;

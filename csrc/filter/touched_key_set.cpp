@@ -148,7 +148,7 @@ std::size_t TouchedKeySet::insert(std::span<const std::int64_t> ids) {
   std::size_t dropped = 0;
   Grouping scratch;
   while (!ids.empty()) {
-    // So many inserts cannot find the set over its capacity, whatever their order.
+    // None of this many inserts starts with the set over its capacity, whatever their order.
     const std::size_t size = size_.load(std::memory_order_relaxed);
     const std::size_t room = size > capacity_ ? 0 : capacity_ - size + 1;
     std::size_t num_ids = std::min({ids.size(), room, kMaxGroup});

@@ -46,7 +46,7 @@ class ShardReader {
   const std::string& schema() const { return schema_; }
   std::size_t row_bytes() const { return std::size_t{header_.weight_bytes} + header_.state_bytes; }
 
-  // Whoever makes room for the rows relies on there not being more of them than the file can hold.
+  // The caller makes room for the rows, so there must not be more of them than the file can hold.
   void check_rows_fit(const RowTable& table) const {
     const RowLayout& layout = table.layout();
     if (header_.weight_bytes == layout.weight_bytes() && header_.state_bytes == layout.state_bytes()) {

@@ -1,7 +1,7 @@
 // CityHash64 (version 1.1): the 64-bit hash of byte strings that feature ids are made with.
 //
 // Ids made by other programs with the same hash must be met bit for bit, so this function never changes. It is not
-// meant against adversaries: whoever chooses the bytes can make two strings meet.
+// meant against adversaries: a person who chooses the bytes can make two strings meet.
 #pragma once
 
 #include <cstddef>

@@ -80,7 +80,7 @@ void CheckedIndex::find_ranges(std::size_t feature) {
   for (std::size_t k = rows_[feature].offsets[0]; k < rows_[feature].last_fid(); ++k) {
     FloatRange& range = ranges[(fid_offset_[k] >> 32) - first_block];
     const std::uint64_t offset = fid_offset_[k] & 0xFFFFFFFFu;
-    // Most rows lie inside the range of those before: a branch that is not taken costs less than two stores.
+    // Most rows lie inside the range of earlier rows: a branch that is not taken costs less than two stores.
     if (offset >= range.first && offset + dim <= range.last) [[likely]]
       continue;
     range.first = range.last == 0 ? offset : std::min(range.first, offset);

@@ -7,7 +7,7 @@
 
 namespace monolith {
 
-// Columns of pair_products are made so many at a time.
+// Number of columns of pair_products that are made at a time.
 constexpr std::size_t kPairLanes = 8;
 
 // Floats of scratch that a task needs.

@@ -1,5 +1,5 @@
 // Copies of column ranges between matrices, many at once: the slices of the features' rows into the tensors that a
-// model reads, and the gradients of those back.
+// model reads, and their gradients back.
 #pragma once
 
 #include <cstddef>

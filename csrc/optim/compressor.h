@@ -29,7 +29,7 @@ namespace monolith {
 struct CompressorConfig {
   std::string kind = "fp32";     // fp32, fp16, bf16, fixed_r8, one_bit
   float r = 1.0F;                // fixed_r8: values are clipped to [-r, r)
-  std::int64_t step_size = 200;  // one_bit: the scale is refreshed every so many steps
+  std::int64_t step_size = 200;  // one_bit: steps between refreshes of the scale
   float init_scale = 1.0F;       // one_bit
   float max_scale = 10000.0F;    // one_bit
   float amplitude = 0.1F;        // one_bit

@@ -33,7 +33,7 @@ class ColumnStore {
   ValueBuffer lengths_;
 };
 
-// Returns a store for each column, and takes the memory of those of a fixed width.
+// Returns a store for each column, and takes the memory of columns of a fixed width.
 std::vector<ColumnStore> make_stores(std::span<const ColumnSpec> specs, std::size_t num_rows, FixedColumns& fixed);
 
 }  // namespace monolith::parse

@@ -172,7 +172,7 @@ class RowTable {
   // A sub-table as it is now.
   RowBatch read_rows(std::uint32_t sub_table) const;
 
-  // Change tracking. A consumer is told of ids changed or erased since it last took its changes.
+  // Change tracking. A consumer gets the ids changed or erased since it last took its changes.
   std::size_t add_consumer();
   void remove_consumer(std::size_t consumer);
   Changes take_changes(std::size_t consumer);
@@ -192,7 +192,7 @@ class RowTable {
   static PreservedRows take_preserved(SubTable& sub_table);
   std::size_t erase_rows(std::span<const std::int64_t> ids);
 
-  // Whether a lookup of so many ids fills more than the caches.
+  // Whether a lookup of `num_ids` ids fills more than the caches.
   bool is_large(std::size_t num_ids) const;
   std::size_t lookup_locked(std::span<const std::int64_t> ids, float* out, std::size_t stride) const;
   template <std::size_t kWeightBytes, typename Copy>

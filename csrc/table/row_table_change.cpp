@@ -170,7 +170,7 @@ bool RowTable::make_room(SubTable& sub_table) {
   const std::size_t share = options_.max_memory_bytes / kNumSubTables;
   const std::size_t more = sub_table.bytes_for_one_more(chunk_layout_);
   // An index now and then grows before it is full (id_index.h) and takes a sub-table over its share. Free rows are used
-  // all the same: otherwise every new id would push out a sixteenth of the rows.
+  // nevertheless: otherwise every new id would push out a sixteenth of the rows.
   if (more == 0 || sub_table.bytes(chunk_layout_) + more <= share) return true;
   if (options_.memory_policy == MemoryPolicy::kRefuseNewIds || sub_table.index.size() == 0) return false;
   // The oldest sixteenth goes at once: a scan for every new id would be far too slow.

@@ -1,4 +1,4 @@
-"""Files that survive a crash: written in full, on the disk before anybody is told of them."""
+"""Files that survive a crash: complete and on the disk before any other process can see them."""
 
 import os
 from collections.abc import Callable

@@ -176,8 +176,8 @@ def check_files(
 ) -> None:
     """Raise a CorruptFileError unless every file is there, of its size and checksum.
 
-    Files whose name is `unread` are not read: whoever reads them later checks them. `on_bytes` is told, piece by piece
-    and by several threads, how many bytes were read. Memory does not depend on what the manifest says.
+    Files whose name is `unread` are not read: their later reader checks them. Several threads call `on_bytes` with the
+    number of bytes they read, piece by piece. Memory does not depend on the content of the manifest.
     """
     check_sizes(folder, manifest)
     entries = {folder / name: entry for name, entry in manifest.files.items() if not unread(name)}

@@ -166,7 +166,7 @@ def _split_table(epoch: str, splits: list[dict[str, Any]]) -> Table:
 def _process_table(status: dict[str, Any]) -> Table:
     table = Table("process", "name", "")
     for address, worker in sorted(status["workers"].items()):
-        words = f"heard {worker['silent_seconds']:.1f} s ago, reading {worker['num_streams']} splits"
+        words = f"last seen {worker['silent_seconds']:.1f} s ago, reading {worker['num_streams']} splits"
         table.add_row("worker", address, words)
     for name, trainer in sorted(status["trainers"].items()):
         table.add_row("trainer", name, "has its lease" if trainer["lease"] else "lease ran out")

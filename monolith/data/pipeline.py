@@ -128,7 +128,7 @@ class Pipeline:
         return Pipeline(Repeated(self.source, epochs))
 
     def take(self, num_batches: int) -> "Pipeline":
-        """End after so many batches."""
+        """End after `num_batches` batches."""
         return Pipeline(Taken(self.source, num_batches))
 
     def cache(self, max_bytes: int | None = None) -> "Pipeline":
@@ -140,7 +140,7 @@ class Pipeline:
         return Pipeline(Concatenated([self.source, *_sources(others)]))
 
     def interleave(self, *others: Source, block_length: int = 1) -> "Pipeline":
-        """Take turns with other sources, so many batches each."""
+        """Take turns with other sources, `block_length` batches each."""
         return Pipeline(Interleaved([self.source, *_sources(others)], block_length=block_length))
 
     def split_flow(self, data_flow: Sequence[str], index: int, *, key_column: str = "data_source_key") -> "Pipeline":
@@ -156,7 +156,7 @@ class Pipeline:
         return CacheOne(self.source)
 
     def merged_window(self, size: int = 2, *, drop_remainder: bool = True) -> MergedWindow:
-        """End the chain with tuples of so many consecutive batches."""
+        """End the chain with tuples of `size` consecutive batches."""
         return MergedWindow(self.source, size, drop_remainder=drop_remainder)
 
 

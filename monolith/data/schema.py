@@ -12,7 +12,7 @@ import numpy as np
 Dtype: TypeAlias = str
 """What a column holds per event.
 
-"int64", "float32": one number. "int64[13]": so many numbers, a tensor [events, 13]. "int64[]": any number of them, a
+"int64", "float32": one number. "int64[13]": 13 numbers, a tensor [events, 13]. "int64[]": any number of them, a
 `Ragged`. "bytes": one string of bytes, a `Ragged` of uint8.
 """
 

@@ -250,7 +250,7 @@ class _InterceptGradient(torch.autograd.Function):
 
 
 def intercept_gradient(admission: Filter, ids: Tensor, embeddings: Tensor) -> Tensor:
-    """Return `embeddings` unchanged; the backward pass counts `ids` and zeroes the gradient rows of those filtered.
+    """Return `embeddings` unchanged; the backward pass counts `ids` and zeroes the gradient rows of filtered ids.
 
     Args:
         admission: the filter.

@@ -259,7 +259,7 @@ class Table:
                 yield torch.from_numpy(ids), torch.from_numpy(weights.view(np.float32))
 
     def track_changes(self) -> "ChangeTracker":
-        """Return a new consumer of this table's changes; it is told of everything from now on."""
+        """Return a new consumer of this table's changes; it gets every change from now on."""
         return ChangeTracker(self)
 
     def save(

@@ -136,7 +136,7 @@ class Description:
 
     @classmethod
     def _of(cls, fields: Mapping[str, Any]) -> Self:
-        """Return what the members say; any of another kind is a ValueError or KeyError, whoever wrote it."""
+        """Return what the members say; a member of another type raises a ValueError or KeyError."""
         counts = {name: _count(fields, name) for name in ("version", "generation", "sequence", "plan_hash")}
         created = fields["created"]
         if not isinstance(created, int | float) or isinstance(created, bool) or not math.isfinite(created):

@@ -67,7 +67,7 @@ def load_export(path: str | Path, *, num_threads: int = 1) -> ServingModel:
         return _load(folder, description, num_threads)
     except CorruptFileError:
         raise
-    # Whoever wrote the files knew how to make checksums, but not what a reader makes of the content.
+    # The checksums are right, but the content may still be wrong: a reader must not trust it.
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, MemoryError) as error:
         reason = f"{type(error).__name__}: {shown(str(error), 300)}"
         raise CorruptFileError(f"{folder / MODEL_FILE} describes no model that can be served: {reason}") from error

@@ -14,10 +14,10 @@ EVENTS_PER_SECOND = 5_000.0
 """Event time runs at this rate; a stream of another rate drifts faster or slower."""
 
 PROBE_EVERY = 2_500
-"""One event in so many is of a user nobody has seen before."""
+"""One in this many events has a new user."""
 
 PROBE_USERS = 1 << 40
-"""Ids of those users lie above this one."""
+"""Ids of new users lie above this one."""
 
 UNSEEN_USER = PROBE_USERS - 1
 """An id that no event ever has."""

@@ -1,4 +1,4 @@
-"""One process of a job: python -m monolith.launch.role ROLE --config FILE.json. Ends with whoever started it."""
+"""One process of a job: python -m monolith.launch.role ROLE --config FILE.json. Ends with its parent process."""
 
 import argparse
 import logging

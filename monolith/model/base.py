@@ -78,12 +78,12 @@ class MonolithModel(nn.Module):
             self._extra_outputs[full] = value
 
     def take_extra_outputs(self) -> dict[str, Tensor]:
-        """Return what `add_extra_output` got since the last time; called by whoever runs `model_fn`."""
+        """Return what `add_extra_output` got since the last time; the caller of `model_fn` calls it."""
         taken, self._extra_outputs = self._extra_outputs, {}
         return taken
 
     def take_added_losses(self) -> list[Tensor]:
-        """Return what `add_loss` got since the last time; called by whoever runs `model_fn`."""
+        """Return what `add_loss` got since the last time; the caller of `model_fn` calls it."""
         taken, self._added_losses = self._added_losses, []
         return taken
 
@@ -113,8 +113,8 @@ class MonolithModel(nn.Module):
         """Return the column of an id feature and remember it; see `FeatureColumn` for what the arguments mean.
 
         Without a combiner the rows of an event's ids are summed, or make a sequence if `max_seq_length` is given. With
-        `shared_name` the rows are those of that feature, and live by what was said of it; it is created if it is not
-        there. A second call for the same name must say the same.
+        `shared_name` the feature uses the rows of that feature, with its admission and expiry; that feature is created
+        if it does not exist. A second call for the same name must pass the same arguments.
         """
         name = name_of_feature(feature_name)
         if shared_name is not None and shared_name != name:

@@ -1,4 +1,4 @@
-"""Named lists of things that belong to the model being built, kept for whoever comes later."""
+"""Named lists of things that belong to the model being built, kept for later readers."""
 
 import logging
 from collections import defaultdict

@@ -1,6 +1,6 @@
 """The table: original module path -> {name: "home.module:attribute"}.
 
-A path with no names yet can be imported all the same. `EVERYTHING` stands for all public names of its home, which is
+A path without names can still be imported. `EVERYTHING` stands for all public names of its home, which is
 loaded as soon as the path is imported.
 """
 

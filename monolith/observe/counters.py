@@ -50,7 +50,7 @@ class MetricCounters:
         self._labelled(Gauge, key, tags).set(value)
 
     def flush(self) -> None:
-        """Do nothing: whoever asks for the figures sees them all."""
+        """Do nothing: every reader of the figures sees them all."""
 
     def text(self) -> str:
         """Return the figures of the registry in Prometheus's text format."""

@@ -40,7 +40,7 @@ class SyncSettings:
     """What sender and targets prove to know; a target that listens without certificates asks for it."""
 
     skip_zero_embedding: bool = False
-    """Rows of zeros are sent as tombstones: targets keep none, and a lookup reads zeros all the same."""
+    """Rows of zeros are sent as tombstones: targets keep none, and a lookup still reads zeros."""
 
     def __post_init__(self) -> None:
         """Reject values that could only fail later, far from here."""
@@ -130,7 +130,7 @@ class SyncLink:
         )
         self._lock = threading.Lock()
         self._trackers = {name: table.track_changes() for name, table in job.tables.tables.items()}
-        # Whoever is at this number or beyond loaded an export that was begun after the trackers: it misses nothing.
+        # A target at this number or beyond loaded an export that began after the trackers: it misses nothing.
         start = Position(job.generation, job.sequences.value)
         self._bases = [start] if base is None else [start, base]
         self._dense_version: int | None = None

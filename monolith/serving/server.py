@@ -129,7 +129,7 @@ def serve(
         connections = Connections(limits, metrics.count_dropped)
         app = create_app(model, metrics, max_body_bytes=max_body_bytes, on_ready=on_ready)
         server = uvicorn.Server(_http_config(app, connections))
-        # From now on connections queue up, so whoever sees the ready file can connect.
+        # From now on connections queue up, so a process that sees the ready file can connect.
         _listen(sock, host, port)
         server.run(sockets=[sock])
         if not server.started and not stop.is_set():

@@ -111,12 +111,13 @@ class SyncReceiver:
     ) -> Server:
         """Return a server that takes sync messages at the address until it is closed; see `monolith.wire.listen`.
 
-        Whoever is let in can replace the whole model: without certificates and secret, `insecure` must be said.
+        An accepted peer can replace the whole model: without certificates and secret, pass `insecure`.
         """
         if tls is None and secret is None and not insecure:
             raise ValueError(
-                f"whoever connects to {address} could replace the model; pass secret=SharedSecret.of_folder(BASE) or "
-                "tls=TlsConfig(...), or insecure=True if everybody who can connect is trusted"
+                f"any process that connects to {address} could replace the model; pass secret="
+                "SharedSecret.of_folder(BASE) or tls=TlsConfig(...), or insecure=True if you trust every process that "
+                "can connect"
             )
         return listen(address, self.handle, tls=tls, secret=secret, insecure=insecure)
 

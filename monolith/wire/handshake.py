@@ -99,7 +99,7 @@ def refuse_greeting(connection: Connection, header: Header, deadline: Deadline) 
     """Tell a client that wants a proof that there is no secret here."""
     words = (
         "this server knows no shared secret and cannot prove who it is; start it with the secret, or connect without "
-        "one if you trust whoever listens there"
+        "one if you trust the process that listens there"
     )
     _refuse(connection, header, words, deadline)
 

@@ -58,7 +58,7 @@ class Message:
     """The content proper; arrays of a received message share one buffer, which belongs to them alone."""
 
     deadline: Deadline = NO_DEADLINE
-    """When whoever asked stops waiting; set on received requests."""
+    """When the sender stops waiting; set on received requests."""
 
     @property
     def nbytes(self) -> int:

@@ -26,8 +26,9 @@ class Peer:
 class Peers:
     """The connections of a server.
 
-    Known peers have all places but those of strangers, so strangers cannot take theirs. A stranger who comes when all
-    places of strangers are taken gets the place of the one that waits longest, of those first that never said anything.
+    Known peers and strangers have separate places, so strangers cannot take the places of known peers. When all places
+    of strangers are taken, a new stranger replaces the one that waits longest; strangers that never sent anything go
+    first.
     """
 
     def __init__(self, *, max_known: int, max_strangers: int) -> None:

@@ -23,9 +23,9 @@ def export_parquet(
 ) -> list[Path]:
     """Write `<out_dir>/<table>.parquet` for the tables named, or for all, and return the files.
 
-    Of a delta, all rows are written that it leads to. Columns are `id`, `last_seen` (seconds) and one list of floats
-    per slice; optimizer state is left out. Pages have checksums. `on_rows` is told of each table's rows as they are
-    written. All tables are checked before the first is written, and a file appears under its name when it is complete.
+    For a delta, this writes all rows of the restored state. Columns are `id`, `last_seen` (seconds) and one list of
+    floats per slice, without optimizer state. Pages have checksums. `on_progress` runs before each check and write.
+    All tables are checked before the first is written, and a file gets its name when it is complete.
     """
     manifest = checked_manifest(snapshot)
     check_has_rows(snapshot, manifest)

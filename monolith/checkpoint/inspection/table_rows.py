@@ -18,7 +18,7 @@ from monolith.embedding.shard_files import NotFinite, check_shard_files, find_sh
 from monolith.errors import CorruptFileError
 
 NUM_PARTS = 32
-"""Each part is so many-th of the buckets: two saves have the same ids in the same part."""
+"""The buckets are divided into this many parts: two saves have the same ids in the same part."""
 
 _SUB_TABLES = native.NUM_SUB_TABLES // NUM_PARTS
 _BUCKETS = native.NUM_BUCKETS // NUM_PARTS

@@ -25,13 +25,13 @@ class Retention:
     """How many snapshots stay."""
 
     max_to_keep: int | None = 5
-    """The newest so many, exempt ones and those kept for good not counted; None or 0 keeps all."""
+    """Number of newest snapshots to keep, besides exempt ones and ones kept forever; None or 0 keeps all."""
 
     keep_every_hours: float = 10_000.0
-    """Of those that would be removed, one is kept for good per so many hours."""
+    """One snapshot in each period of this many hours is kept forever, even if it would be removed."""
 
     exempt: tuple[str, ...] = ()
-    """Names of snapshots that are never removed, beside those that `monolith_checkpoint` lists."""
+    """Names of snapshots that are never removed, besides the names in `monolith_checkpoint`."""
 
     def __post_init__(self) -> None:
         """Reject values that could only fail later, far from here."""
@@ -105,7 +105,7 @@ def retire_snapshots(
 
 
 def kept_for_good(model_dir: str | os.PathLike[str], retention: Retention) -> set[str]:
-    """Return the names of snapshots that are never removed: exempt ones, and one per so many hours."""
+    """Return the names of snapshots that are never removed: exempt ones, and one per `keep_every_hours`."""
     exempt = _exempt_names(model_dir, retention)
     return {path.name for path in list_snapshots(model_dir) if path.name in exempt or (path / PRESERVED_NAME).exists()}
 

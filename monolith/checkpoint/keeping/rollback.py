@@ -106,7 +106,7 @@ def choose_snapshot(
             get_checkpoint_state(model_dir, restore_ckpt=restore_ckpt, mode=TRAIN)
         else:
             set_aside_after(chosen)
-            # The marker comes last: until then, whoever starts again does all of this again.
+            # The marker comes last: until then, a new start does all of this again.
             mark_restored(model_dir, str(chosen))
     return chosen
 

@@ -7,7 +7,7 @@ from monolith.checkpoint.state_files.checkpoint_names import SaveHelper
 
 
 class SecondOrStepTimerWithTideSetting:
-    """Says when something is due: every so many seconds, or every so many steps.
+    """Says when something is due: at an interval in seconds, or in steps.
 
     With a tide window, the period outside of it is `tide_every_secs`. The first time counts from the last save that
     `save_helper` knows of; without one, the first question is answered with yes.

@@ -15,7 +15,7 @@ from monolith.model.metrics import PredictionWindow
 
 MODEL_NAME = "movie"
 WINDOW = 20_000
-"""AUC is that of the last so many predictions."""
+"""AUC covers this many predictions."""
 
 Column = np.ndarray[Any, Any]
 

@@ -7,7 +7,7 @@ class ColumnError(MonolithError, ValueError):
     """A column is not there, is of another type, or lacks a value; no event of its batch was yielded."""
 
     def __init__(self, problem: str, *, row: int | None = None) -> None:
-        """Say what is wrong, and in which row of those looked at."""
+        """Say what is wrong, and in which of the checked rows."""
         super().__init__(problem)
         self.problem = problem
         self.row = row

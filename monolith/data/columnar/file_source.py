@@ -131,7 +131,7 @@ class FileSource(ABC):
                 self._reader = self._open(path, self._place)
             batch, at_end = self._next_batch(self._reader, path)
         except BaseException:
-            # The reader has gone on; the position has not, and whoever reads on must meet the same error.
+            # The reader has moved on, but the position has not: the next read must raise the same error.
             self.close()
             raise
         self._place = dict(self._reader.place)

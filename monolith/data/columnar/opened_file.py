@@ -11,8 +11,7 @@ from monolith.data.columnar.arrow import arrow
 def open_for_arrow(path: str) -> Any:
     """Return an open pyarrow file; files of this machine are read without Python in between.
 
-    Not mapped into memory: tensors share the memory that is read, and whoever writes to a tensor must not write to a
-    file.
+    Not mapped into memory: tensors share the memory that is read, and a write to a tensor must not change the file.
 
     Raises:
         FileNotFoundError: It is not there.

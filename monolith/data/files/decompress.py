@@ -137,7 +137,7 @@ class SnappyReader:
             raise CorruptFileError(f"{self._path}: snappy block at byte {at} is damaged ({error})") from error
 
     def _read(self, count: int, may_end: bool = False) -> bytes:
-        """Return so many bytes, or none where the stream may end; memory grows with what arrives."""
+        """Return this many bytes, or none where the stream may end; memory grows with the bytes that arrive."""
         data = bytearray()
         while len(data) < count:
             piece = _read_some(self._raw, count - len(data))

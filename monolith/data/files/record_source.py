@@ -32,8 +32,8 @@ class RecordFileSource:
     A batch's partition is the file, as it was given; its offsets are numbers of records in it. Batches end at multiples
     of `batch_size` and with the file. `num_skipped` counts what ``on_error="skip"`` left out since the source was made.
 
-    With `cycle_length` above 1, so many files are open and take turns of `block_length` batches; when one ends, the
-    next of the list takes its place from the following turn on.
+    With `cycle_length` above 1, that number of files is open, and they take turns of `block_length` batches. When one
+    ends, the next of the list takes its place from the following turn on.
 
     >>> from monolith.data.files import TFRecordWriter
     >>> with TFRecordWriter("memory://source-doctest/a") as writer:
@@ -162,7 +162,7 @@ class RecordFileSource:
                 place.record, place.byte = reader.record, reader.byte
             return reader.read(self._left(place))
         except BaseException:
-            # What was read ahead is void: whoever iterates again begins at the place.
+            # Drop what was read ahead: the next iteration starts at this position.
             self._readers.pop(place.file).close()
             raise
         finally:

@@ -35,7 +35,7 @@ class RecycledBytes:
         self._arrays: list[Bytes] = []
 
     def take(self, size: int) -> Bytes:
-        """Return an array of so many bytes or more, of any content, at which nobody else looks."""
+        """Return an uninitialised array of at least this many bytes that nobody else uses."""
         if size < _SMALL_BYTES:
             return np.empty(_SMALL_BYTES, np.uint8)
         for index in range(len(self._arrays)):

@@ -58,7 +58,7 @@ class CacheOne:
 
 
 class MergedWindow:
-    """Consecutive batches of a source, so many at a time.
+    """Consecutive batches of a source, several at a time.
 
     The position is behind the batches of the groups yielded. Elements are tuples of batches, so this is the end of a
     chain.

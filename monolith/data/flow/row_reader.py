@@ -49,7 +49,7 @@ class RowReader:
         return _join([piece.columns for piece in self._cut(min(count, self._num_rows))])
 
     def _cut(self, count: int) -> list[Batch]:
-        """Return so many rows, which are there, as pieces of batches, and count them as taken."""
+        """Return `count` buffered rows as pieces of batches, and count them as taken."""
         pieces = []
         while count:
             batch = self._batches[0][1]

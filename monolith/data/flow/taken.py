@@ -20,7 +20,7 @@ class Taken:
     schema: Schema
 
     def __init__(self, source: Source, num_batches: int) -> None:
-        """Take so many batches from where the source stands."""
+        """Take this many batches from the position of the source."""
         if num_batches < 0:
             raise ValueError(f"num_batches must not be negative, got {num_batches}")
         self.source = source

@@ -28,8 +28,8 @@ class JoinConfig:
     """An event may be this much older than the newest event before it in its partition; older ones are dropped."""
 
     batch_seconds: int | None = None
-    """One batch has the impressions whose windows end in the same so many seconds; they wait for each other. The work
-    per event grows with window_seconds / batch_seconds. None is a sixteenth of the window, at least a second."""
+    """One batch has the impressions whose windows end in the same period of this length; they wait for each other. The
+    work per event grows with window_seconds / batch_seconds. None is a sixteenth of the window, at least a second."""
 
     positive_actions: tuple[int, ...] | None = None
     """Action codes that make the label 1; None means any."""

@@ -206,7 +206,7 @@ class KafkaSource:
         reader = self._connected()
         positions = self._resolved()
         self._check_known(positions)
-        self._patience.heard()
+        self._patience.arrived()
         if self._queues and self._follow:
             return
         marks = {name: reader.watermarks(name) for name in positions}
@@ -292,11 +292,11 @@ class KafkaSource:
             for name, end in fetched.ends.items():
                 self._queues[name].reach(end)
         except BaseException:
-            # The client may be ahead of the queues now; whoever goes on reads from the position again.
+            # The client may be ahead of the queues now; the next read starts from the position again.
             self._forget_fetched()
             raise
         if fetched.messages:
-            self._patience.heard()
+            self._patience.arrived()
         else:
             self._patience.waited(time.monotonic() - began)
 

@@ -41,7 +41,7 @@ class PartitionQueue:
     """What was fetched of a partition and not yet handed out.
 
     Offsets may be missing (compaction, transactions): a batch is complete when everything below its end was fetched
-    or is known not to exist, not when it has so many messages.
+    or is known not to exist. The number of its messages does not matter.
     """
 
     def __init__(self, name: str, position: int, batch_size: int) -> None:

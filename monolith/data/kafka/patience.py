@@ -11,8 +11,8 @@ _SLICE_SECONDS = 0.1
 class Patience:
     """Counts silence in polls: a stream ends after `stream_timeout_ms / poll_timeout_ms` empty polls in a row.
 
-    Waiting is done in slices, so that a stop or Ctrl-C is heard within a tenth of a second; time is counted slice by
-    slice, so that a process which was suspended does not wake up to find its patience gone.
+    It waits in slices, so a stop or Ctrl-C takes effect within a tenth of a second. It also counts time slice by slice,
+    so a process that was suspended does not end its stream when it wakes up.
 
     >>> patience = Patience(stream_timeout_ms=5, poll_timeout_ms=20)
     >>> patience.stream_timeout_ms  # at least one poll
@@ -49,7 +49,7 @@ class Patience:
 
     @property
     def is_over(self) -> bool:
-        """So many empty polls in a row that the stream has ended."""
+        """Whether there were enough empty polls in a row to end the stream."""
         if self.stream_timeout_ms == FOREVER:
             return False
         num_empty_polls = math.floor(self.silent_seconds * 1000 / self.poll_timeout_ms + 1e-6)
@@ -59,6 +59,6 @@ class Patience:
         """Take note of a wait that brought nothing."""
         self.silent_seconds += min(seconds, self.slice_seconds)
 
-    def heard(self) -> None:
+    def arrived(self) -> None:
         """Take note that something arrived."""
         self.silent_seconds = 0.0

@@ -41,7 +41,7 @@ class RecordParser:
     A batch of records is a `Ragged` of uint8, one row per record (see `records_of`). Parsing runs in compiled code on
     all cores, without the interpreter's lock.
 
-    The sub-classes take names and types instead of requests; use one of those.
+    The sub-classes take names and types instead of requests; use a sub-class.
     """
 
     schema: Schema

@@ -15,7 +15,7 @@ class QueueClosedError(MonolithError):
 
 
 class BoundedQueue(Generic[T]):
-    """First in, first out; whoever puts waits for room, whoever gets waits for an item. Nobody polls.
+    """First in, first out. `put` waits for room, `get` waits for an item. Neither polls.
 
     >>> queue = BoundedQueue[int](capacity=2)
     >>> queue.put(1); queue.put(2); queue.close()
@@ -65,7 +65,7 @@ class BoundedQueue(Generic[T]):
             raise QueueClosedError("the queue is closed and empty") from None
 
     def close(self, error: BaseException | None = None) -> None:
-        """Let nothing more in; what is there can still be taken, and then `error` is raised to whoever asks."""
+        """Accept no more items; `get` returns the remaining ones, then raises `error`."""
         with self._changed:
             if not self._closed:
                 self._closed = True

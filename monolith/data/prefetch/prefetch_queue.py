@@ -68,11 +68,11 @@ class PrefetchQueue:
         return self._queue.size() >= self._queue.capacity
 
     def close(self, error: BaseException | None = None) -> None:
-        """Let nothing more in; what is there can be taken, then `error` is raised to whoever asks."""
+        """Accept no more items; the remaining ones can still be taken, then taking raises `error`."""
         self._queue.close(error)
 
     def cancel(self) -> None:
-        """Close at once and drop what is there; whoever waits is woken."""
+        """Close at once, drop all items, and wake every waiting thread."""
         self._queue.cancel()
 
     def reopen(self) -> None:

@@ -10,7 +10,7 @@ Item = TypeVar("Item")
 
 
 class Handoff(Generic[Item]):
-    """Items in order, at most so many at a time; closing it lets go of every thread that waits.
+    """Items in order, with a limit on their number; closing it releases every waiting thread.
 
     >>> handoff = Handoff[int](2)
     >>> handoff.put(1), handoff.put(2), handoff.get(1.0)

@@ -9,7 +9,7 @@ _ATTEMPT_SECONDS = 10.0
 
 
 class StoppedError(Exception):
-    """Whoever waits for the answer was told to stop."""
+    """The caller was stopped while it waited for the answer."""
 
 
 class PatientClient:

@@ -1,4 +1,4 @@
-"""Columns as serialized tf.Examples, many at a time: what files of clicks look like to whoever reads them."""
+"""Columns as serialized tf.Examples, many at a time: the form that files of clicks have."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -23,7 +23,7 @@ class CuckooHashTableConfig:
     """Rows the table has room for before it first grows."""
 
     feature_evict_every_n_hours: int = 0
-    """Expired rows are removed every so many hours; 0 never does."""
+    """Hours between removals of expired rows; 0 never removes any."""
 
     def __post_init__(self) -> None:
         """Reject values that could only fail later, far from here."""

@@ -40,7 +40,7 @@ class TableConfig:
     """What a row is made of, in order."""
 
     initial_capacity: int = 1
-    """Rows whose memory is taken at once, so that the first so many ids need none."""
+    """Number of rows whose memory is taken at once, before their ids arrive."""
 
     expire_days: int = 36500
     """A row expires this many days after its last update; 0 expires it at once."""
@@ -49,7 +49,7 @@ class TableConfig:
     """Slots whose rows expire after another number of days."""
 
     evict_every_hours: int = 0
-    """Expired rows are removed every so many hours; 0 leaves them until a snapshot drops them."""
+    """Hours between removals of expired rows; 0 leaves them until a snapshot drops them."""
 
     skip_zero_embedding: bool = False
     """Assigning or restoring a row that reads as zeros removes it; serving tables only."""

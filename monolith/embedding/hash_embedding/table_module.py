@@ -21,7 +21,7 @@ from monolith.embedding.hash_embedding.table_tensors import TABLE_TENSORS, table
 from monolith.embedding.table import NO_TIME, Table, TableMemory
 
 MANY_GRADIENTS = 256
-"""A module that collected so many gradients without a step warns: they are kept until there is one."""
+"""A module warns after it collected this many gradients without a step: it keeps them until the next step."""
 
 DEFAULT_OPTIMIZER = AdagradOptimizer(learning_rate=0.05)
 DEFAULT_INITIALIZER = RandomUniformInitializer(-0.05, 0.05)

@@ -76,7 +76,7 @@ class BatchNorm(LazyLayer):
         mode: what the model is run for.
         renorm: correct the batch's statistics towards moving ones (batch renormalisation).
         renorm_clipping: "rmin", "rmax", "dmax": bounds of that correction.
-        renorm_momentum: how much of those moving statistics stays at each step.
+        renorm_momentum: how much of the moving statistics stays at each step.
         in_features: width of the input; without it, that of the first input.
     """
 

@@ -37,7 +37,7 @@ _NAMES: dict[type[Combiner], CombinerName] = {
 
 @dataclass(kw_only=True)
 class FeatureSlotConfig:
-    """A table: its name, what its rows live by, and the defaults of its slices."""
+    """A table: its name, admission and expiry of its rows, and the defaults of its slices."""
 
     name: str | None = None
     """Name of the table."""

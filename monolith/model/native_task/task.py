@@ -64,7 +64,7 @@ class NativeContext:
         if slot.name in self._slots:
             raise ValueError(f"Duplicate names for the table. Name: {slot.name}")
         self._slots[slot.name] = slot
-        # The slot says what the rows of its table live by.
+        # The slot decides admission and expiry of its table's rows.
         self._task.feature_columns[slot.name] = FeatureColumn(
             name=slot.name, occurrence_threshold=config.occurrence_threshold, expire_time=config.expire_time
         )
@@ -73,7 +73,7 @@ class NativeContext:
     def apply_embedding_gradients(
         self, grads_and_vars: Iterable[tuple[Tensor | None, Tensor]], scale: float = 1
     ) -> None:
-        """Step the rows with these gradients of looked-up slices, instead of those of the loss."""
+        """Step the rows with these gradients of looked-up slices, instead of the loss's gradients."""
         for gradient, rows in grads_and_vars:
             if gradient is not None:
                 part = gradient.detach() * scale

@@ -97,7 +97,7 @@ class _Recorder:
         return LookupPlan(features, tuple(self._planned_table(name) for name in self._slices))
 
     def _planned_table(self, name: str) -> PlannedTable:
-        # The feature that gives the table its name says what its rows live by.
+        # The feature that gives the table its name decides admission and expiry of its rows.
         owner = self._columns_of_model[name]
         counts = owner.occurrence_threshold and self._admission.kind != FilterType.NO_FILTER
         return PlannedTable(

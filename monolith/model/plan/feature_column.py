@@ -1,4 +1,4 @@
-"""An id feature of a model, and what its rows live by."""
+"""An id feature of a model, with admission and expiry of its rows."""
 
 import re
 from dataclasses import dataclass
@@ -89,7 +89,7 @@ class FeatureColumn:
 
 
 def check_combiner(feature: str, combiner: object, max_seq_length: int) -> CombinerName:
-    """Return the combiner if there is such a one and the length fits it."""
+    """Return the combiner if its name is known and the length fits it."""
     for known in get_args(CombinerName):
         if combiner == known and (max_seq_length > 0) == (known == "first_n"):
             return known  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""What a lookup plan says of one table and of one feature: the slices of rows, what rows live by, how they combine."""
+"""What a lookup plan says of one table and of one feature: the slices of rows, admission, expiry, how they combine."""
 
 import hashlib
 from collections.abc import Mapping

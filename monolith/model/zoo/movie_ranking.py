@@ -16,7 +16,7 @@ DIM = 16
 class MovieRanking(MonolithModel):
     """A row per user and per movie, their product, and a small net; the model of the demo.
 
-    Reads the columns `uid`, `mov` and `label`. It has no `input_fn`: whoever trains it brings the source.
+    Reads the columns `uid`, `mov` and `label`. It has no `input_fn`: pass a source to train it.
     """
 
     def __init__(self, params: Any = None) -> None:

@@ -16,7 +16,7 @@ _log = logging.getLogger(__name__)
 class JsonLinesFile:
     """Appends messages to a file from a thread of its own; when the disk cannot keep up, messages are let go.
 
-    A disk that fails loses messages too: training is worth more than what is told of it. The first message opens the
+    A disk that fails loses messages too: training is worth more than its messages. The first message opens the
     file, making its folder if need be; what is in it stays.
     """
 
@@ -57,7 +57,7 @@ class JsonLinesFile:
                 try:
                     file.write(f"{message}\n")
                     if self._waiting.empty():
-                        file.flush()  # whoever follows the file sees what there is
+                        file.flush()  # readers that follow the file see every message
                 except OSError as error:
                     self.num_lost += 1
                     self.num_sent -= 1

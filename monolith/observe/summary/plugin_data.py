@@ -30,7 +30,7 @@ def nas_data(
 ) -> Any:
     """Return the summary of architecture weights; give it to `SummaryWriter.add_summary`.
 
-    `collections` is accepted as the original takes it; a summary belongs to whoever writes it.
+    `collections` is accepted as the original takes it; a summary belongs to its writer.
     """
     content, kind = prepare_head(segment_names, segment_sizes, group_info, raw_tag, out_type="bytes")
     tag = f"{name}_{kind}" if name else str(kind)

@@ -101,7 +101,7 @@ class RunConfig:
     log_step_count_steps: int = setting(100, "Without a terminal, a line at every n-th step; 0 prints none.")
     metric_window: int = setting(100_000, "Predictions over which AUC and log loss of training are computed.")
     evict_every_seconds: int = setting(3600, "Remove expired rows this often, in seconds of event time; 0 never.")
-    event_time_jump_seconds: int = setting(86_400, "A time further ahead of those before it does not move event time.")
+    event_time_jump_seconds: int = setting(86_400, "A time further ahead than this does not move event time.")
     event_time_jump_events: int = setting(64, "This many consecutive events of a partition that agree do.")
     seed: int | None = setting(0, "What torch's generator starts from before the model is made; None leaves it alone.")
     compile: bool = setting(False, "Compile the dense part with torch.compile; takes half a minute at the start.")

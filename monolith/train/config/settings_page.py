@@ -13,12 +13,13 @@ from monolith.train.config.unread import UNREAD
 
 _HEAD = """# Settings
 
-Every setting of a run. `RunnerConfig` takes all of them, `RunConfig` those marked with a star, and `monolith train`,
-`evaluate`, `predict` and `export` take each as a flag: `--num_ps=2`, `--deterministic`, `--nosort_id`.
+This page lists every setting of a run. `RunnerConfig` takes all of them. `RunConfig` takes the ones marked with a
+star. `monolith train`, `evaluate`, `predict` and `export` take each as a flag: `--num_ps=2`, `--deterministic`,
+`--nosort_id`.
 
-A value set in code that differs from its default wins, then the command line, then the task's own parameters where the
-specification says so, then the default. "Read by" is the field that a setting ends in, of the class beside the code
-that reads it. This page is made by `python -m monolith.train.config.settings_page`.
+A value set in code wins if it differs from its default. Otherwise the flag applies, then the task's own parameter where
+the specification says so, then the default. The column "read by" names the class that reads a setting, and its field.
+`python -m monolith.train.config.settings_page` writes this page.
 
 | setting | default | read by | effect |
 |---|---|---|---|
@@ -27,8 +28,8 @@ that reads it. This page is made by `python -m monolith.train.config.settings_pa
 _NOBODY = """
 ## Settings that have no effect
 
-They keep the original's scripts running. Setting one away from its default is an error where another result is asked
-for, and a warning otherwise.
+They keep the original's scripts running. Another value than the default raises an error if it would change the result,
+and a warning otherwise.
 
 | setting | default | set to another value | why |
 |---|---|---|---|

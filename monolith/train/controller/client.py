@@ -50,7 +50,7 @@ class ControllerClient:
         self._ask(Request.RESUME_TRAINING)
 
     def get_block_status(self) -> tuple[list[int], list[int]]:
-        """Return the indices of workers that wait, and of those that do not yet."""
+        """Return the indices of workers that wait, and of workers that do not wait yet."""
         meta = self._ask(Request.GET_BLOCK_STATUS)
         return list(meta["blocked_indices"]), list(meta["unblocked_indices"])
 

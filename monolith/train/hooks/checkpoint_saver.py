@@ -16,10 +16,10 @@ _log = logging.getLogger(__name__)
 class NoFirstSaveCheckpointSaverHook(Hook):
     """Lets a run write snapshots into its `model_dir` beside those that its settings ask for.
 
-    Every `save_secs` or `save_steps`, in a tide window as the timer says. Each is written before training goes on, and
-    not twice for one step. Guards are told of the end also when a save failed. With `is_dense_only` they are of dense
-    weights alone, into the folder `dense_only` there, and left out at steps that are saved as a whole; at its end a run
-    is saved as a whole in any case.
+    It saves every `save_secs` or `save_steps`, in a tide window as the timer says. Training waits for each save. It
+    saves no step twice. Guards run after every save, also after a failed one. With `is_dense_only` it saves dense
+    weights alone, into the folder `dense_only` there, and skips steps that are saved as a whole. At its end a
+    run always saves everything.
     """
 
     def __init__(

@@ -17,7 +17,7 @@ MAX_TABLES_SHOWN = 6
 """A model may have hundreds."""
 
 RATE_SECONDS = 10.0
-"""The event rate is that of the last so many seconds."""
+"""The event rate covers this many seconds."""
 
 
 class LiveView(Hook):

@@ -17,7 +17,7 @@ FigureOrFunction = Figure | Callable[[StepValues], Figure]
 
 
 class ThroughputMetricHook(Hook):
-    """Tells how long a run took to its first step and, every so many seconds, steps taken and seconds per step.
+    """Reports the time to the first step and, at an interval in seconds, steps taken and seconds per step.
 
     The number of events whose time is too far ahead to be believed is told whenever it changes.
     """
@@ -106,7 +106,7 @@ class CustomMetricHook(Hook):
 
 
 class HeartBeatHook(Hook):
-    """Counts `training_heart_beat` every so many seconds while a run goes, also while it waits for events."""
+    """Counts `training_heart_beat` at an interval in seconds during a run, also while it waits for events."""
 
     def __init__(
         self, model_name: str, every_seconds: float = HEART_BEAT_SECONDS, *, client: MetricClient | None = None

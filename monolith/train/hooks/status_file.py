@@ -13,7 +13,7 @@ from monolith.hooks import Hook, RunContext, StepValues
 from monolith.train.state import TrainState
 
 RATE_SECONDS = 5.0
-"""The event rate is that of the last so many seconds."""
+"""The event rate covers this many seconds."""
 
 
 class StatusFile(Hook):

@@ -25,7 +25,7 @@ JUMP_SECONDS = 86_400
 """A time further ahead than this of the newest one so far is not believed at once: it would expire every row."""
 
 JUMP_EVENTS = 64
-"""So many consecutive events make it believable."""
+"""The clock accepts a jump after this many consecutive events."""
 
 _log = logging.getLogger(__name__)
 
@@ -74,8 +74,8 @@ class EventClock:
     """The newest believed event time of a run, in seconds.
 
     A time more than `jump_seconds` ahead of the newest believed one does not move the clock. A jump is believed once
-    `jump_events` consecutive events of a partition agree: each lies within `jump_seconds` of the newest of those before
-    it. A partition that is met for the first time goes on where the one before it stopped, as one file of many does.
+    `jump_events` consecutive events of a partition agree: each lies within `jump_seconds` of the newest one before it.
+    A new partition continues where the one before it stopped, as one file of many does.
 
     The clock does not go back, with one exception: until `jump_events` events have confirmed the first time it took, a
     longer streak behind that time replaces it.
@@ -232,7 +232,7 @@ class EventClock:
 
     def _warn(self, partition: str) -> None:
         _log.warning(
-            "%d events so far have a %s more than %d seconds ahead of those before them, the last in partition %r: the "
+            "%d events so far have a %s more than %d seconds ahead of the events before, the last in partition %r: the "
             "clock that rows expire by does not follow them. It wants seconds since 1970; if they are right, raise "
             "event_time_jump_seconds (now %d) or lower event_time_jump_events (now %d)",
             self._rejected,

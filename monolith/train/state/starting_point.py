@@ -22,7 +22,7 @@ def open_state(state: TrainState, folder: Path, config: RestoreConfig, *, mirror
         SnapshotStore(mirror_dir).fetch(folder)
     with _elsewhere(config, folder) as fetched:
         if config.restore_dir and is_remote(config.restore_dir):
-            # `restore_ckpt` names one of those, never one of the folder's own.
+            # `restore_ckpt` names a checkpoint there, never one of this folder.
             mark_restored(folder, config.restore_dir)
         state.open(folder, config, start_from=fetched)
 

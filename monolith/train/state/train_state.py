@@ -98,11 +98,11 @@ class TrainState:
         *,
         start_from: Path | None = None,
     ) -> Path | None:
-        """Go on from the newest snapshot or delta that is whole, if any, in a new generation; returns it.
+        """Continue from the newest complete snapshot or delta, if any, in a new generation; return its path.
 
-        `options` may name another one, and leave out parts of it. A folder without snapshots of its own starts from
-        where its `checkpoint` file points to: with those rows, weights and steps, but at the begin of its own data.
-        `start_from` is such a one that is already found, for a folder without snapshots.
+        `options` may name another one, and leave out parts of it. A folder without its own snapshots starts from the
+        snapshot that its `checkpoint` file names: with its rows, weights and steps, but at the start of its own data.
+        `start_from` names that snapshot if the caller has already found it.
         """
         folder, options = Path(model_dir), options or RestoreConfig()
         if start_from is None:
@@ -123,7 +123,7 @@ class TrainState:
         return path
 
     def measure(self, window: int) -> ProgressiveMetrics:
-        """Return the metrics of this state, of so many predictions; after a restore, they go on from what was saved."""
+        """Return the metrics of this state, over `window` predictions; a restore also restores the saved ones."""
         self.metrics = ProgressiveMetrics(window)
         self.metrics.restore(self._saved_metrics)
         return self.metrics

@@ -87,7 +87,7 @@ def test_a_stream_ends_after_so_many_empty_polls(stream_ms, poll_ms, ends_after_
         for poll in range(1, ends_after_polls + 1):
             patience.waited(poll_ms / 1000)
             assert patience.is_over == (poll == ends_after_polls)
-        patience.heard()
+        patience.arrived()
         assert not patience.is_over
 
 

@@ -192,7 +192,7 @@ class Dispatcher:
         return message.sequence < number
 
     def _forgive_silence(self) -> None:
-        """Let leases run on for as long as nobody at all was heard: it was us who did not listen."""
+        """Extend leases by a time without any request: then the dispatcher itself was stopped, not its owners."""
         now = self._clock()
         silence = now - self._heard_at
         self._heard_at = now

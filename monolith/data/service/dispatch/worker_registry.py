@@ -56,7 +56,7 @@ class WorkerRegistry:
             self._placed.pop(key, None)
 
     def alive(self) -> dict[str, Worker]:
-        """Return the workers that were heard of lately."""
+        """Return the workers that sent a request lately."""
         oldest = self._clock() - self._timeout_seconds
         self._workers = {address: worker for address, worker in self._workers.items() if worker.heard_at >= oldest}
         return self._workers

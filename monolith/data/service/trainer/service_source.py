@@ -37,7 +37,7 @@ class ServiceSource:
     Args:
         dispatcher: Address of the dispatcher.
         trainer: Name of this trainer, which no other has, and which it has again after a restart.
-        num_epochs: The source ends after so many times all data; None goes on for ever.
+        num_epochs: The source ends after this number of passes over the data; None never ends.
         wait_for_others: End an epoch when all trainers have finished theirs, so as to take over from one that is lost;
             False ends it when there is no split left to take.
         splits_in_flight: Splits that are read at the same time. One makes the order that of the splits.

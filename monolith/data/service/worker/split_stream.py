@@ -10,7 +10,7 @@ from monolith.data.source import Source, State
 
 
 class SplitStream:
-    """The batches of a source from a position on, at most so many read ahead of whoever takes them."""
+    """The batches of a source from a position on, with a limited number read ahead."""
 
     def __init__(self, open_source: Callable[[], Source], state: State | None, *, prefetch_batches: int) -> None:
         """Begin to read; what goes wrong with the source is raised by `take`."""

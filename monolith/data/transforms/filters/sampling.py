@@ -91,7 +91,7 @@ class SpecialStrategy(Transform):
     """Strategies by falling priority."""
 
     strategy_conf: str = ""
-    """'strategy:rate[:label],...': share to keep, and the first label of those kept; without an entry, all stay."""
+    """'strategy:rate[:label],...': share to keep, and the first label of kept events; without an entry, all stay."""
 
     keep_empty_strategy: bool = True
     """Whether to keep events that have no strategy at all."""

@@ -29,7 +29,7 @@ _STEP = "NegativeGen"
 class NegativeGen:
     """Events of a source, each positive after up to `neg_num` negatives made of it and other items.
 
-    A negative is its positive with the item's columns, and "item_id", of an item drawn from a pool of those seen
+    A negative is its positive with the item's columns, and "item_id", of an item drawn from a pool of items seen
     before; its label becomes `negative_label`. All events get an "instance_weight". Items enter the pool event by
     event: a positive is drawn for from what came before it, itself included. An item keeps the features it first came
     with for as long as it is in the pool. Draws depend on the seed and the batch's name.
@@ -154,7 +154,7 @@ class NegativeGen:
         return with_labels(changed, labels)
 
     def _order(self, is_positive: Tensor, draws: Draws) -> tuple[Tensor, Tensor]:
-        """Return the event behind each one emitted, and which of those are drawn negatives."""
+        """Return the event behind each emitted one, and which emitted ones are drawn negatives."""
         stays = torch.full_like(is_positive, not self.config.throw_origin)
         if self.config.throw_origin_neg:
             stays &= is_positive

@@ -16,7 +16,7 @@ class ItemPool:
     """A queue of different items per channel.
 
     Args:
-        start_num: Items are drawn from a channel once it has more than so many.
+        start_num: Items are drawn from a channel once it has more items than this.
         max_item_num_per_channel: Most items of a channel; the oldest leaves for a new one.
     """
 
@@ -55,7 +55,7 @@ class ItemPool:
         return {"channels": [_queue_state(channel_id, queue) for channel_id, queue in self.channels.items()]}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Take over the items of a state in place of those here; ValueError if it is no such state."""
+        """Replace the items by the items of a state; raise ValueError if it is not a state of a pool."""
         check_position(state, "an item pool", channels=list)
         self.channels = dict(_queue_of(value, self.max_item_num_per_channel) for value in state["channels"])
 

@@ -57,7 +57,7 @@ def restore_item_pool(
     *,
     worker_index: int = 0,
 ) -> int:
-    """Take over the items that were saved, in place of those in the pool; return how many.
+    """Replace the items in the pool by the saved ones; return their number.
 
     If there are other numbers of workers now and then, worker i takes the pool of worker i modulo the number then.
 

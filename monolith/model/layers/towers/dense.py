@@ -43,7 +43,7 @@ class Dense(LazyLayer):
     that starts as it was. Weights: `kernel` [in, units], `bias` [units], `trainable_kernel_norm` [units].
 
     Args:
-        units: width of the output; 0 if whoever owns the layer sets it before the first input.
+        units: width of the output; 0 if the owner of the layer sets it before the first input.
         activation: name, function or module.
         use_bias: whether there is a bias.
         kernel_initializer: first values of the kernel.
@@ -52,7 +52,7 @@ class Dense(LazyLayer):
         bias_regularizer: penalty of the bias.
         allow_kernel_norm: use columns of length 1.
         kernel_norm_trainable: learn their length.
-        partitioner: into how many parts the kernel may be cut, for `kernel_rows`; it is one parameter all the same.
+        partitioner: into how many parts the kernel may be cut, for `kernel_rows`; it still is one parameter.
         inactive_relu_monitor: keep a moving average of how many outputs of an event are 0, in `inactive_relu_count`.
         inactive_relu_monitor_decay: how much a new batch counts in it.
         optimizer: has no effect; make a parameter group of `layer.parameters()` instead.

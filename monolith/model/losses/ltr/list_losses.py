@@ -79,7 +79,7 @@ def pairwise(lists: RankedLists, loss_fn: Callable[[Tensor], Tensor]) -> Tensor:
     if lists.lambda_weight is None:
         pair_weights = pair_weights * difference.abs()
     else:
-        # Weights of ranks are small; the length of the list brings them to the size of those without.
+        # Weights of ranks are small; the length of the list brings them to the size of unweighted ones.
         pair_weights = pair_weights * lists.lambda_weight.pair_weights(labels) * labels.shape[1]
     scores = torch.where(pairs, logits.unsqueeze(2) - logits.unsqueeze(1), 0.0)
     return reduced(loss_fn(scores), pair_weights.detach(), lists.reduction)
