@@ -19,7 +19,7 @@ from monolith.errors import CorruptFrameError
 from monolith.wire import Array, Message
 
 
-class SyncType(IntEnum):
+class DeltaType(IntEnum):
     """Types of messages from the sender."""
 
     DELTA = 32
@@ -45,7 +45,7 @@ class Status(StrEnum):
 
 
 @dataclass(frozen=True, order=True, slots=True)
-class Position:
+class DeltaPosition:
     """How far a receiver is: which life of the job, and which of its deltas."""
 
     generation: int
@@ -53,7 +53,7 @@ class Position:
 
 
 @dataclass(frozen=True, slots=True)
-class SyncContent:
+class DeltaContent:
     """What one message brings: rows and tombstones by table, dense weights by name."""
 
     rows: Mapping[str, tuple[Array, Array]] = field(default_factory=dict)
@@ -84,13 +84,13 @@ class SyncContent:
         return arrays | {f"dense/{name}": weight for name, weight in self.dense.items()}
 
     @classmethod
-    def of(cls, message: Message) -> "SyncContent":
+    def of(cls, message: Message) -> "DeltaContent":
         """Return the content of a message; CorruptFrameError if its arrays are not what they must be."""
         parts: dict[str, dict[str, Array]] = {"erased": {}, "ids": {}, "rows": {}, "dense": {}}
         for full_name, array in message.arrays.items():
             part, _, name = full_name.partition("/")
             if part not in parts:
-                raise CorruptFrameError(f"a sync message has no place for an array {full_name!r}")
+                raise CorruptFrameError(f"a delta message has no place for an array {full_name!r}")
             parts[part][name] = array
         for table, ids in (*parts["erased"].items(), *parts["ids"].items()):
             if ids.dtype != np.int64 or ids.ndim != 1:
@@ -108,11 +108,11 @@ class SyncContent:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class DeltaAnswer:
     """A receiver's reply."""
 
     status: Status
-    position: Position
+    position: DeltaPosition
     """Where the receiver is now."""
 
     detail: str = ""
@@ -127,24 +127,24 @@ class Answer:
         )
 
     @classmethod
-    def of(cls, message: Message) -> "Answer":
+    def of(cls, message: Message) -> "DeltaAnswer":
         """Return the answer that a reply is; CorruptFrameError if it is none."""
         try:
             status = Status(str(message.meta.get("status")))
         except ValueError as error:
-            raise CorruptFrameError(f"the reply to a sync message has no known status: {error}") from error
-        return cls(status, Position(message.generation, message.sequence), str(message.meta.get("detail", "")))
+            raise CorruptFrameError(f"the reply to a delta message has no known status: {error}") from error
+        return cls(status, DeltaPosition(message.generation, message.sequence), str(message.meta.get("detail", "")))
 
 
-def bases_to_meta(bases: Sequence[Position]) -> list[list[int]]:
+def bases_to_meta(bases: Sequence[DeltaPosition]) -> list[list[int]]:
     """Return positions as JSON."""
     return [[base.generation, base.sequence] for base in bases]
 
 
-def bases_of(meta: Mapping[str, Any]) -> list[Position]:
+def bases_of(meta: Mapping[str, Any]) -> list[DeltaPosition]:
     """Return the positions that a delta builds on; CorruptFrameError if they cannot be read."""
     try:
-        return [Position(int(generation), int(sequence)) for generation, sequence in meta["bases"]]
+        return [DeltaPosition(int(generation), int(sequence)) for generation, sequence in meta["bases"]]
     except (KeyError, TypeError, ValueError) as error:
         raise CorruptFrameError(f"a delta must name the positions it builds on, got {meta.get('bases')!r}") from error
 

@@ -2,11 +2,11 @@
 
 import threading
 
+from monolith.delta import DeltaLoop
 from monolith.errors import FencedError
-from monolith.parallel import SyncLoop
 from monolith.wire import Message
-from tests.parallel.flaky_serving import make_sender, train
-from tests.serving.table_target import content, training_tables
+from tests.delta.flaky_serving import make_sender, train
+from tests.delta.table_target import content, training_tables
 
 
 def test_the_loop_delivers_reports_trouble_and_recovers(serving):
@@ -27,7 +27,7 @@ def test_the_loop_delivers_reports_trouble_and_recovers(serving):
 
     serving.receiver.handle = telling
     sender = make_sender(tables, serving)
-    with SyncLoop(sender, 0.01, max_pause_seconds=0.02) as loop:
+    with DeltaLoop(sender, 0.01, max_pause_seconds=0.02) as loop:
         wait_until(lambda: content(serving.target.tables) == content(tables))
         assert loop.running
         serving.fail = ["before"] * 3
@@ -42,7 +42,7 @@ def test_the_loop_delivers_reports_trouble_and_recovers(serving):
 def test_the_loop_says_what_is_wrong_and_goes_on_while_there_is_hope(serving):
     tables = training_tables()
     serving.close()
-    with make_sender(tables, serving) as sender, SyncLoop(sender, 0.01) as loop:
+    with make_sender(tables, serving) as sender, DeltaLoop(sender, 0.01) as loop:
         wait_for(lambda: isinstance(loop.last_error, ConnectionError))
         assert loop.running and set(loop.errors) == {serving.address}
 
@@ -50,7 +50,7 @@ def test_the_loop_says_what_is_wrong_and_goes_on_while_there_is_hope(serving):
 def test_the_loop_of_a_job_that_was_replaced_ends_and_says_so(serving):
     tables = training_tables()
     serving.receiver.adopt(serving.target, plan_hash=1, generation=9, sequence=0)
-    with make_sender(tables, serving, generation=8) as sender, SyncLoop(sender, 0.01) as loop:
+    with make_sender(tables, serving, generation=8) as sender, DeltaLoop(sender, 0.01) as loop:
         wait_for(lambda: not loop.running)
         assert isinstance(loop.last_error, FencedError)
 

@@ -1,4 +1,4 @@
-"""Which sync messages are applied, acknowledged or refused."""
+"""Which delta messages are applied, acknowledged or refused."""
 
 import threading
 
@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 import torch
 
+from monolith.delta import DeltaPosition, DeltaReceiver
+from monolith.delta.messages import DeltaAnswer, DeltaContent, DeltaType, Status, bases_to_meta
 from monolith.errors import CorruptFrameError, NotFiniteError, RemoteError, SecretError
-from monolith.parallel import Position
-from monolith.parallel.sync_messages import Answer, Status, SyncContent, SyncType, bases_to_meta
-from monolith.serving import SyncReceiver
 from monolith.wire import Message, SharedSecret, connect
-from tests.serving.table_target import TableTarget, content
+from tests.delta.table_target import TableTarget, content
 
 PLAN = 0xFEED_0000_0000_0001
 
@@ -22,8 +21,8 @@ def target() -> TableTarget:
 
 
 @pytest.fixture
-def receiver(target) -> SyncReceiver:
-    return SyncReceiver(target, plan_hash=PLAN, generation=3, sequence=10)
+def receiver(target) -> DeltaReceiver:
+    return DeltaReceiver(target, plan_hash=PLAN, generation=3, sequence=10)
 
 
 def mov_rows(**values: float) -> dict[str, tuple[np.ndarray, np.ndarray]]:
@@ -32,56 +31,56 @@ def mov_rows(**values: float) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     return {"mov": (ids, np.repeat(np.array(list(values.values()), np.float32)[:, None], 3, axis=1))}
 
 
-def ask(receiver, type_, sequence, content=None, *, generation=3, plan=PLAN, bases=(), watermark=None) -> Answer:
+def ask(receiver, type_, sequence, content=None, *, generation=3, plan=PLAN, bases=(), watermark=None) -> DeltaAnswer:
     meta = {"bases": bases_to_meta(bases), "watermark": watermark or {}}
-    arrays = (content or SyncContent()).arrays()
+    arrays = (content or DeltaContent()).arrays()
     message = Message(
         type=type_, generation=generation, sequence=sequence, plan_hash=plan, meta=meta, arrays=arrays
     )  # fmt: skip
-    return Answer.of(receiver.handle(message))
+    return DeltaAnswer.of(receiver.handle(message))
 
 
-def delta(receiver, sequence, base, content=None, **options) -> Answer:
-    return ask(receiver, SyncType.DELTA, sequence, content, bases=[base], **options)
+def delta(receiver, sequence, base, content=None, **options) -> DeltaAnswer:
+    return ask(receiver, DeltaType.DELTA, sequence, content, bases=[base], **options)
 
 
 def test_a_delta_that_builds_on_the_position_is_applied(receiver, target):
-    answer = delta(receiver, 11, Position(3, 10), SyncContent(mov_rows(_7=1.5)), watermark={"event_seq": 99})
-    assert answer == Answer(Status.OK, Position(3, 11))
+    answer = delta(receiver, 11, DeltaPosition(3, 10), DeltaContent(mov_rows(_7=1.5)), watermark={"event_seq": 99})
+    assert answer == DeltaAnswer(Status.OK, DeltaPosition(3, 11))
     assert target.tables["mov"].lookup(torch.tensor([7])).tolist() == [[1.5, 1.5, 1.5]]
-    assert receiver.freshness.position == Position(3, 11)
+    assert receiver.freshness.position == DeltaPosition(3, 11)
     assert receiver.freshness.watermark == {"event_seq": 99}
     assert receiver.freshness.applied_at_seconds is not None
 
 
 def test_tombstones_come_first_then_rows_then_weights(receiver, target):
     erased = {"mov": np.array([8]), "uid": np.array([1])}
-    delta(receiver, 11, Position(3, 10), SyncContent(mov_rows(_7=1), erased, {"w": np.ones(2, np.float32)}))
+    delta(receiver, 11, DeltaPosition(3, 10), DeltaContent(mov_rows(_7=1), erased, {"w": np.ones(2, np.float32)}))
     assert target.trail == ["erase mov", "erase uid", "rows mov", "dense"]
 
 
 def test_a_replay_is_acknowledged_and_not_applied(receiver, target):
-    delta(receiver, 11, Position(3, 10), SyncContent(mov_rows(_7=1)))
+    delta(receiver, 11, DeltaPosition(3, 10), DeltaContent(mov_rows(_7=1)))
     before = receiver.freshness
     for sequence in (11, 10, 5):
-        answer = delta(receiver, sequence, Position(3, 4), SyncContent(mov_rows(_7=2)))
-        assert (answer.status, answer.position) == (Status.OK, Position(3, 11))
+        answer = delta(receiver, sequence, DeltaPosition(3, 4), DeltaContent(mov_rows(_7=2)))
+        assert (answer.status, answer.position) == (Status.OK, DeltaPosition(3, 11))
     assert target.tables["mov"].lookup(torch.tensor([7]))[0, 0] == 1
     assert receiver.freshness == before
 
 
 def test_a_delta_that_builds_on_less_is_applied(receiver, target):
     # The answer to delta 11 was lost: what it brought comes again, with what changed since, as delta 12.
-    delta(receiver, 11, Position(3, 10), SyncContent(mov_rows(_7=1)))
-    answer = delta(receiver, 12, Position(3, 10), SyncContent(mov_rows(_7=2, _8=2)))
-    assert (answer.status, answer.position) == (Status.OK, Position(3, 12))
+    delta(receiver, 11, DeltaPosition(3, 10), DeltaContent(mov_rows(_7=1)))
+    answer = delta(receiver, 12, DeltaPosition(3, 10), DeltaContent(mov_rows(_7=2, _8=2)))
+    assert (answer.status, answer.position) == (Status.OK, DeltaPosition(3, 12))
     assert target.tables["mov"].lookup(torch.tensor([7, 8]))[:, 0].tolist() == [2, 2]
 
 
 @pytest.mark.parametrize("lost", [11, 12])
 def test_after_a_gap_everything_is_asked_for(receiver, target, lost):
-    answer = delta(receiver, lost + 1, Position(3, lost), SyncContent(mov_rows(_7=1)))
-    assert (answer.status, answer.position) == (Status.FULL, Position(3, 10))
+    answer = delta(receiver, lost + 1, DeltaPosition(3, lost), DeltaContent(mov_rows(_7=1)))
+    assert (answer.status, answer.position) == (Status.FULL, DeltaPosition(3, 10))
     assert not target.trail
 
 
@@ -97,53 +96,53 @@ def test_two_senders_at_the_same_time_take_turns(receiver, target):
         apply_rows(table, ids, rows)
 
     target.apply_rows = held_up
-    older = threading.Thread(target=delta, args=(receiver, 11, Position(3, 10), SyncContent(mov_rows(_7=1))))
+    older = threading.Thread(target=delta, args=(receiver, 11, DeltaPosition(3, 10), DeltaContent(mov_rows(_7=1))))
     older.start()
     assert begun.wait(30)
-    answer = delta(receiver, 12, Position(3, 10), SyncContent(mov_rows(_7=2)))
+    answer = delta(receiver, 12, DeltaPosition(3, 10), DeltaContent(mov_rows(_7=2)))
     newer_done.set()
     older.join(30)
-    assert answer == Answer(Status.OK, Position(3, 12))
-    assert receiver.freshness.position == Position(3, 12)
+    assert answer == DeltaAnswer(Status.OK, DeltaPosition(3, 12))
+    assert receiver.freshness.position == DeltaPosition(3, 12)
     assert target.tables["mov"].lookup(torch.tensor([7]))[0, 0] == 2
 
 
 def test_an_older_generation_is_refused_whatever_it_sends(receiver, target):
-    for type_ in SyncType:
-        answer = ask(receiver, type_, 99, SyncContent(mov_rows(_7=1)), generation=2, bases=[Position(3, 10)])
+    for type_ in DeltaType:
+        answer = ask(receiver, type_, 99, DeltaContent(mov_rows(_7=1)), generation=2, bases=[DeltaPosition(3, 10)])
         assert answer.status == Status.FENCED and "generation 3" in answer.detail
     assert not target.trail
 
 
 def test_another_plan_is_refused_whatever_it_sends(receiver, target):
-    for type_ in SyncType:
-        answer = ask(receiver, type_, 11, SyncContent(mov_rows(_7=1)), plan=PLAN + 1, bases=[Position(3, 10)])
+    for type_ in DeltaType:
+        answer = ask(receiver, type_, 11, DeltaContent(mov_rows(_7=1)), plan=PLAN + 1, bases=[DeltaPosition(3, 10)])
         assert answer.status == Status.PLAN and f"{PLAN:016x}" in answer.detail
     assert not target.trail
 
 
 def test_a_newer_generation_must_send_everything(receiver, target):
-    assert delta(receiver, 12, Position(4, 11), generation=4).status == Status.FULL
-    assert delta(receiver, 12, Position(3, 9), generation=4).status == Status.FULL, "9 is not where we are"
+    assert delta(receiver, 12, DeltaPosition(4, 11), generation=4).status == Status.FULL
+    assert delta(receiver, 12, DeltaPosition(3, 9), generation=4).status == Status.FULL, "9 is not where we are"
     assert not target.trail
 
 
 def test_a_newer_generation_may_build_on_exactly_the_export_that_was_loaded(receiver, target):
-    answer = delta(receiver, 50, Position(3, 10), SyncContent(mov_rows(_7=1)), generation=4)
-    assert (answer.status, answer.position) == (Status.OK, Position(4, 50))
-    assert delta(receiver, 11, Position(3, 10)).status == Status.FENCED
+    answer = delta(receiver, 50, DeltaPosition(3, 10), DeltaContent(mov_rows(_7=1)), generation=4)
+    assert (answer.status, answer.position) == (Status.OK, DeltaPosition(4, 50))
+    assert delta(receiver, 11, DeltaPosition(3, 10)).status == Status.FENCED
 
 
 def test_a_full_sync_replaces_everything(receiver, target):
-    delta(receiver, 11, Position(3, 10), SyncContent(mov_rows(_1=1, _2=1)))
+    delta(receiver, 11, DeltaPosition(3, 10), DeltaContent(mov_rows(_1=1, _2=1)))
     target.tables["uid"].assign(torch.tensor([5]), torch.ones(1, 5))
-    assert ask(receiver, SyncType.FULL_BEGIN, 60, generation=4).status == Status.OK
+    assert ask(receiver, DeltaType.FULL_BEGIN, 60, generation=4).status == Status.OK
     assert not receiver.freshness.complete
-    assert ask(receiver, SyncType.FULL_ROWS, 60, SyncContent(mov_rows(_2=2)), generation=4).status == Status.OK
-    assert ask(receiver, SyncType.FULL_ROWS, 60, SyncContent(mov_rows(_3=3)), generation=4).status == Status.OK
-    end = SyncContent(dense={"w": np.array([7, 8], np.float32)})
-    answer = ask(receiver, SyncType.FULL_END, 60, end, generation=4, watermark={"event_seq": 5})
-    assert (answer.status, answer.position) == (Status.OK, Position(4, 60))
+    assert ask(receiver, DeltaType.FULL_ROWS, 60, DeltaContent(mov_rows(_2=2)), generation=4).status == Status.OK
+    assert ask(receiver, DeltaType.FULL_ROWS, 60, DeltaContent(mov_rows(_3=3)), generation=4).status == Status.OK
+    end = DeltaContent(dense={"w": np.array([7, 8], np.float32)})
+    answer = ask(receiver, DeltaType.FULL_END, 60, end, generation=4, watermark={"event_seq": 5})
+    assert (answer.status, answer.position) == (Status.OK, DeltaPosition(4, 60))
     rows = {id_: np.frombuffer(row, np.float32).tolist() for id_, row in content(target.tables)["mov"].items()}
     assert rows == {2: [2, 2, 2], 3: [3, 3, 3]}
     assert len(target.tables["uid"]) == 0
@@ -152,24 +151,24 @@ def test_a_full_sync_replaces_everything(receiver, target):
 
 
 def test_an_unfinished_full_sync_is_no_ground_for_deltas(receiver):
-    ask(receiver, SyncType.FULL_BEGIN, 20)
-    ask(receiver, SyncType.FULL_ROWS, 20, SyncContent(mov_rows(_2=2)))
-    for base in (Position(3, 10), Position(3, 20)):
+    ask(receiver, DeltaType.FULL_BEGIN, 20)
+    ask(receiver, DeltaType.FULL_ROWS, 20, DeltaContent(mov_rows(_2=2)))
+    for base in (DeltaPosition(3, 10), DeltaPosition(3, 20)):
         assert delta(receiver, 21, base).status == Status.FULL
-    assert ask(receiver, SyncType.FULL_ROWS, 19).status == Status.FULL, "parts of another full sync"
-    assert ask(receiver, SyncType.FULL_BEGIN, 20).status == Status.FULL, "a straggler must not start it over"
-    assert ask(receiver, SyncType.FULL_BEGIN, 22).status == Status.OK
-    assert ask(receiver, SyncType.FULL_ROWS, 20).status == Status.FULL
-    assert ask(receiver, SyncType.FULL_END, 22).status == Status.OK
-    assert delta(receiver, 23, Position(3, 22)).status == Status.OK
+    assert ask(receiver, DeltaType.FULL_ROWS, 19).status == Status.FULL, "parts of another full sync"
+    assert ask(receiver, DeltaType.FULL_BEGIN, 20).status == Status.FULL, "a straggler must not start it over"
+    assert ask(receiver, DeltaType.FULL_BEGIN, 22).status == Status.OK
+    assert ask(receiver, DeltaType.FULL_ROWS, 20).status == Status.FULL
+    assert ask(receiver, DeltaType.FULL_END, 22).status == Status.OK
+    assert delta(receiver, 23, DeltaPosition(3, 22)).status == Status.OK
 
 
 def test_another_export_may_be_adopted(receiver):
     other = TableTarget()
     receiver.adopt(other, plan_hash=PLAN + 1, generation=5, sequence=7)
-    assert delta(receiver, 11, Position(3, 10)).status == Status.PLAN
-    content = SyncContent(mov_rows(_7=1))
-    assert delta(receiver, 8, Position(5, 7), content, generation=5, plan=PLAN + 1).status == Status.OK
+    assert delta(receiver, 11, DeltaPosition(3, 10)).status == Status.PLAN
+    content = DeltaContent(mov_rows(_7=1))
+    assert delta(receiver, 8, DeltaPosition(5, 7), content, generation=5, plan=PLAN + 1).status == Status.OK
     assert len(other.tables["mov"]) == 1
 
 
@@ -195,14 +194,14 @@ BAD = {
 
 
 @pytest.mark.parametrize("arrays", BAD.values(), ids=BAD)
-@pytest.mark.parametrize("type_", [SyncType.DELTA, SyncType.FULL_ROWS, SyncType.FULL_END])
+@pytest.mark.parametrize("type_", [DeltaType.DELTA, DeltaType.FULL_ROWS, DeltaType.FULL_END])
 def test_content_that_does_not_fit_changes_nothing(receiver, target, arrays, type_):
     sequence = 11
-    if type_ != SyncType.DELTA:
-        ask(receiver, SyncType.FULL_BEGIN, sequence)
+    if type_ != DeltaType.DELTA:
+        ask(receiver, DeltaType.FULL_BEGIN, sequence)
     target.tables["uid"].assign(torch.tensor([0]), torch.ones(1, 5))
     before, position = content(target.tables), receiver.freshness.position
-    good = SyncContent(mov_rows(_9=9)).arrays() if "rows/mov" not in arrays and "ids/mov" not in arrays else {}
+    good = DeltaContent(mov_rows(_9=9)).arrays() if "rows/mov" not in arrays and "ids/mov" not in arrays else {}
     good |= {"erased/uid": np.zeros(1, np.int64), "dense/tower.0.weight": np.ones((2, 3), np.float32)}
     message = Message(
         type=type_, generation=3, sequence=sequence, plan_hash=PLAN, meta={"bases": [[3, 10]]}, arrays=good | arrays
@@ -220,23 +219,24 @@ def test_a_row_or_weight_that_is_not_finite_is_named(receiver, target, value):
     rows = np.ones((3, 3), np.float32)
     rows[1, 2] = value
     with pytest.raises(NotFiniteError, match=f"table 'mov', id -8: float 2 of its row is {value}"):
-        delta(receiver, 11, Position(3, 10), SyncContent({"mov": (np.array([7, -8, 9]), rows)}))
+        delta(receiver, 11, DeltaPosition(3, 10), DeltaContent({"mov": (np.array([7, -8, 9]), rows)}))
     weight = np.full((2, 3), 1, np.float32)
     weight[1, 0] = value
     with pytest.raises(NotFiniteError, match=f"dense weight 'tower.0.weight': element 3 .* is {value}"):
-        delta(receiver, 11, Position(3, 10), SyncContent(dense={"tower.0.weight": weight}))
+        delta(receiver, 11, DeltaPosition(3, 10), DeltaContent(dense={"tower.0.weight": weight}))
     assert not target.trail
 
 
 def test_a_weight_that_was_exported_infinite_may_stay_so(receiver, target):
     target.dense_weights["w"] = np.array([INF, 1], np.float32)
-    assert delta(receiver, 11, Position(3, 10), SyncContent(dense={"w": np.array([INF, 2], np.float32)})).status == "ok"
+    weights = DeltaContent(dense={"w": np.array([INF, 2], np.float32)})
+    assert delta(receiver, 11, DeltaPosition(3, 10), weights).status == "ok"
     assert target.dense_weights["w"].tolist() == [INF, 2]
 
 
 @pytest.mark.parametrize("meta", [{}, {"bases": 3}, {"bases": [[1]]}, {"bases": [[3, 10]], "watermark": [1]}])
 def test_meta_data_that_does_not_fit_is_an_error_for_the_sender_only(receiver, target, meta):
-    message = Message(type=SyncType.DELTA, generation=3, sequence=11, plan_hash=PLAN, meta=meta)
+    message = Message(type=DeltaType.DELTA, generation=3, sequence=11, plan_hash=PLAN, meta=meta)
     with receiver.listen("127.0.0.1:0", insecure=True) as server, connect(server.address) as client:
         with pytest.raises(RemoteError):
             client.request(message, 30)
@@ -250,7 +250,7 @@ def test_a_stranger_cannot_empty_the_tables_by_a_full_sync_of_a_huge_generation(
     secret = SharedSecret.new("the export folder")
     begin, end = (
         Message(type=type_, generation=2**63, sequence=2**63, plan_hash=PLAN)
-        for type_ in (SyncType.FULL_BEGIN, SyncType.FULL_END)
+        for type_ in (DeltaType.FULL_BEGIN, DeltaType.FULL_END)
     )
     with receiver.listen("127.0.0.1:0", secret=secret) as server:
         for guess in (None, SharedSecret.new("a guess")):
@@ -258,10 +258,10 @@ def test_a_stranger_cannot_empty_the_tables_by_a_full_sync_of_a_huge_generation(
                 with pytest.raises(SecretError), connect(server.address, secret=guess) as stranger:
                     stranger.request(message, 30)
         assert len(target.tables["mov"]) == 1
-        assert receiver.freshness.position == Position(3, 10)
+        assert receiver.freshness.position == DeltaPosition(3, 10)
         with connect(server.address, secret=secret) as trainer:
-            assert Answer.of(trainer.request(begin, 30)).status == Status.OK
-            assert Answer.of(trainer.request(end, 30)).status == Status.OK
+            assert DeltaAnswer.of(trainer.request(begin, 30)).status == Status.OK
+            assert DeltaAnswer.of(trainer.request(end, 30)).status == Status.OK
     assert len(target.tables["mov"]) == 0
 
 

@@ -7,18 +7,18 @@ from typing import Self
 
 from torch import Tensor
 
-from monolith.embedding.multi_table import MultiTable
-from monolith.errors import CorruptFrameError, FencedError, PlanMismatchError, RemoteError
-from monolith.parallel.sync_link import (
+from monolith.delta.link import (
     Delivery,
+    DeltaJob,
+    DeltaLink,
+    DeltaSettings,
     DenseWeights,
     SequenceCounter,
-    SyncJob,
-    SyncLink,
-    SyncSettings,
     Watermark,
 )
-from monolith.parallel.sync_messages import Position
+from monolith.delta.messages import DeltaPosition
+from monolith.embedding.multi_table import MultiTable
+from monolith.errors import CorruptFrameError, FencedError, PlanMismatchError, RemoteError
 from monolith.wire import Address
 
 
@@ -33,7 +33,7 @@ class PushReport:
     """Targets that could not be reached, with the reason; what they missed comes with the next push."""
 
 
-class SyncSender:
+class DeltaSender:
     """Keeps serving targets up to date with the tables of one training job.
 
     Every target has a change tracker per table from the moment the sender is made. A target that comes from an export
@@ -50,8 +50,8 @@ class SyncSender:
         targets: Sequence[str | Address],
         dense_weights: DenseWeights | None = None,
         watermark: Watermark | None = None,
-        base: Position | None = None,
-        settings: SyncSettings | None = None,
+        base: DeltaPosition | None = None,
+        settings: DeltaSettings | None = None,
     ) -> None:
         """Follow the tables from now on; nothing is sent yet.
 
@@ -68,18 +68,18 @@ class SyncSender:
         """
         # Microseconds: a sender started later has higher numbers, even if a crash made it reuse the generation.
         sequences = SequenceCounter(time.time_ns() // 1000)
-        job = SyncJob(
+        job = DeltaJob(
             tables=tables,
             plan_hash=plan_hash,
             generation=generation,
             sequences=sequences,
             dense_weights=_no_weights if dense_weights is None else dense_weights,
             watermark=_no_watermark if watermark is None else watermark,
-            settings=SyncSettings() if settings is None else settings,
+            settings=DeltaSettings() if settings is None else settings,
         )
         self.generation = generation
         self._sequences = sequences
-        self.links = [SyncLink(Address.parse(target), job, base) for target in targets]
+        self.links = [DeltaLink(Address.parse(target), job, base) for target in targets]
 
     @property
     def sequence(self) -> int:

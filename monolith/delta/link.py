@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from torch import Tensor
 
+from monolith.delta.messages import DeltaAnswer, DeltaContent, DeltaPosition, DeltaType, Status, bases_to_meta
+from monolith.delta.parts import DeltaPiece, parts_of, pieces_of_changes, pieces_of_tables
 from monolith.embedding.multi_table import MultiTable
 from monolith.embedding.table import Changes
 from monolith.errors import FencedError, PlanMismatchError, RemoteError
-from monolith.parallel.sync_messages import Answer, Position, Status, SyncContent, SyncType, bases_to_meta
-from monolith.parallel.sync_parts import Piece, parts_of, pieces_of_changes, pieces_of_tables
 from monolith.wire import Address, Client, Message, SharedSecret, TlsConfig
 
 DenseWeights = Callable[[], tuple[int, Mapping[str, Tensor]]]
@@ -22,7 +22,7 @@ Watermark = Callable[[], Mapping[str, int]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SyncSettings:
+class DeltaSettings:
     """How a sender talks to its targets."""
 
     connect_timeout_seconds: float = 5.0
@@ -53,7 +53,7 @@ class Delivery:
     """What one push brought to one target."""
 
     target: Address
-    position: Position
+    position: DeltaPosition
     """Where the target is now."""
 
     num_rows: int = 0
@@ -64,11 +64,11 @@ class Delivery:
     full: bool = False
     """Whether the target got everything, not only what changed."""
 
-    def with_content(self, content: SyncContent, sequence: int) -> "Delivery":
+    def with_content(self, content: DeltaContent, sequence: int) -> "Delivery":
         """Return this with one more message counted."""
         return replace(
             self,
-            position=Position(self.position.generation, sequence),
+            position=DeltaPosition(self.position.generation, sequence),
             num_rows=self.num_rows + content.num_rows,
             num_erased=self.num_erased + content.num_erased,
             dense=self.dense or bool(content.dense),
@@ -76,7 +76,7 @@ class Delivery:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SyncJob:
+class DeltaJob:
     """What all targets of a sender have in common."""
 
     tables: MultiTable
@@ -85,7 +85,7 @@ class SyncJob:
     sequences: "SequenceCounter"
     dense_weights: DenseWeights
     watermark: Watermark
-    settings: SyncSettings
+    settings: DeltaSettings
 
 
 class SequenceCounter:
@@ -114,10 +114,10 @@ class SequenceCounter:
             self._value = max(self._value, value)
 
 
-class SyncLink:
+class DeltaLink:
     """Keeps one serving target up to date; pushes of several threads take turns."""
 
-    def __init__(self, address: Address, job: SyncJob, base: Position | None) -> None:
+    def __init__(self, address: Address, job: DeltaJob, base: DeltaPosition | None) -> None:
         """Follow the tables from now on; `base`, if given, is a position that equals their present content."""
         settings = job.settings
         self.address = address
@@ -131,7 +131,7 @@ class SyncLink:
         self._lock = threading.Lock()
         self._trackers = {name: table.track_changes() for name, table in job.tables.tables.items()}
         # Whoever is at this number or beyond loaded an export that was begun after the trackers: it misses nothing.
-        start = Position(job.generation, job.sequences.value)
+        start = DeltaPosition(job.generation, job.sequences.value)
         self._bases = [start] if base is None else [start, base]
         self._dense_version: int | None = None
         self._needs_full = False
@@ -179,12 +179,12 @@ class SyncLink:
             version, content = self._with_dense(content, always=False) if is_last else (None, content)
             sequence = job.sequences.next()
             meta = {"bases": bases_to_meta(self._bases), "watermark": watermark if is_last else {}}
-            answer = self._ask(SyncType.DELTA, sequence, content, meta)
+            answer = self._ask(DeltaType.DELTA, sequence, content, meta)
             # A target that is ahead of us did not take the delta: it followed an earlier sender of this generation.
             if answer.status == Status.FULL or answer.position.sequence != sequence:
                 self._needs_full = True
                 return None
-            self._bases = [Position(job.generation, sequence)]
+            self._bases = [DeltaPosition(job.generation, sequence)]
             self._dense_version = self._dense_version if version is None else version
             delivery = delivery.with_content(content, sequence)
         return delivery
@@ -195,36 +195,36 @@ class SyncLink:
             tracker.take()  # what is read from here on contains it
         job = self._job
         sequence = job.sequences.next()
-        delivery = Delivery(self.address, Position(job.generation, sequence), full=True)
-        self._ask_full(SyncType.FULL_BEGIN, sequence, SyncContent(), {})
+        delivery = Delivery(self.address, DeltaPosition(job.generation, sequence), full=True)
+        self._ask_full(DeltaType.FULL_BEGIN, sequence, DeltaContent(), {})
         for content in self._parts(pieces_of_tables(job.tables)):
-            self._ask_full(SyncType.FULL_ROWS, sequence, content, {})
+            self._ask_full(DeltaType.FULL_ROWS, sequence, content, {})
             delivery = delivery.with_content(content, sequence)
-        version, last = self._with_dense(SyncContent(), always=True)
-        self._ask_full(SyncType.FULL_END, sequence, last, {"watermark": watermark})
-        self._bases = [Position(job.generation, sequence)]
+        version, last = self._with_dense(DeltaContent(), always=True)
+        self._ask_full(DeltaType.FULL_END, sequence, last, {"watermark": watermark})
+        self._bases = [DeltaPosition(job.generation, sequence)]
         self._dense_version = version
         self._needs_full = False
         return delivery.with_content(last, sequence)
 
-    def _parts(self, pieces: Iterator[Piece]) -> Iterator[SyncContent]:
+    def _parts(self, pieces: Iterator[DeltaPiece]) -> Iterator[DeltaContent]:
         job, settings = self._job, self._job.settings
         return parts_of(
             pieces, job.tables, settings.max_message_bytes, skip_zero_embedding=settings.skip_zero_embedding
         )
 
-    def _with_dense(self, content: SyncContent, *, always: bool) -> tuple[int, SyncContent]:
+    def _with_dense(self, content: DeltaContent, *, always: bool) -> tuple[int, DeltaContent]:
         version, weights = self._job.dense_weights()
         if version == self._dense_version and not always:
             return version, content
         arrays = {name: np.asarray(weight.detach().cpu().numpy()) for name, weight in weights.items()}
         return version, replace(content, dense=arrays)
 
-    def _ask_full(self, type_: SyncType, sequence: int, content: SyncContent, meta: Mapping[str, object]) -> None:
+    def _ask_full(self, type_: DeltaType, sequence: int, content: DeltaContent, meta: Mapping[str, object]) -> None:
         if self._ask(type_, sequence, content, meta).status == Status.FULL:
             raise RemoteError(f"{self.address} lost the beginning of a full sync; the next push starts it again")
 
-    def _ask(self, type_: SyncType, sequence: int, content: SyncContent, meta: Mapping[str, object]) -> Answer:
+    def _ask(self, type_: DeltaType, sequence: int, content: DeltaContent, meta: Mapping[str, object]) -> DeltaAnswer:
         job = self._job
         message = Message(
             type=type_,
@@ -234,7 +234,7 @@ class SyncLink:
             meta=meta,
             arrays=content.arrays(),
         )
-        answer = Answer.of(self._client.request(message, job.settings.request_timeout_seconds))
+        answer = DeltaAnswer.of(self._client.request(message, job.settings.request_timeout_seconds))
         if answer.position.generation == job.generation:
             job.sequences.advance_to(answer.position.sequence)
         if answer.status == Status.FENCED:
@@ -244,9 +244,9 @@ class SyncLink:
         return answer
 
 
-def _with_last(parts: Iterator[SyncContent]) -> Iterator[tuple[SyncContent, bool]]:
+def _with_last(parts: Iterator[DeltaContent]) -> Iterator[tuple[DeltaContent, bool]]:
     """Yield each part and whether it is the last; no parts at all are one empty one."""
-    content = next(parts, SyncContent())
+    content = next(parts, DeltaContent())
     for following in parts:
         yield content, False
         content = following

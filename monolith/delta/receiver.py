@@ -11,16 +11,24 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from monolith.delta.content_checks import check_content
+from monolith.delta.messages import (
+    DeltaAnswer,
+    DeltaContent,
+    DeltaPosition,
+    DeltaType,
+    Status,
+    bases_of,
+    watermark_of,
+)
 from monolith.embedding.multi_table import MultiTable
 from monolith.errors import CorruptFrameError
-from monolith.parallel.sync_messages import Answer, Position, Status, SyncContent, SyncType, bases_of, watermark_of
-from monolith.serving.sync_checks import check_content
 from monolith.wire import Address, Array, Message, Server, SharedSecret, TlsConfig, listen
 
 _log = logging.getLogger(__name__)
 
 
-class SyncTarget(Protocol):
+class DeltaTarget(Protocol):
     """A model that is being served; readers go on while it changes."""
 
     @property
@@ -50,7 +58,7 @@ class SyncTarget(Protocol):
 class Freshness:
     """How much of training is being served."""
 
-    position: Position
+    position: DeltaPosition
     complete: bool = True
     """False while a full sync is under way: rows are a mixture of old and new."""
 
@@ -68,7 +76,7 @@ class _FullSync:
     seen: dict[str, list[Array]] = field(default_factory=dict)
 
 
-class SyncReceiver:
+class DeltaReceiver:
     """Follows one training job: applies deltas in order, refuses what does not fit, asks for everything when it must.
 
     | what comes | answer |
@@ -81,17 +89,17 @@ class SyncReceiver:
     | a full sync of this or a newer generation | applied row by row; then rows it did not have are removed |
     """
 
-    def __init__(self, target: SyncTarget, *, plan_hash: int, generation: int, sequence: int) -> None:
+    def __init__(self, target: DeltaTarget, *, plan_hash: int, generation: int, sequence: int) -> None:
         """Follow on from the export that the target was loaded from."""
         self._lock = threading.Lock()
         self.adopt(target, plan_hash=plan_hash, generation=generation, sequence=sequence)
 
-    def adopt(self, target: SyncTarget, *, plan_hash: int, generation: int, sequence: int) -> None:
+    def adopt(self, target: DeltaTarget, *, plan_hash: int, generation: int, sequence: int) -> None:
         """Go on with another target, loaded from an export of this position."""
         with self._lock:
             self._target = target
             self._plan_hash = plan_hash
-            self._position = Position(generation, sequence)
+            self._position = DeltaPosition(generation, sequence)
             self._complete = True
             self._full: _FullSync | None = None
             self._freshness = Freshness(self._position)
@@ -109,7 +117,7 @@ class SyncReceiver:
         secret: SharedSecret | None = None,
         insecure: bool = False,
     ) -> Server:
-        """Return a server that takes sync messages at the address until it is closed; see `monolith.wire.listen`.
+        """Return a server that takes delta messages at the address until it is closed; see `monolith.wire.listen`.
 
         Whoever is let in can replace the whole model: without certificates and secret, `insecure` must be said.
         """
@@ -121,27 +129,27 @@ class SyncReceiver:
         return listen(address, self.handle, tls=tls, secret=secret, insecure=insecure)
 
     def handle(self, message: Message) -> Message:
-        """Return the answer to one sync message; what cannot be applied raises and leaves the position as it is."""
+        """Return the answer to one delta message; what cannot be applied raises and leaves the position as it is."""
         with self._lock:
             return self._answer(message).to_message(message.type)
 
-    def _answer(self, message: Message) -> Answer:
+    def _answer(self, message: Message) -> DeltaAnswer:
         try:
-            type_ = SyncType(message.type)
+            type_ = DeltaType(message.type)
         except ValueError:
-            raise CorruptFrameError(f"a sync receiver takes no messages of type {message.type}") from None
+            raise CorruptFrameError(f"a delta receiver takes no messages of type {message.type}") from None
         if message.plan_hash != self._plan_hash:
             return self._say(Status.PLAN, f"plan {self._plan_hash:016x} is served here; export the model anew")
         if message.generation < self._position.generation:
             return self._say(Status.FENCED, f"generation {self._position.generation} has taken over")
-        if type_ == SyncType.DELTA:
+        if type_ == DeltaType.DELTA:
             return self._delta(message)
-        if type_ == SyncType.FULL_BEGIN:
+        if type_ == DeltaType.FULL_BEGIN:
             return self._begin_full(message)
-        return self._continue_full(message, is_last=type_ == SyncType.FULL_END)
+        return self._continue_full(message, is_last=type_ == DeltaType.FULL_END)
 
-    def _delta(self, message: Message) -> Answer:
-        offered = Position(message.generation, message.sequence)
+    def _delta(self, message: Message) -> DeltaAnswer:
+        offered = DeltaPosition(message.generation, message.sequence)
         if not self._complete:
             return self._say(Status.FULL, "a full sync was not finished")
         if offered.generation == self._position.generation and offered <= self._position:
@@ -153,14 +161,14 @@ class SyncReceiver:
         self._arrive(offered, watermark)
         return self._say(Status.OK)
 
-    def _builds_on(self, base: Position, offered: Position) -> bool:
+    def _builds_on(self, base: DeltaPosition, offered: DeltaPosition) -> bool:
         if base.generation == offered.generation == self._position.generation:
             return base.sequence <= self._position.sequence
         # What an abandoned generation sent after the base is not undone by a delta: only exactly there is good enough.
         return base == self._position
 
-    def _begin_full(self, message: Message) -> Answer:
-        offered = Position(message.generation, message.sequence)
+    def _begin_full(self, message: Message) -> DeltaAnswer:
+        offered = DeltaPosition(message.generation, message.sequence)
         if offered <= self._position:
             return self._say(Status.FULL, f"a later message was taken before; the position is {self._position}")
         self._position = offered
@@ -169,8 +177,8 @@ class SyncReceiver:
         self._freshness = Freshness(offered, False, self._freshness.applied_at_seconds, self._freshness.watermark)
         return self._say(Status.OK)
 
-    def _continue_full(self, message: Message, *, is_last: bool) -> Answer:
-        if self._full is None or Position(message.generation, message.sequence) != self._position:
+    def _continue_full(self, message: Message, *, is_last: bool) -> DeltaAnswer:
+        if self._full is None or DeltaPosition(message.generation, message.sequence) != self._position:
             return self._say(Status.FULL, "this full sync was not begun here")
         content, watermark = self._checked(message), watermark_of(message.meta)
         self._apply(content)
@@ -183,13 +191,13 @@ class SyncReceiver:
             self._arrive(self._position, watermark)
         return self._say(Status.OK)
 
-    def _checked(self, message: Message) -> SyncContent:
+    def _checked(self, message: Message) -> DeltaContent:
         """Return the content once it is certain that all of it can be applied."""
-        content = SyncContent.of(message)
+        content = DeltaContent.of(message)
         check_content(content, self._target.tables, self._target.dense_weights)
         return content
 
-    def _apply(self, content: SyncContent) -> None:
+    def _apply(self, content: DeltaContent) -> None:
         for table, ids in content.erased.items():
             self._target.erase_rows(table, torch.from_numpy(ids))
         for table, (ids, rows) in content.rows.items():
@@ -209,12 +217,12 @@ class SyncReceiver:
             if len(unseen):
                 self._target.erase_rows(name, torch.from_numpy(unseen))
 
-    def _arrive(self, position: Position, watermark: Mapping[str, int]) -> None:
+    def _arrive(self, position: DeltaPosition, watermark: Mapping[str, int]) -> None:
         self._position = position
         # A delta without a watermark is a part of a bigger change; the last part brings it.
         self._freshness = Freshness(position, True, time.time(), watermark or self._freshness.watermark)
 
-    def _say(self, status: Status, detail: str = "") -> Answer:
+    def _say(self, status: Status, detail: str = "") -> DeltaAnswer:
         if status != Status.OK:
-            _log.info("sync: %s: %s", status, detail)
-        return Answer(status, self._position, detail)
+            _log.info("delta: %s: %s", status, detail)
+        return DeltaAnswer(status, self._position, detail)

@@ -5,15 +5,15 @@ import os
 import signal
 import sys
 
-from monolith.serving import SyncReceiver
+from monolith.delta import DeltaReceiver
 from monolith.wire import Message, listen
-from tests.serving.table_target import TableTarget, content
+from tests.delta.table_target import TableTarget, content
 
 
 def main(address: str, die_at_message: int) -> None:
     """Listen; kill this process in the middle of handling message number `die_at_message`, if that is not 0."""
     target = TableTarget()
-    receiver = SyncReceiver(target, plan_hash=1, generation=0, sequence=0)
+    receiver = DeltaReceiver(target, plan_hash=1, generation=0, sequence=0)
     handled = 0
 
     def handle(message: Message) -> Message:

@@ -5,22 +5,22 @@ import threading
 from typing import Self
 
 from monolith._core import native
+from monolith.delta.link import Delivery, DeltaLink
+from monolith.delta.sender import DeltaSender
 from monolith.errors import FencedError
-from monolith.parallel.sync_link import Delivery, SyncLink
-from monolith.parallel.sync_sender import SyncSender
 from monolith.wire import Address, Deadline
 
 _log = logging.getLogger(__name__)
 
 
-class SyncLoop:
+class DeltaLoop:
     """Pushes to every target of a sender again and again, each from a thread of its own.
 
     A target that fails is tried again after ever longer pauses and does not hold up the others. Only a FencedError
     ends the loop: this job has been replaced by a newer generation, and nothing it sends will be taken again.
     """
 
-    def __init__(self, sender: SyncSender, every_seconds: float, *, max_pause_seconds: float = 30.0) -> None:
+    def __init__(self, sender: DeltaSender, every_seconds: float, *, max_pause_seconds: float = 30.0) -> None:
         """Prepare; `start` starts."""
         if not every_seconds > 0:
             raise ValueError(f"every_seconds must be positive, got {every_seconds}")
@@ -32,7 +32,7 @@ class SyncLoop:
         self._errors: dict[Address, Exception] = {}
         self._last: dict[Address, Delivery] = {}
         self._threads = [
-            threading.Thread(target=self._run, args=(link,), name=f"sync {link.address}", daemon=True)
+            threading.Thread(target=self._run, args=(link,), name=f"delta {link.address}", daemon=True)
             for link in sender.links
         ]
 
@@ -88,7 +88,7 @@ class SyncLoop:
         """Stop."""
         self.stop()
 
-    def _run(self, link: SyncLink) -> None:
+    def _run(self, link: DeltaLink) -> None:
         native.work_alone()
         pause_seconds = 0.0
         while not self._stop.wait(pause_seconds):
@@ -105,11 +105,11 @@ class SyncLoop:
                     self._last[link.address] = delivery
                 pause_seconds = self._every_seconds
 
-    def _note_failure(self, link: SyncLink, error: Exception) -> None:
+    def _note_failure(self, link: DeltaLink, error: Exception) -> None:
         with self._lock:
             known = self._errors.get(link.address)
             self._errors[link.address] = error
         # One line per new trouble, not one per attempt.
         if known is None or type(known) is not type(error):
             expected = isinstance(error, OSError)
-            _log.log(logging.WARNING if expected else logging.ERROR, "sync: %s", error, exc_info=not expected)
+            _log.log(logging.WARNING if expected else logging.ERROR, "delta: %s", error, exc_info=not expected)

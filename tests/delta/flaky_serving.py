@@ -4,15 +4,14 @@ import tempfile
 
 import torch
 
+from monolith.delta import Delivery, DeltaReceiver, DeltaSender, DeltaSettings
 from monolith.embedding import MultiTable
-from monolith.parallel import Delivery, SyncSender, SyncSettings
-from monolith.serving import SyncReceiver
 from monolith.wire import Message, listen
-from tests.serving.table_target import DIMS, TableTarget
+from tests.delta.table_target import DIMS, TableTarget
 
-QUICK = SyncSettings(connect_timeout_seconds=5, request_timeout_seconds=20)
+QUICK = DeltaSettings(connect_timeout_seconds=5, request_timeout_seconds=20)
 # So small that every change of more than a few rows is several messages.
-TINY = SyncSettings(connect_timeout_seconds=5, request_timeout_seconds=20, max_message_bytes=200)
+TINY = DeltaSettings(connect_timeout_seconds=5, request_timeout_seconds=20, max_message_bytes=200)
 
 
 def train(tables: MultiTable, ids: list[int], seed: int = 0) -> None:
@@ -27,7 +26,7 @@ class FlakyServing:
 
     def __init__(self, *, plan_hash: int = 1, generation: int = 0, sequence: int = 0) -> None:
         self.target = TableTarget()
-        self.receiver = SyncReceiver(self.target, plan_hash=plan_hash, generation=generation, sequence=sequence)
+        self.receiver = DeltaReceiver(self.target, plan_hash=plan_hash, generation=generation, sequence=sequence)
         self.fail: list[str] = []
         self.types: list[int] = []
         # No port: somebody else could take it while this is closed.
@@ -60,13 +59,13 @@ class FlakyServing:
         self.receiver.adopt(self.target, plan_hash=plan_hash, generation=generation, sequence=sequence)
 
 
-def make_sender(tables, serving, *, generation=1, settings=QUICK, **options) -> SyncSender:
-    return SyncSender(
+def make_sender(tables, serving, *, generation=1, settings=QUICK, **options) -> DeltaSender:
+    return DeltaSender(
         tables, plan_hash=1, generation=generation, targets=[serving.address], settings=settings, **options
     )
 
 
-def push(sender: SyncSender) -> Delivery:
+def push(sender: DeltaSender) -> Delivery:
     report = sender.push_once()
     assert not report.failures, report.failures
     return report.deliveries[0]

@@ -6,16 +6,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from monolith.delta.messages import DeltaContent
 from monolith.embedding.multi_table import MultiTable
 from monolith.embedding.table import Changes
-from monolith.parallel.sync_messages import SyncContent
 from monolith.wire import Array
 
 ID_BYTES = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class DeltaPiece:
     """Some ids of one table that are to be sent, with their rows or as tombstones."""
 
     table: str
@@ -23,29 +23,29 @@ class Piece:
     erased: bool = False
 
 
-def pieces_of_changes(changes: Mapping[str, Changes]) -> Iterator[Piece]:
+def pieces_of_changes(changes: Mapping[str, Changes]) -> Iterator[DeltaPiece]:
     """Yield what changed, tombstones of all tables first."""
     for table, change in changes.items():
-        yield Piece(table, change.erased, erased=True)
+        yield DeltaPiece(table, change.erased, erased=True)
     for table, change in changes.items():
-        yield Piece(table, change.touched)
+        yield DeltaPiece(table, change.touched)
 
 
-def pieces_of_tables(tables: MultiTable) -> Iterator[Piece]:
+def pieces_of_tables(tables: MultiTable) -> Iterator[DeltaPiece]:
     """Yield every id that has a row while this is read."""
     for name, table in tables.tables.items():
         for ids, _ in table.items():
-            yield Piece(name, ids)
+            yield DeltaPiece(name, ids)
 
 
 def parts_of(
-    pieces: Iterator[Piece], tables: MultiTable, max_bytes: int, *, skip_zero_embedding: bool = False
-) -> Iterator[SyncContent]:
+    pieces: Iterator[DeltaPiece], tables: MultiTable, max_bytes: int, *, skip_zero_embedding: bool = False
+) -> Iterator[DeltaContent]:
     """Yield contents of at most about `max_bytes` each; rows are read only when their part is asked for.
 
     With `skip_zero_embedding`, ids whose row is all zeros are told as tombstones.
     """
-    part: list[Piece] = []
+    part: list[DeltaPiece] = []
     room = max_bytes
     for piece in pieces:
         bytes_per_id = ID_BYTES + (0 if piece.erased else 4 * tables[piece.table].dim)
@@ -57,14 +57,14 @@ def parts_of(
                 part, room = [], max_bytes
                 continue
             count = max(1, count)  # a row wider than the limit still has to travel
-            part.append(Piece(piece.table, ids[:count], piece.erased))
+            part.append(DeltaPiece(piece.table, ids[:count], piece.erased))
             room -= min(count, len(ids)) * bytes_per_id
             ids = ids[count:]
     if part:
         yield _content(part, tables, skip_zero_embedding)
 
 
-def _content(part: list[Piece], tables: MultiTable, skip_zero_embedding: bool) -> SyncContent:
+def _content(part: list[DeltaPiece], tables: MultiTable, skip_zero_embedding: bool) -> DeltaContent:
     ids_by_place: dict[tuple[str, bool], list[Tensor]] = {}
     for piece in part:
         ids_by_place.setdefault((piece.table, piece.erased), []).append(piece.ids)
@@ -82,4 +82,4 @@ def _content(part: list[Piece], tables: MultiTable, skip_zero_embedding: bool) -
             erased.setdefault(name, []).append(ids[~kept])
             ids, values = ids[kept], values[kept]
         rows[name] = ids.numpy(), values.numpy()
-    return SyncContent(rows, {name: torch.cat(parts).numpy() for name, parts in erased.items()})
+    return DeltaContent(rows, {name: torch.cat(parts).numpy() for name, parts in erased.items()})

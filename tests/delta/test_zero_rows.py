@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from monolith.embedding import MultiTable
-from tests.parallel.flaky_serving import QUICK, TINY, FlakyServing, make_sender, push, train
-from tests.serving.table_target import DIMS, content, training_tables
+from tests.delta.flaky_serving import QUICK, TINY, FlakyServing, make_sender, push, train
+from tests.delta.table_target import DIMS, content, training_tables
 
 SPARING = replace(QUICK, skip_zero_embedding=True)
 

@@ -1,16 +1,16 @@
-"""What a sync message must be before any of it is applied."""
+"""What a delta message must be before any of it is applied."""
 
 from collections.abc import Mapping
 
 import numpy as np
 
+from monolith.delta.messages import DeltaContent
 from monolith.embedding.multi_table import MultiTable
 from monolith.errors import CorruptFrameError, NotFiniteError
-from monolith.parallel.sync_messages import SyncContent
 from monolith.wire import Array
 
 
-def check_content(content: SyncContent, tables: MultiTable, dense_weights: Mapping[str, Array]) -> None:
+def check_content(content: DeltaContent, tables: MultiTable, dense_weights: Mapping[str, Array]) -> None:
     """Raise unless every row, tombstone and weight can be applied to these tables and weights.
 
     Raises:

@@ -12,14 +12,13 @@ import numpy as np
 import pytest
 import torch
 
+from monolith.delta import DeltaPosition, DeltaReceiver, DeltaSender, DeltaSettings
 from monolith.embedding import AdagradOptimizer, MultiTable, Segment, TableConfig
 from monolith.embedding.entry import Bf16Compressor, FixedR8Compressor, Fp16Compressor, OneBitCompressor
 from monolith.errors import FencedError, PlanMismatchError, RemoteError, SecretError
-from monolith.parallel import Position, SyncSender, SyncSettings
-from monolith.serving import SyncReceiver
 from monolith.wire import Message, SharedSecret
-from tests.parallel.flaky_serving import TINY, FlakyServing, make_sender, push, train
-from tests.serving.table_target import TableTarget, content, training_tables
+from tests.delta.flaky_serving import TINY, FlakyServing, make_sender, push, train
+from tests.delta.table_target import TableTarget, content, training_tables
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -38,7 +37,7 @@ def test_everything_first_then_only_what_changed(serving):
         assert content(serving.target.tables) == content(tables)
         third = push(sender)
         assert (third.num_rows, third.num_erased) == (0, 0)
-        assert third.position == serving.receiver.freshness.position == Position(1, sender.sequence)
+        assert third.position == serving.receiver.freshness.position == DeltaPosition(1, sender.sequence)
 
 
 def test_an_export_written_under_the_sender_needs_no_full_sync(serving):
@@ -73,7 +72,7 @@ def test_a_new_generation_goes_on_from_the_export_it_equals(serving):
     tables = training_tables()
     train(tables, [1, 2])
     serving.load_export(tables, 4, 77)
-    with make_sender(tables, serving, generation=5, base=Position(4, 77)) as sender:
+    with make_sender(tables, serving, generation=5, base=DeltaPosition(4, 77)) as sender:
         train(tables, [2])
         delivery = push(sender)
         assert (delivery.full, delivery.num_rows) == (False, 2)
@@ -122,7 +121,7 @@ def test_the_same_holds_when_the_clock_was_set_back(serving):
 def test_another_plan_is_refused_and_other_targets_get_theirs(serving):
     tables, other = training_tables(), FlakyServing(plan_hash=2)
     train(tables, [1])
-    with SyncSender(tables, plan_hash=1, generation=1, targets=[other.address, serving.address]) as sender:
+    with DeltaSender(tables, plan_hash=1, generation=1, targets=[other.address, serving.address]) as sender:
         for _ in range(2):
             with pytest.raises(PlanMismatchError, match=f"{other.address} refused plan 0+1"):
                 sender.push_once()
@@ -319,10 +318,10 @@ def test_training_threads_and_pushes_at_the_same_time_end_in_the_same_rows(servi
 def test_a_receiver_process_killed_at_any_message_is_brought_up_to_date_when_it_is_back(tmp_path):
     tables, address = training_tables(), f"unix:{tmp_path}/s"
     train(tables, list(range(40)))
-    with SyncSender(tables, plan_hash=1, generation=1, targets=[address], settings=TINY) as sender:
+    with DeltaSender(tables, plan_hash=1, generation=1, targets=[address], settings=TINY) as sender:
         for die_at_message in (3, 0):
             process = subprocess.Popen(
-                [sys.executable, "-m", "tests.parallel.receiver_process", address, str(die_at_message)],
+                [sys.executable, "-m", "tests.delta.receiver_process", address, str(die_at_message)],
                 cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
             )  # fmt: skip
             with process:
@@ -346,10 +345,11 @@ def test_a_receiver_process_killed_at_any_message_is_brought_up_to_date_when_it_
 
 def test_a_target_with_another_secret_is_a_failure_and_misses_nothing(tmp_path):
     tables, target = training_tables(), TableTarget()
-    receiver = SyncReceiver(target, plan_hash=1, generation=0, sequence=0)
+    receiver = DeltaReceiver(target, plan_hash=1, generation=0, sequence=0)
     ours, theirs = (SharedSecret.made_in_folder(tmp_path / name) for name in ("ours", "theirs"))
     address = f"unix:{tmp_path}/s"
-    with SyncSender(tables, plan_hash=1, generation=1, targets=[address], settings=SyncSettings(secret=ours)) as sender:
+    settings = DeltaSettings(secret=ours)
+    with DeltaSender(tables, plan_hash=1, generation=1, targets=[address], settings=settings) as sender:
         train(tables, [1, 2])
         with receiver.listen(address, secret=theirs):
             (failure,) = sender.push_once().failures.values()

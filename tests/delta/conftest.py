@@ -1,6 +1,6 @@
 import pytest
 
-from tests.parallel.flaky_serving import FlakyServing
+from tests.delta.flaky_serving import FlakyServing
 
 
 @pytest.fixture
