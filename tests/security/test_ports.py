@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from monolith.cli.serve import serve as serve_command
-from monolith.data.service import DataWorker, DataWorkerConfig, Dispatcher, DispatcherConfig, service_status
+from monolith.data_service import DataWorker, DataWorkerConfig, Dispatcher, DispatcherConfig, service_status
 from monolith.delta import DeltaReceiver
 from monolith.errors import SecretError
 from monolith.observe.counters import MetricsEndpoint
@@ -24,7 +24,7 @@ from monolith.train.controller import ControllerClient, ServerHook
 from monolith.train.controller.requests import ADDRESS_FILE, ServerAddress
 from monolith.wire import Client, Message, connect, listen
 from monolith.wire.frame import HEADER_BYTES, encode_frame
-from tests.data.service.numbered_input import INPUT
+from tests.data_service.numbered_input import INPUT
 from tests.delta.table_target import TableTarget
 from tests.security.attempts import SECRET, delta, hangs_up, served, tcp, with_total_bytes
 from tests.security.page import line

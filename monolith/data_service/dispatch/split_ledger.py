@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from monolith.data.service.holding import Holding, Position
+from monolith.data_service.holding import Holding, SplitPosition
 from monolith.errors import FencedError
 
 KEPT_EPOCHS = 2
@@ -26,10 +26,10 @@ class Split:
     """One split in one epoch."""
 
     owner: str | None = None
-    base: Position = field(default_factory=Position)
+    base: SplitPosition = field(default_factory=SplitPosition)
     """Where the owner took it over."""
 
-    position: Position = field(default_factory=Position)
+    position: SplitPosition = field(default_factory=SplitPosition)
     """What the owner reported last."""
 
     done: bool = False
@@ -40,14 +40,14 @@ class Split:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class TakenSplit:
     """The answer to a trainer that asks for work."""
 
     what: Literal["split", "wait", "complete"]
     """A split; or all are in other hands and not finished; or all are finished."""
 
     split: int = -1
-    position: Position = field(default_factory=Position)
+    position: SplitPosition = field(default_factory=SplitPosition)
 
 
 class SplitLedger:
@@ -93,7 +93,7 @@ class SplitLedger:
         self.num_changes += 1
         return holding.epoch, [number for number in lost if number not in handed_over]
 
-    def take(self, trainer: str, life: str, epoch: int, known: Collection[int], allowed: Collection[int]) -> Taken:
+    def take(self, trainer: str, life: str, epoch: int, known: Collection[int], allowed: Collection[int]) -> TakenSplit:
         """Return the first split of the epoch that the trainer may have, or why there is none.
 
         Args:
@@ -111,12 +111,12 @@ class SplitLedger:
             if split.done or (split.owner == trainer and number in known):
                 continue
             if split.owner == trainer:
-                return Taken("split", number, split.position)
+                return TakenSplit("split", number, split.position)
             if split.owner is None or self.is_expired(split.owner):
                 split.owner, split.base = trainer, split.position
                 self.num_changes += 1
-                return Taken("split", number, split.position)
-        return Taken("complete" if all(table[number].done for number in allowed) else "wait")
+                return TakenSplit("split", number, split.position)
+        return TakenSplit("complete" if all(table[number].done for number in allowed) else "wait")
 
     def report(self, trainer: str, life: str, holding: Holding) -> list[int]:
         """Note how far a trainer has come, and renew its lease; return the splits that are no longer its own."""
@@ -221,4 +221,4 @@ def _split_to_json(split: Split) -> dict[str, Any]:
 
 
 def _split_from_json(value: Mapping[str, Any]) -> Split:
-    return Split(value["owner"], Position(*value["base"]), Position(*value["position"]), bool(value["done"]))
+    return Split(value["owner"], SplitPosition(*value["base"]), SplitPosition(*value["position"]), bool(value["done"]))

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from monolith.data.schema import Schema
-from monolith.data.service.dispatch.ledger_file import LedgerFile
-from monolith.data.service.dispatch.split_ledger import SplitLedger
-from monolith.data.service.dispatch.worker_registry import WorkerRegistry
-from monolith.data.service.holding import Holding
-from monolith.data.service.requests import Request, answer
+from monolith.data_service.dispatch.ledger_file import LedgerFile
+from monolith.data_service.dispatch.split_ledger import SplitLedger
+from monolith.data_service.dispatch.worker_registry import WorkerRegistry
+from monolith.data_service.holding import Holding
+from monolith.data_service.requests import ServiceRequest, answer
 from monolith.errors import CorruptFileError, FencedError
 from monolith.wire import Message, TlsConfig, listen
 
@@ -84,13 +84,13 @@ class Dispatcher:
         self._newest: dict[str, tuple[str, dict[int, int]]] = {}
         self._heard_at = clock()
         self._handlers: dict[int, Callable[[Message], dict[str, Any]]] = {
-            Request.DESCRIBE: self._describe,
-            Request.REGISTER: self._register,
-            Request.JOIN: self._join,
-            Request.TAKE: self._take,
-            Request.REPORT: self._report,
-            Request.LOCATE: self._locate,
-            Request.STATUS: self._status,
+            ServiceRequest.DESCRIBE: self._describe,
+            ServiceRequest.REGISTER: self._register,
+            ServiceRequest.JOIN: self._join,
+            ServiceRequest.TAKE: self._take,
+            ServiceRequest.REPORT: self._report,
+            ServiceRequest.LOCATE: self._locate,
+            ServiceRequest.STATUS: self._status,
         }
         self._file = LedgerFile(config.state_path)
         try:
@@ -178,15 +178,15 @@ class Dispatcher:
 
     def _is_late(self, message: Message) -> bool:
         """Whether a trainer has given up this request, and has asked for something newer since."""
-        if message.type not in (Request.JOIN, Request.TAKE, Request.REPORT):
+        if message.type not in (ServiceRequest.JOIN, ServiceRequest.TAKE, ServiceRequest.REPORT):
             return False
         life, newest = self._newest.setdefault(message.meta["trainer"], (message.meta["life"], {}))
         if life != message.meta["life"]:
             newest = {}
-            if message.type == Request.JOIN:
+            if message.type == ServiceRequest.JOIN:
                 self._newest[message.meta["trainer"]] = message.meta["life"], newest
         # Asking for work and reporting are done side by side; joining comes before both.
-        number = max(newest.values(), default=0) if message.type == Request.JOIN else newest.get(message.type, 0)
+        number = max(newest.values(), default=0) if message.type == ServiceRequest.JOIN else newest.get(message.type, 0)
         if message.sequence >= number:
             newest[message.type] = message.sequence
         return message.sequence < number

@@ -9,7 +9,7 @@ import torch
 
 from monolith.data import Batch, Pipeline, assert_resume_is_exact
 from monolith.data.resume_check import batch_values
-from monolith.data.service import (
+from monolith.data_service import (
     DataWorker,
     DataWorkerConfig,
     Dispatcher,
@@ -19,13 +19,13 @@ from monolith.data.service import (
     load_input,
     service_status,
 )
-from monolith.data.service.batch_message import PlacedBatch, join_batches, pack_batch, unpack_batches
-from monolith.data.service.dispatch.ledger_file import LedgerFile
+from monolith.data_service.batch_message import PlacedBatch, join_batches, pack_batch, unpack_batches
+from monolith.data_service.dispatch.ledger_file import LedgerFile
 from monolith.errors import CorruptFileError, CorruptFrameError, FencedError, RemoteError
 from monolith.tensors import Ragged
 from monolith.wire import Message
 from monolith.wire.frame import HEADER_BYTES, decode_frame, decode_header, encode_frame
-from tests.data.service.numbered_input import BROKEN_INPUT, INPUT, NUM_RECORDS, make_source, seqs
+from tests.data_service.numbered_input import BROKEN_INPUT, INPUT, NUM_RECORDS, make_source, seqs
 from tests.wire.conftest import certificates  # noqa: F401  a fixture
 
 PATIENCE = 60
@@ -217,7 +217,7 @@ def test_a_worker_that_stops_is_replaced_by_the_next(dispatcher, worker):
 
 
 def test_workers_that_read_other_columns_are_refused(dispatcher, worker, monkeypatch):
-    monkeypatch.setattr("tests.data.service.numbered_input.Numbers.schema", make_source().schema.without("pair"))
+    monkeypatch.setattr("tests.data_service.numbered_input.Numbers.schema", make_source().schema.without("pair"))
     with pytest.raises(RemoteError, match="run the same code everywhere"):
         DataWorker(DataWorkerConfig(dispatcher=dispatcher.address))
 
@@ -323,8 +323,8 @@ def test_batches_of_all_kinds_of_columns_cross_the_wire():
     [
         ("nothing", "'module:callable'"),
         ("no.such.module:make", "no module 'no'"),
-        ("tests.data.service.numbered_input:absent", "no callable 'absent'"),
-        ("tests.data.service.numbered_input:BATCH", "no callable 'BATCH'"),
+        ("tests.data_service.numbered_input:absent", "no callable 'absent'"),
+        ("tests.data_service.numbered_input:BATCH", "no callable 'BATCH'"),
     ],
 )
 def test_an_input_that_is_not_there_is_named(name, words):

@@ -5,8 +5,8 @@ import random
 
 import pytest
 
-from monolith.data.service.dispatch.split_ledger import SplitLedger
-from monolith.data.service.holding import Holding, Position
+from monolith.data_service.dispatch.split_ledger import SplitLedger
+from monolith.data_service.holding import Holding, SplitPosition
 from monolith.errors import FencedError
 
 LEASE = 10.0
@@ -19,8 +19,8 @@ class Clock:
         return self.now
 
 
-def at(batch: int) -> Position:
-    return Position({"batch": batch}, batch)
+def at(batch: int) -> SplitPosition:
+    return SplitPosition({"batch": batch}, batch)
 
 
 @pytest.fixture
@@ -41,21 +41,21 @@ def take(ledger, trainer, *known, life="1", epoch=0):
 def test_a_split_goes_to_one_trainer_and_the_epoch_ends_when_all_are_done(ledger):
     ledger.join("a", "1", Holding())
     ledger.join("b", "1", Holding())
-    assert take(ledger, "a") == (0, Position())
-    assert take(ledger, "b") == (1, Position())
-    assert take(ledger, "a", 0) == (2, Position())
+    assert take(ledger, "a") == (0, SplitPosition())
+    assert take(ledger, "b") == (1, SplitPosition())
+    assert take(ledger, "a", 0) == (2, SplitPosition())
     assert take(ledger, "b", 1) == "wait"
     ledger.report("a", "1", Holding(0, {}, {0, 2}))
     assert take(ledger, "b", 1) == "wait"
     ledger.report("b", "1", Holding(0, {}, {1}))
     assert take(ledger, "a", 0, 2) == take(ledger, "b", 1) == "complete"
-    assert take(ledger, "a", epoch=1) == (0, Position())
+    assert take(ledger, "a", epoch=1) == (0, SplitPosition())
 
 
 def test_a_split_whose_trainer_never_heard_of_it_is_given_again(ledger):
     ledger.join("a", "1", Holding())
-    assert take(ledger, "a") == take(ledger, "a") == (0, Position())
-    assert take(ledger, "a", 0) == (1, Position())
+    assert take(ledger, "a") == take(ledger, "a") == (0, SplitPosition())
+    assert take(ledger, "a", 0) == (1, SplitPosition())
 
 
 def test_after_the_lease_another_trainer_goes_on_at_the_last_report(ledger, clock):
@@ -64,7 +64,7 @@ def test_after_the_lease_another_trainer_goes_on_at_the_last_report(ledger, cloc
     take(ledger, "a")
     ledger.report("a", "1", Holding(0, {0: at(5)}))
     clock.now += LEASE - 1
-    assert take(ledger, "b") == (1, Position())
+    assert take(ledger, "b") == (1, SplitPosition())
     clock.now += 1
     assert take(ledger, "b", 1) == (0, at(5))
     assert ledger.report("a", "1", Holding(0, {0: at(7)})) == [0], "it learns that it has lost it"
@@ -78,13 +78,13 @@ def test_what_a_trainer_took_after_its_checkpoint_goes_back_to_where_it_took_it(
     clock.now += LEASE
     ledger.join("b", "1", Holding())
     assert take(ledger, "b") == (0, at(5))
-    assert take(ledger, "b", 0) == (1, Position())
+    assert take(ledger, "b", 0) == (1, SplitPosition())
     ledger.report("b", "1", Holding(0, {0: at(9)}, {1}))
     # Its checkpoint knows of split 1, at batch 2, and not of split 0, which it took over in the middle.
     assert ledger.join("b", "2", Holding(0, {1: at(2)})) == (0, [])
     ledger.join("c", "1", Holding())
     assert take(ledger, "c") == (0, at(5))
-    assert take(ledger, "c", 0) == (2, Position())
+    assert take(ledger, "c", 0) == (2, SplitPosition())
     assert take(ledger, "c", 0, 2) == "wait"
 
 
@@ -97,7 +97,7 @@ def test_a_trainer_that_is_late_loses_nothing_that_nobody_else_wanted(ledger, cl
     assert take(ledger, "b") == (0, at(5))
     epoch, lost = ledger.join("a", "2", Holding(0, {0: at(4), 1: at(2)}))
     assert (epoch, lost) == (0, [0])
-    assert take(ledger, "b", 0) == (2, Position()), "split 1 is a's again"
+    assert take(ledger, "b", 0) == (2, SplitPosition()), "split 1 is a's again"
 
 
 def test_a_split_handed_over_at_the_very_position_of_the_checkpoint_is_no_loss(ledger):
@@ -117,7 +117,7 @@ def test_an_older_life_is_refused(ledger):
         take(ledger, "a", life="1")
     with pytest.raises(FencedError):
         ledger.report("a", "1", Holding())
-    assert take(ledger, "a", life="2") == (0, Position())
+    assert take(ledger, "a", life="2") == (0, SplitPosition())
 
 
 def test_old_epochs_are_forgotten_once_complete(ledger):

@@ -7,12 +7,12 @@ from typing import Any, Self
 
 from monolith.data.batch import Batch
 from monolith.data.schema import Schema
-from monolith.data.service.holding import Holding
-from monolith.data.service.patient_client import PatientClient
-from monolith.data.service.requests import Request, ask
-from monolith.data.service.trainer.membership import Membership
-from monolith.data.service.trainer.split_flow import PullConfig, SplitFlow
 from monolith.data.source import State, check_shard
+from monolith.data_service.holding import Holding
+from monolith.data_service.patient_client import PatientClient
+from monolith.data_service.requests import ServiceRequest, ask
+from monolith.data_service.trainer.membership import Membership
+from monolith.data_service.trainer.split_puller import PullConfig, SplitPuller
 from monolith.wire import Address, TlsConfig
 
 _PAUSE_SECONDS = 0.1
@@ -99,7 +99,7 @@ class ServiceSource:
         while self._num_epochs is None or member.share.epoch < self._num_epochs:
             share = member.share
             share.confirm()
-            with SplitFlow(member, self._pull) as flow:
+            with SplitPuller(member, self._pull) as flow:
                 for arrival in flow:
                     member.keep_lease()
                     if arrival.batch is None:
@@ -165,7 +165,7 @@ class ServiceSource:
         client = PatientClient(self._dispatcher, "dispatcher", patience_seconds=patience, tls=self._pull.tls)
         give_up = time.monotonic() + patience
         try:
-            while (text := client.request(ask(Request.DESCRIBE)).meta["schema"]) is None:
+            while (text := client.request(ask(ServiceRequest.DESCRIBE)).meta["schema"]) is None:
                 if time.monotonic() > give_up:
                     raise TimeoutError(
                         f"no data worker has registered with the dispatcher at {self._dispatcher} for {patience:g} "

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from monolith.data.service.requests import Request, ask
+from monolith.data_service.requests import ServiceRequest, ask
 from monolith.wire import Address, Client, TlsConfig
 
 
@@ -16,4 +16,4 @@ def service_status(
         TimeoutError: It did not answer in time.
     """
     with Client(dispatcher, tls=tls) as client:
-        return dict(client.request(ask(Request.STATUS), timeout_seconds).meta)
+        return dict(client.request(ask(ServiceRequest.STATUS), timeout_seconds).meta)

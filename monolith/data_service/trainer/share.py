@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from monolith.data.service.holding import Holding, Position
+from monolith.data_service.holding import Holding, SplitPosition
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -13,7 +13,7 @@ class SplitLease:
     """The right to read one split from a position on; each is another, also for the same split."""
 
     split: int
-    position: Position
+    position: SplitPosition
 
 
 class Share:
@@ -42,7 +42,7 @@ class Share:
             self._leases = {split: SplitLease(split, position) for split, position in sorted(held.items())}
             self._pending = deque(self._leases.values())
 
-    def add(self, split: int, position: Position) -> None:
+    def add(self, split: int, position: SplitPosition) -> None:
         """Note a split that was taken and is waiting to be read."""
         with self._lock:
             self._leases[split] = lease = SplitLease(split, position)
@@ -58,7 +58,7 @@ class Share:
         """Whether a lease is good."""
         return self._leases.get(lease.split) is lease
 
-    def deliver(self, lease: SplitLease, position: Position) -> bool:
+    def deliver(self, lease: SplitLease, position: SplitPosition) -> bool:
         """Go to the position behind a batch that is about to be yielded; False if the lease is void."""
         with self._lock:
             if not self.holds(lease):

@@ -8,7 +8,7 @@ from monolith.data.source import State
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class SplitPosition:
     """A place in a split."""
 
     state: State | None = None
@@ -22,13 +22,13 @@ class Position:
 class Holding:
     """Splits that a trainer is in the middle of, each with its position, and those it has finished.
 
-    >>> holding = Holding(0, {3: Position({"0": 512}, 4)}, {1, 2})
+    >>> holding = Holding(0, {3: SplitPosition({"0": 512}, 4)}, {1, 2})
     >>> Holding.from_json(holding.to_json()) == holding
     True
     """
 
     epoch: int = 0
-    splits: dict[int, Position] = field(default_factory=dict)
+    splits: dict[int, SplitPosition] = field(default_factory=dict)
     done: set[int] = field(default_factory=set)
 
     @property
@@ -59,11 +59,11 @@ class Holding:
             ) from error
 
 
-def _position(value: Mapping[str, Any]) -> Position:
+def _position(value: Mapping[str, Any]) -> SplitPosition:
     state, num_batches = value["state"], value["num_batches"]
     if not (state is None or isinstance(state, dict)) or not _is_number(num_batches):
         raise ValueError("this is no place in a split")
-    return Position(state, num_batches)
+    return SplitPosition(state, num_batches)
 
 
 def _number(text: str) -> int:

@@ -1,4 +1,4 @@
-"""SplitFlow: batches of several splits at once, pulled ahead by threads."""
+"""SplitPuller: batches of several splits at once, pulled ahead by threads."""
 
 import contextlib
 import threading
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from monolith.data.batch import Batch
-from monolith.data.service.batch_message import PlacedBatch, unpack_batches
-from monolith.data.service.handoff import Handoff
-from monolith.data.service.holding import Position
-from monolith.data.service.patient_client import StoppedError
-from monolith.data.service.requests import Request, ask
-from monolith.data.service.trainer.membership import Membership
-from monolith.data.service.trainer.share import SplitLease
+from monolith.data_service.batch_message import PlacedBatch, unpack_batches
+from monolith.data_service.handoff import Handoff
+from monolith.data_service.holding import SplitPosition
+from monolith.data_service.patient_client import StoppedError
+from monolith.data_service.requests import ServiceRequest, ask
+from monolith.data_service.trainer.membership import Membership
+from monolith.data_service.trainer.share import SplitLease
 from monolith.errors import CorruptFrameError, RemoteError
 from monolith.wire import Client, Deadline, TlsConfig
 
@@ -62,7 +62,7 @@ class Arrival:
     """A batch of a split and the position behind it; no batch at the split's end."""
 
     lease: SplitLease
-    position: Position
+    position: SplitPosition
     batch: Batch | None
 
 
@@ -70,7 +70,7 @@ class _Finished:
     """A thread has nothing more to pull."""
 
 
-class SplitFlow:
+class SplitPuller:
     """Batches of a trainer's splits as they come: in order within a split, in any order between splits."""
 
     def __init__(self, membership: Membership, config: PullConfig) -> None:
@@ -157,7 +157,7 @@ class _Puller:
                     if placed is None:
                         self._arrivals.put(Arrival(lease, position, None))
                         return
-                    position = Position(placed.state, position.num_batches + 1)
+                    position = SplitPosition(placed.state, position.num_batches + 1)
                     if not self._arrivals.put(Arrival(lease, position, placed.batch)):
                         return
             except LOST as error:
@@ -171,7 +171,7 @@ class _Puller:
         for client in self._clients.values():
             client.close()
 
-    def _stream(self, address: str, lease: SplitLease, position: Position) -> Iterator[PlacedBatch | None]:
+    def _stream(self, address: str, lease: SplitLease, position: SplitPosition) -> Iterator[PlacedBatch | None]:
         """Yield batches from a position on, then None; end without it if there is no point in going on."""
         content = {
             "trainer": self._membership.trainer,
@@ -180,10 +180,10 @@ class _Puller:
             "num_splits": self._membership.num_splits,
             "state": position.state,
         }
-        stream = self._ask(address, Request.OPEN, **content)[0]["stream"]
+        stream = self._ask(address, ServiceRequest.OPEN, **content)[0]["stream"]
         try:
             while self._wanted(lease):
-                meta, batches = self._ask(address, Request.PULL, stream=stream, wait_seconds=PULL_WAIT_SECONDS)
+                meta, batches = self._ask(address, ServiceRequest.PULL, stream=stream, wait_seconds=PULL_WAIT_SECONDS)
                 if meta.get("gone"):
                     return
                 yield from batches
@@ -192,12 +192,12 @@ class _Puller:
         finally:
             if not self._wanted(lease):
                 with contextlib.suppress(*LOST, RemoteError):
-                    self._ask(address, Request.CLOSE, stream=stream)
+                    self._ask(address, ServiceRequest.CLOSE, stream=stream)
 
     def _wanted(self, lease: SplitLease) -> bool:
         return not self._stop.is_set() and self._membership.share.holds(lease)
 
-    def _ask(self, address: str, request: Request, **content: Any) -> tuple[dict[str, Any], list[PlacedBatch]]:
+    def _ask(self, address: str, request: ServiceRequest, **content: Any) -> tuple[dict[str, Any], list[PlacedBatch]]:
         if address not in self._clients:
             self._clients[address] = Client(address, tls=self._config.tls)
         reply = self._clients[address].request(ask(request, **content), self._config.pull_timeout_seconds)

@@ -9,10 +9,10 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
-from monolith.data.service.holding import Holding, Position
-from monolith.data.service.patient_client import PatientClient, StoppedError
-from monolith.data.service.requests import Request
-from monolith.data.service.trainer.share import Share, SplitLease
+from monolith.data_service.holding import Holding, SplitPosition
+from monolith.data_service.patient_client import PatientClient, StoppedError
+from monolith.data_service.requests import ServiceRequest
+from monolith.data_service.trainer.share import Share, SplitLease
 from monolith.errors import FencedError, MonolithError
 from monolith.wire import Client, Message, TlsConfig
 
@@ -55,7 +55,7 @@ class Membership:
             for _ in range(2)
         )
         asked_at = time.monotonic()
-        joined = self._ask(self._client, Request.JOIN, holding=holding.to_json())
+        joined = self._ask(self._client, ServiceRequest.JOIN, holding=holding.to_json())
         self.num_splits: int = joined["num_splits"]
         self.lease_seconds: float = joined["lease_seconds"]
         self._valid_until = asked_at + self.lease_seconds
@@ -83,7 +83,7 @@ class Membership:
                 share = self.share
                 taken = self._ask(
                     self._take_client,
-                    Request.TAKE,
+                    ServiceRequest.TAKE,
                     epoch=share.epoch,
                     known=share.known(),
                     parts=self._parts,
@@ -91,7 +91,7 @@ class Membership:
                 )
                 if taken["what"] == "split":
                     # Pending, and not returned: should we have been told to stop, the next reader finds it there.
-                    share.add(taken["split"], Position(taken["state"], taken["num_batches"]))
+                    share.add(taken["split"], SplitPosition(taken["state"], taken["num_batches"]))
                 elif taken["what"] == "complete" or not self._wait_for_others:
                     return None
         return None
@@ -99,7 +99,7 @@ class Membership:
     def locate(self, lease: SplitLease, failed: str | None) -> str | None:
         """Return the address of the worker that reads a split; None if there is no worker."""
         place = {"epoch": self.share.epoch, "split": lease.split, "failed": failed}
-        address: str | None = self._ask(self._client, Request.LOCATE, **place)["worker"]
+        address: str | None = self._ask(self._client, ServiceRequest.LOCATE, **place)["worker"]
         return address
 
     def keep_lease(self) -> None:
@@ -116,7 +116,7 @@ class Membership:
         with self._report_lock:  # an older report must not come after a newer one
             share = self.share
             holding, asked_at = share.to_report(), time.monotonic()
-            lost = self._ask(self._client, Request.REPORT, holding=holding.to_json(), leave=False)["lost"]
+            lost = self._ask(self._client, ServiceRequest.REPORT, holding=holding.to_json(), leave=False)["lost"]
             self._valid_until = asked_at + self.lease_seconds
             share.told(holding)
             if share is self.share:
@@ -142,7 +142,7 @@ class Membership:
             return
         self.end()
         self._thread.join(_LEAVE_SECONDS)
-        message = self._message(Request.REPORT, holding=self.share.to_report().to_json(), leave=True)
+        message = self._message(ServiceRequest.REPORT, holding=self.share.to_report().to_json(), leave=True)
         with contextlib.suppress(OSError, MonolithError), Client(self.dispatcher, tls=self._tls) as client:
             client.request(message, _LEAVE_SECONDS)
 
@@ -158,13 +158,13 @@ class Membership:
         except (OSError, MonolithError) as error:
             self._error = error
 
-    def _ask(self, client: PatientClient, request: Request, **content: Any) -> dict[str, Any]:
+    def _ask(self, client: PatientClient, request: ServiceRequest, **content: Any) -> dict[str, Any]:
         reply = client.request(self._message(request, **content))
         if "fenced" in reply.meta:
             raise FencedError(f"{self.dispatcher}: {reply.meta['fenced']}")
         return dict(reply.meta)
 
-    def _message(self, request: Request, **content: Any) -> Message:
+    def _message(self, request: ServiceRequest, **content: Any) -> Message:
         # Numbered: a request that was given up and sent again may reach the dispatcher after newer ones.
         meta = {"trainer": self.trainer, "life": self._life, **content}
         return Message(type=request, sequence=next(self._sequence), meta=meta)

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from monolith.data.service.batch_message import join_batches
-from monolith.data.service.input_name import SourceFactory, load_input
-from monolith.data.service.patient_client import PatientClient, StoppedError
-from monolith.data.service.requests import Request, answer, ask
-from monolith.data.service.worker.split_stream import SplitStream
 from monolith.data.source import Source
+from monolith.data_service.batch_message import join_batches
+from monolith.data_service.input_name import SourceFactory, load_input
+from monolith.data_service.patient_client import PatientClient, StoppedError
+from monolith.data_service.requests import ServiceRequest, answer, ask
+from monolith.data_service.worker.split_stream import SplitStream
 from monolith.errors import MonolithError
 from monolith.wire import Message, TlsConfig, listen
 
@@ -78,14 +78,14 @@ class DataWorker:
         self._ids: dict[tuple[str, int, int], str] = {}
         self._error: BaseException | None = None
         self._handlers: dict[int, Callable[[Message], Message]] = {
-            Request.OPEN: self._open,
-            Request.PULL: self._pull,
-            Request.CLOSE: self._close,
+            ServiceRequest.OPEN: self._open,
+            ServiceRequest.PULL: self._pull,
+            ServiceRequest.CLOSE: self._close,
         }
         self._dispatcher = PatientClient(
             config.dispatcher, "dispatcher", patience_seconds=config.patience_seconds, tls=config.tls, stop=self._stop
         )
-        service = self._dispatcher.request(ask(Request.DESCRIBE)).meta
+        service = self._dispatcher.request(ask(ServiceRequest.DESCRIBE)).meta
         self.input: str = service["input"]
         self._num_splits: int = service["num_splits"]
         self._make_source = self._load()
@@ -137,7 +137,7 @@ class DataWorker:
 
     def _register(self) -> None:
         content = {"address": self.address, "schema": self._schema, "num_streams": len(self._streams)}
-        self._dispatcher.request(ask(Request.REGISTER, **content))
+        self._dispatcher.request(ask(ServiceRequest.REGISTER, **content))
 
     def _beat(self) -> None:
         """Register again and again, and close what nobody wants any more."""

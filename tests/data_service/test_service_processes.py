@@ -6,8 +6,8 @@ from multiprocessing.connection import wait
 
 import pytest
 
-from monolith.data.service import ServiceSource, service_status
-from tests.data.service.numbered_input import INPUT, LARGE_INPUT, NUM_LARGE, NUM_RECORDS, dispatch, seqs, train, work
+from monolith.data_service import ServiceSource, service_status
+from tests.data_service.numbered_input import INPUT, LARGE_INPUT, NUM_LARGE, NUM_RECORDS, dispatch, seqs, train, work
 from tests.new_processes import PROCESSES
 
 PATIENCE = 60

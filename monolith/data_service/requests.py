@@ -10,7 +10,7 @@ from typing import Any
 from monolith.wire import Message
 
 
-class Request(IntEnum):
+class ServiceRequest(IntEnum):
     """Type of a message; the first five go to the dispatcher, the others to a data worker."""
 
     DESCRIBE = 600
@@ -44,7 +44,7 @@ class Request(IntEnum):
     """stream -> {}."""
 
 
-def ask(request: Request, **content: Any) -> Message:
+def ask(request: ServiceRequest, **content: Any) -> Message:
     """Return a request with this content."""
     return Message(type=request, meta=content)
 

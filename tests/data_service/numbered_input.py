@@ -6,13 +6,13 @@ from typing import Any
 import torch
 
 from monolith.data import Batch, Schema
-from monolith.data.service import DataWorker, DataWorkerConfig, Dispatcher, DispatcherConfig, ServiceSource
+from monolith.data_service import DataWorker, DataWorkerConfig, Dispatcher, DispatcherConfig, ServiceSource
 from monolith.tensors import Ragged
 
 BATCH = 4
-INPUT = "tests.data.service.numbered_input:make_source"
-BROKEN_INPUT = "tests.data.service.numbered_input:make_broken_source"
-LARGE_INPUT = "tests.data.service.numbered_input:make_large_source"
+INPUT = "tests.data_service.numbered_input:make_source"
+BROKEN_INPUT = "tests.data_service.numbered_input:make_broken_source"
+LARGE_INPUT = "tests.data_service.numbered_input:make_large_source"
 NUM_RECORDS = 238
 NUM_LARGE = 6_000
 

@@ -4,9 +4,9 @@ import threading
 import time
 from collections.abc import Callable
 
-from monolith.data.service.batch_message import PackedBatch, PlacedBatch, pack_batch
-from monolith.data.service.handoff import Handoff
 from monolith.data.source import Source, State
+from monolith.data_service.batch_message import PackedBatch, PlacedBatch, pack_batch
+from monolith.data_service.handoff import Handoff
 
 
 class SplitStream:
