@@ -13,7 +13,7 @@ import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from monolith.checkpoint import latest_state, load_snapshot
-from monolith.checkpoint.manifest import read_manifest
+from monolith.checkpoint.format.manifest import read_manifest
 from monolith.data import MOVIE_SCHEMA, EventLogSource, EventLogWriter, MovieEvents
 from monolith.delta.receiver import DeltaReceiver
 from monolith.errors import FencedError, ModelDirInUseError
