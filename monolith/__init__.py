@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from monolith.native_training.finder import register
+from monolith.version import __version__
 
 if TYPE_CHECKING:
     from monolith import data as data
@@ -11,8 +12,6 @@ if TYPE_CHECKING:
     from monolith.hooks import Hook, RunContext
     from monolith.model import EVAL, PREDICT, TRAIN, EstimatorSpec, Mode, MonolithModel
     from monolith.train import Estimator, RunConfig
-
-__version__ = "0.1.0"
 
 __all__ = [
     "EVAL",

@@ -9,7 +9,7 @@ PROCESSES.set_forkserver_preload(
     [
         "tests.checkpoint.shards.shard_process",
         "tests.data.made_events",
-        "tests.data.service.numbered_input",
+        "tests.data_service.numbered_input",
         "tests.train.reported_run",
     ]
 )

@@ -12,7 +12,7 @@ from benchmarks.data.sizes import DataSizes
 from benchmarks.measure import interleave, speed_ratio, timed
 from benchmarks.peer_process import DATA_WORKER, start_peer
 from monolith.data import Batch
-from monolith.data.service import Dispatcher, DispatcherConfig, ServiceSource
+from monolith.data_service import Dispatcher, DispatcherConfig, ServiceSource
 
 
 def measure_service(

@@ -7,7 +7,7 @@ from typing import Any
 
 from benchmarks.data.served import INPUT, ServedFiles, serve_files
 from benchmarks.peers.protocol import Operation, serve
-from monolith.data.service import DataWorker, DataWorkerConfig
+from monolith.data_service import DataWorker, DataWorkerConfig
 
 _running: list[DataWorker] = []
 

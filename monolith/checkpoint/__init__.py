@@ -1,28 +1,29 @@
 """State to files and back: snapshots with a manifest, and the folder they live in."""
 
-from monolith.checkpoint.dense_state import (
+from monolith.checkpoint.format.delta_chain import newest_link
+from monolith.checkpoint.format.dense_state import (
     dense_tensors,
     random_tensors,
     restore_dense_tensors,
     restore_dense_weights,
     restore_random_tensors,
 )
-from monolith.checkpoint.layout import list_snapshots, snapshot_path
-from monolith.checkpoint.model_dir import (
+from monolith.checkpoint.format.layout import list_snapshots, snapshot_path
+from monolith.checkpoint.keep.latest import latest_state, set_aside_broken
+from monolith.checkpoint.keep.model_dir import (
     ModelDirOwner,
     claim_generation,
     clean_leftovers,
     latest_snapshot,
     set_aside_newer,
 )
-from monolith.checkpoint.restoring.delta_chain import newest_link
-from monolith.checkpoint.restoring.latest import latest_state, set_aside_broken
-from monolith.checkpoint.restoring.rewrite import compact, reshard
-from monolith.checkpoint.restoring.table_rows import restore_tables
-from monolith.checkpoint.saving.frozen_state import FrozenState
-from monolith.checkpoint.saving.pending_save import PendingSave
-from monolith.checkpoint.saving.saver import Saver
-from monolith.checkpoint.snapshot import Snapshot, load_dense_only, load_snapshot, save_snapshot
+from monolith.checkpoint.restore.snapshot import Snapshot, load_dense_only, load_snapshot
+from monolith.checkpoint.restore.table_rows import restore_tables
+from monolith.checkpoint.save.frozen_state import FrozenState
+from monolith.checkpoint.save.pending_save import PendingSave
+from monolith.checkpoint.save.rewrite import compact, reshard
+from monolith.checkpoint.save.save_snapshot import save_snapshot
+from monolith.checkpoint.save.saver import Saver
 
 __all__ = [
     "FrozenState",

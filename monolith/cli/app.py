@@ -8,10 +8,11 @@ from monolith.cli.ckpt import ckpt
 from monolith.cli.control import control
 from monolith.cli.data_service import data_service
 from monolith.cli.demo import demo
-from monolith.cli.info import info, own_version
+from monolith.cli.info import info
 from monolith.cli.model_commands import FLAGS_ARE_SETTINGS, evaluate, export, predict, train
 from monolith.cli.row import row
 from monolith.cli.serve import serve
+from monolith.version import __version__
 
 app = typer.Typer(
     name="monolith",
@@ -33,7 +34,7 @@ app.command(context_settings={"ignore_unknown_options": True})(row)  # ids may b
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"monolith {own_version()}")
+        typer.echo(f"monolith {__version__}")
         raise typer.Exit
 
 

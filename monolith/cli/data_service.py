@@ -13,7 +13,7 @@ from rich.table import Table
 
 from monolith.cli.console import console
 from monolith.data.event_log.folder import write_in_one_piece
-from monolith.data.service import DataWorker, DataWorkerConfig, Dispatcher, DispatcherConfig, service_status
+from monolith.data_service import DataWorker, DataWorkerConfig, Dispatcher, DispatcherConfig, service_status
 from monolith.wire import TlsConfig
 
 data_service = typer.Typer(
@@ -21,7 +21,7 @@ data_service = typer.Typer(
     help=(
         "Read and parse data in processes of their own. One dispatcher gives out splits of an input, any number of "
         "workers read them, and trainers pull the batches: "
-        "monolith.data.service.ServiceSource(ADDRESS, trainer=NAME). Every record goes to exactly one trainer per "
+        "monolith.data_service.ServiceSource(ADDRESS, trainer=NAME). Every record goes to exactly one trainer per "
         "epoch, also when workers or the dispatcher are killed and started again."
     ),
     no_args_is_help=True,

@@ -2,7 +2,6 @@
 
 import json
 import platform
-import sys
 from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated
 
@@ -12,6 +11,7 @@ from rich.table import Table
 
 from monolith._core import native
 from monolith.cli.console import console
+from monolith.version import __version__
 
 # extra -> the distribution whose presence shows that the extra is installed
 OPTIONAL_PARTS = {
@@ -37,13 +37,6 @@ def found_version(distribution: str) -> str | None:
         return None
 
 
-def own_version() -> str:
-    """Return the version of the package that is running, installed or not."""
-    # The command stands below the front door and does not import it, but Python has, to get here.
-    running: str = sys.modules["monolith"].__version__
-    return running
-
-
 def gpu_names() -> list[str]:
     """Return the name of each GPU that torch can use."""
     return [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
@@ -53,7 +46,7 @@ def build_facts() -> dict[str, str]:
     """Return what this build is and what it runs on, ready to print."""
     gpus = gpu_names()
     return {
-        "monolith": own_version(),
+        "monolith": __version__,
         "python": f"{platform.python_version()} on {platform.system()} {platform.machine()}",
         "simd": f"{native.simd_level()} (best here: {native.best_simd_level()})",
         "threads": str(native.num_threads()),

@@ -20,7 +20,7 @@ def row(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Show the row of an id: values by slice, optimizer state, when it was last seen; or why it has none."""
-    report = import_module("monolith.checkpoint.row_report").read_row(model_dir, table, id_)
+    report = import_module("monolith.checkpoint.inspect.row_report").read_row(model_dir, table, id_)
     if as_json:
         typer.echo(json.dumps({**asdict(report), "snapshot": str(report.snapshot)}))
         return

@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Self, TypeVar
 
 from monolith._core import native
-from monolith.checkpoint.durable_files import file_crc32c
+from monolith.checkpoint.format.durable_files import file_crc32c
 from monolith.errors import CorruptFileError, shown
 from monolith.export.signature import Signature
 from monolith.export.versions import MODEL_FILE

@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from monolith.checkpoint.durable_files import make_folder, sync_file, sync_folder
-from monolith.checkpoint.saving.tensor_file import save_arrays
+from monolith.checkpoint.format.durable_files import make_folder, sync_file, sync_folder
+from monolith.checkpoint.format.tensor_file import save_arrays
 from monolith.data import Schema
 from monolith.embedding import Compressor, MultiTable
 from monolith.export.dense_graph import DenseGraph, dense_weights, graph_bytes, trace_dense

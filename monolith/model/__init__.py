@@ -2,10 +2,10 @@
 
 from monolith.model.base import MonolithModel
 from monolith.model.dense import dense, run_dense
+from monolith.model.dry_run import DryRun, dry_run, make_plan
 from monolith.model.fused_lookup import FusedLookup
 from monolith.model.lookup import Lookup, Pulled
 from monolith.model.modes import EVAL, PREDICT, TRAIN, Mode
-from monolith.model.plan.dry_run import DryRun, dry_run, make_plan
 from monolith.model.plan.feature_column import FeatureColumn
 from monolith.model.plan.lookup_plan import LookupPlan, plan_differences
 from monolith.model.plan.planned_table import PlannedFeature, PlannedSlice, PlannedTable

@@ -52,20 +52,24 @@ HOMES: Final[dict[str, dict[str, str]]] = {
     },
     "monolith.native_training.remote_predict_ops": {},
     "monolith.native_training.runner_utils": {
-        "isabs": "monolith.checkpoint.state_files.path_forms:isabs",
-        "gen_get_checkpoint_state": "monolith.checkpoint.state_files.restore_choice:gen_get_checkpoint_state",
+        "isabs": "monolith.checkpoint.format.state_files.path_forms:isabs",
+        "gen_get_checkpoint_state": "monolith.checkpoint.format.state_files.restore_choice:gen_get_checkpoint_state",
         "ContainerType": "monolith.train.config.runner_config:ContainerType",
         "RunnerConfig": "monolith.train.config.runner_config:RunnerConfig",
     },
     "monolith.native_training.runtime.ops.gen_monolith_ops": {EVERYTHING: "monolith._core:native"},
     "monolith.native_training.save_utils": {
-        "get_latest_checkpoint_state": "monolith.checkpoint.state_files.latest_state:get_latest_checkpoint_state",
-        "get_monolith_checkpoint_state": "monolith.checkpoint.state_files.monolith_file:get_monolith_checkpoint_state",
-        "SaveHelper": "monolith.checkpoint.state_files.checkpoint_names:SaveHelper",
+        "get_latest_checkpoint_state": (
+            "monolith.checkpoint.format.state_files.latest_state:get_latest_checkpoint_state"
+        ),
+        "get_monolith_checkpoint_state": (
+            "monolith.checkpoint.format.state_files.monolith_file:get_monolith_checkpoint_state"
+        ),
+        "SaveHelper": "monolith.checkpoint.format.state_files.checkpoint_names:SaveHelper",
         "NoFirstSaveCheckpointSaverHook": "monolith.train.hooks.checkpoint_saver:NoFirstSaveCheckpointSaverHook",
         "PsMonitor": "monolith.checkpoint.shards.partial_recovery:PsMonitor",
         "PartialRecoverySaver": "monolith.checkpoint.shards.partial_recovery:PartialRecoverySaver",
-        "SecondOrStepTimerWithTideSetting": "monolith.checkpoint.keeping.save_timer:SecondOrStepTimerWithTideSetting",
+        "SecondOrStepTimerWithTideSetting": "monolith.checkpoint.keep.save_timer:SecondOrStepTimerWithTideSetting",
     },
     "monolith.native_training.service_discovery": {
         "ServiceDiscoveryType": "monolith.train.config.runner_config:ServiceDiscoveryType",
@@ -96,7 +100,7 @@ HOMES: Final[dict[str, dict[str, str]]] = {
         "KMETA": "monolith.observe.summary.head:KMETA",
         "KDATA": "monolith.observe.summary.head:KDATA",
         "create_summary_metadata": "monolith.observe.summary.event_files:create_summary_metadata",
-        "get_nas_weight_json": "monolith.checkpoint.inspection.nas_weights:get_nas_weight_json",
+        "get_nas_weight_json": "monolith.checkpoint.inspect.nas_weights:get_nas_weight_json",
     },
     "monolith.native_training.sync_hooks": {},
     "monolith.native_training.sync_training_hooks": {},
@@ -133,9 +137,9 @@ HOMES: Final[dict[str, dict[str, str]]] = {
         "params": "monolith.model.hyper_params.instantiable:params",
         "with_params": "monolith.model.hyper_params.instantiable:with_params",
         "check_ops_dependence": "monolith.tensors.dependence:check_ops_dependence",
-        "get_test_tmp_dir": "monolith.checkpoint.file_names:get_test_tmp_dir",
-        "get_debugging_info_file_name": "monolith.checkpoint.file_names:get_debugging_info_file_name",
-        "get_meta_graph_file_name": "monolith.checkpoint.file_names:get_meta_graph_file_name",
+        "get_test_tmp_dir": "monolith.checkpoint.format.file_names:get_test_tmp_dir",
+        "get_debugging_info_file_name": "monolith.checkpoint.format.file_names:get_debugging_info_file_name",
+        "get_meta_graph_file_name": "monolith.checkpoint.format.file_names:get_meta_graph_file_name",
         "add_to_collections": "monolith.model.collections:add_to_collections",
         "get_collection": "monolith.model.collections:get_collection",
         "set_metric_prefix": "monolith.observe.metric_prefix:set_metric_prefix",
@@ -150,8 +154,8 @@ HOMES: Final[dict[str, dict[str, str]]] = {
     },
     "monolith.tpu_runner": {},
     "monolith.utils": {
-        "CopyFile": "monolith.checkpoint.copying:copy_file",
-        "CopyRecursively": "monolith.checkpoint.copying:copy_recursively",
+        "CopyFile": "monolith.checkpoint.keep.copying:copy_file",
+        "CopyRecursively": "monolith.checkpoint.keep.copying:copy_recursively",
         "find_main": "monolith.native_training.base_directory:find_main",
         "get_libops_path": "monolith.native_training.base_directory:get_libops_path",
     },

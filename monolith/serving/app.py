@@ -2,7 +2,6 @@
 
 import logging
 import os
-import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -22,6 +21,7 @@ from monolith.serving import api_description, inference_protocol, predict_form
 from monolith.serving.answer import Answer, error_response, json_response
 from monolith.serving.metrics import Metrics
 from monolith.serving.request_body import MAX_BODY_BYTES, BodyError, WholeBodies, packed, unpacked, wanted_encoding
+from monolith.version import __version__
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -55,8 +55,7 @@ def create_app(
     app.add_middleware(WholeBodies, max_bytes=max_body_bytes)
     app.add_middleware(_Counting, metrics=metrics)
     answers = _Answers(model, metrics, max_body_bytes)
-    # The server stands below the front door and does not import it, but Python has, to get here.
-    software = {"name": "monolith", "version": sys.modules["monolith"].__version__}
+    software = {"name": "monolith", "version": __version__}
     described = api_description.operations(model)
 
     def add(method: str, path: str, endpoint: Endpoint) -> None:

@@ -17,6 +17,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from monolith._core import native
+from monolith.delta.receiver import DeltaReceiver
 from monolith.export.load import load_newest_export
 from monolith.export.serving_model import ServingModel
 from monolith.export.versions import latest_version
@@ -24,7 +25,6 @@ from monolith.serving.app import create_app
 from monolith.serving.connections import ConnectionLimits, Connections
 from monolith.serving.metrics import Metrics, Progress
 from monolith.serving.request_body import MAX_BODY_BYTES
-from monolith.serving.sync_receiver import SyncReceiver
 from monolith.wire import SharedSecret, TlsConfig
 
 DEFAULT_HOST = "127.0.0.1"
@@ -146,7 +146,7 @@ def _share_work(num_threads: int) -> None:
     native.set_num_threads(num_threads)
 
 
-def progress_of(model: ServingModel, receiver: SyncReceiver | None) -> Progress:
+def progress_of(model: ServingModel, receiver: DeltaReceiver | None) -> Progress:
     """Return how much of training is being served: what the export had, and the deltas since."""
     if receiver is None:
         return Progress(model.generation, model.sequence, model.created)
@@ -157,12 +157,12 @@ def progress_of(model: ServingModel, receiver: SyncReceiver | None) -> Progress:
 
 def _follow(
     model: ServingModel, export_base: str | Path, address: str | None, tls: TlsConfig | None, cleanup: ExitStack
-) -> tuple[SyncReceiver | None, str | None]:
+) -> tuple[DeltaReceiver | None, str | None]:
     """Take deltas at an address until cleanup; return what takes them, and where."""
     if address is None:
         return None, None
     secret = None if tls is not None else SharedSecret.of_folder(export_base)
-    receiver = SyncReceiver(model, plan_hash=model.plan_hash, generation=model.generation, sequence=model.sequence)
+    receiver = DeltaReceiver(model, plan_hash=model.plan_hash, generation=model.generation, sequence=model.sequence)
     try:
         listener = cleanup.enter_context(receiver.listen(address, tls=tls, secret=secret))
     except OSError as error:

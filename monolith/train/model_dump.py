@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-from monolith.checkpoint.durable_files import write_durably
+from monolith.checkpoint.format.durable_files import write_durably
 from monolith.embedding import TableConfig
 from monolith.model import LookupPlan, MonolithModel
 from monolith.model.hyper_params import Params

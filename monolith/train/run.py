@@ -7,7 +7,7 @@ from importlib import import_module
 from monolith.checkpoint import ModelDirOwner
 from monolith.data import Source
 from monolith.data.input_config import InputConfig, input_settings
-from monolith.data.service import ServiceSource
+from monolith.data_service import ServiceSource
 from monolith.hooks import Hook
 from monolith.model import Mode, MonolithModel
 from monolith.train.config import RunnerConfig

@@ -13,10 +13,10 @@ from torch import Tensor
 
 from monolith import export
 from monolith.checkpoint import load_snapshot, restore_dense_weights
-from monolith.checkpoint.keeping import choose_snapshot, fetched_checkpoint
-from monolith.checkpoint.keeping.rollback import LOOK
-from monolith.checkpoint.manifest import read_manifest
-from monolith.checkpoint.state_files.path_forms import is_remote
+from monolith.checkpoint.format.manifest import read_manifest
+from monolith.checkpoint.format.state_files.path_forms import is_remote
+from monolith.checkpoint.keep import choose_snapshot, fetched_checkpoint
+from monolith.checkpoint.keep.rollback import LOOK
 from monolith.data import Batch, Schema, Source
 from monolith.hooks import Hook, RunContext, StepValues
 from monolith.model import EstimatorSpec, Lookup, LookupPlan, Mode, MonolithModel, make_tables, run_dense

@@ -77,7 +77,7 @@ def check_client(connection: Connection, header: Header, secret: SharedSecret, d
     if header.kind == Kind.REQUEST:
         words = (
             "this server asks for the shared secret, and the client showed none; give the client the secret of the "
-            "server's export folder (SyncSettings(secret=SharedSecret.of_folder(...))), or both sides certificates"
+            "server's export folder (DeltaSettings(secret=SharedSecret.of_folder(...))), or both sides certificates"
         )
         _refuse(connection, header, words, deadline)
         raise SecretError("a client showed no secret")

@@ -2,8 +2,8 @@
 
 import pytest
 
-from monolith.checkpoint import copying
-from monolith.checkpoint.copying import copy_file, copy_recursively
+from monolith.checkpoint.keep import copying
+from monolith.checkpoint.keep.copying import copy_file, copy_recursively
 
 
 def make_tree(folder):

@@ -17,8 +17,8 @@ from monolith.checkpoint import (
     newest_link,
     set_aside_broken,
 )
-from monolith.checkpoint.keeping import Retention, remove_one, retire_snapshots, roll_back
-from monolith.checkpoint.restoring import rewrite
+from monolith.checkpoint.keep import Retention, remove_one, retire_snapshots, roll_back
+from monolith.checkpoint.save import rewrite
 from monolith.embedding import ChangeTracker
 from monolith.errors import CorruptFileError
 from monolith.model import admission_filters, make_tables
@@ -325,7 +325,7 @@ def test_a_save_that_fails_makes_the_next_one_a_snapshot(tmp_path, monkeypatch):
     save(delta=True)
     state.train()
     with monkeypatch.context() as patch:
-        patch.setattr("monolith.checkpoint.saving.frozen_state.write_manifest", _fail)
+        patch.setattr("monolith.checkpoint.save.frozen_state.write_manifest", _fail)
         with pytest.raises(OSError, match="no space"):
             save(delta=True)
     state.train()

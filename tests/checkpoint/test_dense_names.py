@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from monolith.checkpoint import dense_tensors, restore_dense_tensors
-from monolith.checkpoint.restoring.dense_names import add_mapping_rules, old_names
+from monolith.checkpoint.format.dense_names import add_mapping_rules, old_names
 from monolith.errors import CorruptFileError
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from monolith.checkpoint import dense_tensors, random_tensors, restore_dense_tensors, restore_random_tensors
-from monolith.checkpoint.tensor_tree import flatten_tree, restore_tree
+from monolith.checkpoint.format.tensor_tree import flatten_tree, restore_tree
 
 OPTIMIZERS = [
     lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, nesterov=True),

@@ -6,7 +6,7 @@ import warnings
 import pytest
 
 from monolith.checkpoint import latest_state
-from monolith.checkpoint.inspection import summarize
+from monolith.checkpoint.inspect import summarize
 from monolith.errors import CorruptFileError
 from tests.checkpoint.damaged_folders import REFUSED, craft, damage, made_chain, restored, write
 

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from monolith.checkpoint import claim_generation
-from monolith.checkpoint.saving.generations import commit_by, current_generation
+from monolith.checkpoint.keep.generations import commit_by, current_generation
 from monolith.errors import FencedError
 
 PROCESSES = multiprocessing.get_context("fork")  # a new interpreter would take seconds to import torch

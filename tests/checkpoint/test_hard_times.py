@@ -23,8 +23,8 @@ from monolith.checkpoint import (
     load_snapshot,
     set_aside_newer,
 )
-from monolith.checkpoint.manifest import Manifest, write_manifest
-from monolith.checkpoint.saving import frozen_state
+from monolith.checkpoint.format.manifest import Manifest, write_manifest
+from monolith.checkpoint.save import frozen_state
 from monolith.errors import FencedError, ModelDirInUseError, NewerFormatError
 from monolith.model import make_tables
 from tests.checkpoint.forked import in_child

@@ -9,7 +9,7 @@ import pytest
 
 from monolith._core import native
 from monolith.checkpoint import compact, load_snapshot, restore_tables
-from monolith.checkpoint.inspection import summarize
+from monolith.checkpoint.inspect import summarize
 from monolith.embedding import Table
 from monolith.model import make_tables
 from tests.checkpoint.forked import in_child

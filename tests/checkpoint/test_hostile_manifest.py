@@ -6,9 +6,9 @@ import warnings
 import pytest
 
 from monolith.checkpoint import latest_snapshot, load_snapshot
-from monolith.checkpoint.inspection import diff_snapshots, summarize
-from monolith.checkpoint.inspection.parquet import export_parquet
-from monolith.checkpoint.manifest import MANIFEST_NAME, read_manifest
+from monolith.checkpoint.format.manifest import MANIFEST_NAME, read_manifest
+from monolith.checkpoint.inspect import diff_snapshots, summarize
+from monolith.checkpoint.inspect.parquet import export_parquet
 from monolith.errors import CorruptFileError
 from monolith.model import make_tables
 from tests.checkpoint.made_snapshots import PLAN, rewrite_manifest, save

@@ -7,7 +7,7 @@ import torch
 from typer.testing import CliRunner
 
 from monolith.checkpoint import compact, load_snapshot, restore_tables
-from monolith.checkpoint.row_report import read_row
+from monolith.checkpoint.inspect.row_report import read_row
 from monolith.checkpoint.shards import TableShard
 from monolith.cli.app import app
 from monolith.errors import NotFiniteError

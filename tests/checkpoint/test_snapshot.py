@@ -20,7 +20,7 @@ from monolith.checkpoint import (
     save_snapshot,
     set_aside_newer,
 )
-from monolith.checkpoint.manifest import FileEntry, Manifest, read_manifest, write_manifest
+from monolith.checkpoint.format.manifest import FileEntry, Manifest, read_manifest, write_manifest
 from monolith.data import Schema
 from monolith.errors import CorruptFileError, PlanMismatchError
 from monolith.model import admission_filters, make_plan, make_tables

@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 from typer.testing import CliRunner
 
 from monolith.checkpoint import latest_snapshot
-from monolith.checkpoint.state_files import add_exempt_paths
+from monolith.checkpoint.format.state_files import add_exempt_paths
 from monolith.cli.app import app
 from monolith.embedding import AdagradOptimizer, Segment, Table, TableConfig
 from monolith.errors import CorruptFileError

@@ -12,8 +12,8 @@ import torch
 from typer.testing import CliRunner
 
 from monolith.checkpoint import ModelDirOwner, list_snapshots
-from monolith.checkpoint.durable_files import file_crc32c
-from monolith.checkpoint.state_files import read_checkpoint_file
+from monolith.checkpoint.format.durable_files import file_crc32c
+from monolith.checkpoint.format.state_files import read_checkpoint_file
 from monolith.checkpoint.torch_import import imported_table
 from monolith.cli.app import app
 from monolith.errors import CorruptFileError, ModelDirInUseError

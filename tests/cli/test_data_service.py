@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from monolith.cli.run import main
-from monolith.data.service import Dispatcher, DispatcherConfig, ServiceSource
-from tests.data.service.numbered_input import INPUT, NUM_RECORDS, seqs
+from monolith.data_service import Dispatcher, DispatcherConfig, ServiceSource
+from tests.data_service.numbered_input import INPUT, NUM_RECORDS, seqs
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PATIENCE = 60

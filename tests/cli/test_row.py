@@ -8,7 +8,7 @@ import torch
 from typer.testing import CliRunner
 
 import monolith as mono
-from monolith.checkpoint.row_report import read_row
+from monolith.checkpoint.inspect.row_report import read_row
 from monolith.cli.app import app
 from monolith.data import EventLogWriter
 from monolith.data.synthetic import MOVIE_SCHEMA

@@ -29,9 +29,9 @@ from monolith.checkpoint import (
     list_snapshots,
     load_snapshot,
 )
-from monolith.checkpoint.keeping.retention import Retention, retire_snapshots
-from monolith.checkpoint.layout import list_deltas
-from monolith.checkpoint.restoring.delta_chain import check_chain
+from monolith.checkpoint.format.delta_chain import check_chain
+from monolith.checkpoint.format.layout import list_deltas
+from monolith.checkpoint.keep.retention import Retention, retire_snapshots
 from tests.checkpoint.small_state import PLAN, State, rows_of
 
 KEEP = 2

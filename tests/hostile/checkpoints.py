@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from monolith.checkpoint import latest_state
-from monolith.checkpoint.inspection import summarize
+from monolith.checkpoint.inspect import summarize
 from monolith.errors import CorruptFileError
 from monolith.model import make_tables
 from tests.checkpoint.damaged_folders import REFUSED, craft, damage, made_chain, restored, write

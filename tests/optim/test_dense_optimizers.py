@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from monolith.checkpoint.tensor_tree import flatten_tree, restore_tree
+from monolith.checkpoint.format.tensor_tree import flatten_tree, restore_tree
 from monolith.embedding import PolynomialDecay
 from monolith.optim import AdamomOptimizer, RmspropOptimizer, ShampooOptimizer, apply_sparse_precond, eigen_inverse_root
 

@@ -11,11 +11,11 @@ import numpy as np
 import torch
 
 from monolith._core import native
-from monolith.parallel.sync_messages import SyncType
-from monolith.serving import SyncReceiver
+from monolith.delta import DeltaReceiver
+from monolith.delta.messages import DeltaType
 from monolith.wire import Address, Message, Server, SharedSecret
 from monolith.wire.frame import HEADER_BYTES
-from tests.serving.table_target import TableTarget, content
+from tests.delta.table_target import TableTarget, content
 
 SECRET = SharedSecret.new("the export folder")
 PLAN = 7
@@ -25,7 +25,7 @@ POSITION = (3, 10)
 class Served:
     """A receiver at an address, with one row and some weights."""
 
-    def __init__(self, server: Server, target: TableTarget, receiver: SyncReceiver) -> None:
+    def __init__(self, server: Server, target: TableTarget, receiver: DeltaReceiver) -> None:
         self.server, self.target, self.receiver = server, target, receiver
         self.address = server.address
         self._before = self._state()
@@ -51,14 +51,14 @@ def served(address: str = "127.0.0.1:0", **options: Any) -> Iterator[Served]:
     """Take deltas at an address."""
     target = TableTarget()
     target.tables["mov"].assign(torch.tensor([7]), torch.ones(1, 3))
-    receiver = SyncReceiver(target, plan_hash=PLAN, generation=POSITION[0], sequence=POSITION[1])
+    receiver = DeltaReceiver(target, plan_hash=PLAN, generation=POSITION[0], sequence=POSITION[1])
     with receiver.listen(address, **options) as server:
         yield Served(server, target, receiver)
 
 
 def delta(**changes: Any) -> Message:
     """A delta that fits, but for the changes."""
-    fields: dict[str, Any] = {"type": SyncType.DELTA, "generation": 3, "sequence": 11, "plan_hash": PLAN}
+    fields: dict[str, Any] = {"type": DeltaType.DELTA, "generation": 3, "sequence": 11, "plan_hash": PLAN}
     arrays = {"ids/mov": np.array([7, 8]), "rows/mov": np.full((2, 3), 5, np.float32)} | changes.pop("arrays", {})
     return Message(**{**fields, "meta": {"bases": [list(POSITION)]}, "arrays": arrays, **changes})
 
@@ -67,7 +67,7 @@ def full_sync(generation: int) -> list[Message]:
     """A full sync without any rows: it empties the tables."""
     return [
         Message(type=type_, generation=generation, sequence=2**60, plan_hash=PLAN)
-        for type_ in (SyncType.FULL_BEGIN, SyncType.FULL_END)
+        for type_ in (DeltaType.FULL_BEGIN, DeltaType.FULL_END)
     ]
 
 

@@ -1,5 +1,5 @@
 """Code that only a stranger names."""
 
-from tests.data.service.numbered_input import make_source
+from tests.data_service.numbered_input import make_source
 
 __all__ = ["make_source"]

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from monolith.delta import DeltaSender, DeltaSettings
 from monolith.errors import FencedError, PlanMismatchError, RemoteError, SecretError
-from monolith.parallel import SyncSender, SyncSettings
 from monolith.wire import Message, SharedSecret, connect, listen
 from monolith.wire.frame import HEADER_BYTES, encode_frame
 from monolith.wire.message import Kind
+from tests.delta.table_target import training_tables
 from tests.security.attempts import SECRET, delta, full_sync, hangs_up, listening, served, tcp, with_total_bytes
 from tests.security.page import line
-from tests.serving.table_target import training_tables
 
 
 @line("a stranger sends a delta, or a full sync of a huge generation", "refused; rows, weights and position stay")
@@ -54,8 +54,8 @@ def test_guesses_and_recordings_are_refused():
 
 def push(address: Any, **settings: Any) -> Exception:
     """Return why a trainer could not bring a target up to date."""
-    options = SyncSettings(connect_timeout_seconds=30, **settings)
-    with SyncSender(training_tables(), plan_hash=7, generation=9, targets=[address], settings=options) as sender:
+    options = DeltaSettings(connect_timeout_seconds=30, **settings)
+    with DeltaSender(training_tables(), plan_hash=7, generation=9, targets=[address], settings=options) as sender:
         (failure,) = sender.push_once().failures.values()
     return failure
 
@@ -222,11 +222,11 @@ def test_only_finite_values_are_taken():
 @line("a trainer of an older generation, or of another plan", "refused; it is told to stop, or to export anew")
 def test_trainers_that_were_replaced_are_refused():
     with served(secret=SECRET) as here:
-        options = {"targets": [here.address], "settings": SyncSettings(secret=SECRET)}
-        with SyncSender(training_tables(), plan_hash=7, generation=2, **options) as older:
+        options = {"targets": [here.address], "settings": DeltaSettings(secret=SECRET)}
+        with DeltaSender(training_tables(), plan_hash=7, generation=2, **options) as older:
             with pytest.raises(FencedError, match="generation 3 has taken over"):
                 older.push_once()
-        with SyncSender(training_tables(), plan_hash=8, generation=9, **options) as other:
+        with DeltaSender(training_tables(), plan_hash=8, generation=9, **options) as other:
             with pytest.raises(PlanMismatchError, match="export the model anew"):
                 other.push_once()
         assert here.unchanged

@@ -18,14 +18,14 @@ import torch
 from monolith.checkpoint import load_snapshot
 from monolith.checkpoint.torch_import.state_dict import read_state_dict
 from monolith.cli.serve import serve as serve_command
-from monolith.data.service import DataWorker, DataWorkerConfig, Dispatcher, DispatcherConfig
-from monolith.data.service.requests import Request, ask
+from monolith.data_service import DataWorker, DataWorkerConfig, Dispatcher, DispatcherConfig
+from monolith.data_service.requests import ServiceRequest, ask
 from monolith.errors import CorruptFileError, SecretError
 from monolith.export import load_export
 from monolith.wire import Message, SharedSecret, connect
 from tests.checkpoint.made_snapshots import PLAN as SNAPSHOT_PLAN
 from tests.checkpoint.made_snapshots import make_rows, save
-from tests.data.service.numbered_input import INPUT
+from tests.data_service.numbered_input import INPUT
 from tests.export.movie import export
 from tests.security.attempts import hangs_up
 from tests.security.page import line
@@ -118,9 +118,9 @@ def dispatcher_settings(folder: Path, **changes: Any) -> DispatcherConfig:
 def take_a_split(address: str, **options: Any) -> Any:
     with connect(address, **options) as stranger:
         who = {"trainer": "stranger", "life": "1"}
-        stranger.request(ask(Request.JOIN, **who, holding={"epoch": 0, "splits": {}, "done": []}), 30)
+        stranger.request(ask(ServiceRequest.JOIN, **who, holding={"epoch": 0, "splits": {}, "done": []}), 30)
         fields = {**who, "epoch": 0, "known": [], "parts": [], "wait_seconds": 0}
-        return stranger.request(ask(Request.TAKE, **fields), 30).meta
+        return stranger.request(ask(ServiceRequest.TAKE, **fields), 30).meta
 
 
 @line("a stranger joins as a trainer, without certificates", "gets splits; the trainers of the job miss these records")

@@ -15,19 +15,19 @@ import httpx
 import pytest
 
 from monolith.cli.serve import serve as serve_command
-from monolith.data.service import DataWorker, DataWorkerConfig, Dispatcher, DispatcherConfig, service_status
+from monolith.data_service import DataWorker, DataWorkerConfig, Dispatcher, DispatcherConfig, service_status
+from monolith.delta import DeltaReceiver
 from monolith.errors import SecretError
 from monolith.observe.counters import MetricsEndpoint
-from monolith.serving import SyncReceiver
 from monolith.train.config import RunConfig
 from monolith.train.controller import ControllerClient, ServerHook
 from monolith.train.controller.requests import ADDRESS_FILE, ServerAddress
 from monolith.wire import Client, Message, connect, listen
 from monolith.wire.frame import HEADER_BYTES, encode_frame
-from tests.data.service.numbered_input import INPUT
+from tests.data_service.numbered_input import INPUT
+from tests.delta.table_target import TableTarget
 from tests.security.attempts import SECRET, delta, hangs_up, served, tcp, with_total_bytes
 from tests.security.page import line
-from tests.serving.table_target import TableTarget
 from tests.train.counting_model import train
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -43,7 +43,7 @@ def test_where_http_listens():
 def test_where_deltas_are_taken():
     assert inspect.signature(serve_command).parameters["sync_address"].default is None
     with pytest.raises(ValueError, match="could replace the model"):
-        SyncReceiver(TableTarget(), plan_hash=1, generation=1, sequence=1).listen("127.0.0.1:0")
+        DeltaReceiver(TableTarget(), plan_hash=1, generation=1, sequence=1).listen("127.0.0.1:0")
 
 
 @line(

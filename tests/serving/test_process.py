@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from monolith.cli import serve as serve_command
-from monolith.parallel import SyncSender, SyncSettings
+from monolith.delta import DeltaSender, DeltaSettings
 from monolith.wire import SharedSecret
 from tests.export.movie import eager, export, randomize, request, trained
 from tests.serving.running_server import running, start, stop, wait_for
@@ -171,12 +171,12 @@ def test_it_follows_a_trainer(tmp_path):
     columns = {**request(4), "mov": np.array([5, 6, 7000, 8])}
     with (
         running(tmp_path / "versions", tmp_path / "ready.json", "--sync-address", "127.0.0.1:0") as (_, ready),
-        SyncSender(
+        DeltaSender(
             tables,
             plan_hash=plan.hash,
             generation=1,
             targets=[ready["sync_address"]],
-            settings=SyncSettings(secret=SharedSecret.of_folder(tmp_path / "versions")),
+            settings=DeltaSettings(secret=SharedSecret.of_folder(tmp_path / "versions")),
             dense_weights=lambda: (1, {name: value.clone() for name, value in model.state_dict().items()}),
         ) as sender,
     ):

@@ -8,8 +8,8 @@ import pytest
 
 import monolith as mono
 from monolith.checkpoint import latest_state
-from monolith.checkpoint.manifest import read_manifest
-from monolith.checkpoint.saving import frozen_state
+from monolith.checkpoint.format.manifest import read_manifest
+from monolith.checkpoint.save import frozen_state
 from tests.model.movie_model import MovieRanking
 from tests.train.recorder import Recorder
 

@@ -10,7 +10,7 @@ from rich.console import Console
 
 import monolith as mono
 from monolith.checkpoint import latest_snapshot
-from monolith.checkpoint.manifest import read_manifest
+from monolith.checkpoint.format.manifest import read_manifest
 from monolith.data import EventLogSource, EventLogWriter, OffsetError, Schema
 from monolith.embedding import SgdOptimizer, ZerosInitializer
 from monolith.train import LiveView

@@ -13,15 +13,15 @@ import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from monolith.checkpoint import latest_state, load_snapshot
-from monolith.checkpoint.manifest import read_manifest
+from monolith.checkpoint.format.manifest import read_manifest
 from monolith.data import MOVIE_SCHEMA, EventLogSource, EventLogWriter, MovieEvents
+from monolith.delta.receiver import DeltaReceiver
 from monolith.errors import FencedError, ModelDirInUseError
 from monolith.export import load_export, newest_export, trace_model
 from monolith.export.versions import complete_versions
 from monolith.hooks import Hook
 from monolith.model import make_plan, make_tables
 from monolith.model.zoo.movie_ranking import MovieRanking
-from monolith.serving.sync_receiver import SyncReceiver
 from monolith.train.config import RunConfig
 from monolith.train.live import exporter
 from monolith.train.live.live_config import LiveConfig
@@ -117,7 +117,7 @@ def test_a_server_ends_up_with_what_the_trainer_has(log, tmp_path):
     folder = tmp_path / "job"
     train(log, folder, 5)
     served = load_export(newest_export(folder / "export"))
-    receiver = SyncReceiver(served, plan_hash=served.plan_hash, generation=served.generation, sequence=served.sequence)
+    receiver = DeltaReceiver(served, plan_hash=served.plan_hash, generation=served.generation, sequence=served.sequence)
     with receiver.listen("127.0.0.1:0", secret=SharedSecret.of_folder(folder / "export")) as listener:
         train(log, folder, 40, sync_targets=[str(listener.address)])
     assert receiver.freshness.watermark["event_seq"] == 40 * BATCH - 1
@@ -153,7 +153,7 @@ def test_servers_are_spared_rows_of_zeros_where_settings_say_so(log, tmp_path, s
     served = load_export(newest_export(folder / "export"))
     for table in served.tables.tables.values():
         assert table.contains(torch.tensor(first)).tolist() == [not skips] * 2
-    receiver = SyncReceiver(served, plan_hash=served.plan_hash, generation=served.generation, sequence=served.sequence)
+    receiver = DeltaReceiver(served, plan_hash=served.plan_hash, generation=served.generation, sequence=served.sequence)
     with receiver.listen("127.0.0.1:0", secret=SharedSecret.of_folder(folder / "export")) as listener:
         options = {"config": config, "sync_targets": [str(listener.address)]}
         train(log, folder, 20, hooks=[SetToZero(20, second)], **options)
@@ -171,7 +171,7 @@ def test_a_trainer_that_was_replaced_stops(log, tmp_path):
     folder = tmp_path / "job"
     train(log, folder, 1)
     served = load_export(newest_export(folder / "export"))
-    receiver = SyncReceiver(served, plan_hash=served.plan_hash, generation=1000, sequence=0)
+    receiver = DeltaReceiver(served, plan_hash=served.plan_hash, generation=1000, sequence=0)
 
     class WaitForRefusal(Hook):
         def before_run(self, context):

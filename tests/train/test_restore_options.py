@@ -5,8 +5,8 @@ import torch
 
 import monolith as mono
 from monolith.checkpoint import latest_state, load_snapshot
-from monolith.checkpoint.keeping import rollback
-from monolith.checkpoint.state_files import get_checkpoint_state, get_monolith_checkpoint_state
+from monolith.checkpoint.format.state_files import get_checkpoint_state, get_monolith_checkpoint_state
+from monolith.checkpoint.keep import rollback
 from monolith.data import Schema
 from monolith.errors import CorruptFileError
 from monolith.model import make_plan, make_tables

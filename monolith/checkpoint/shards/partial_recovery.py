@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 from safetensors.torch import load_file
 from torch import Tensor
 
-from monolith.checkpoint.durable_files import make_folder
-from monolith.checkpoint.keeping.retention import Retention, retire_snapshots
-from monolith.checkpoint.layout import (
+from monolith.checkpoint.format.delta_chain import chain_to, check_chain
+from monolith.checkpoint.format.durable_files import make_folder
+from monolith.checkpoint.format.layout import (
     DENSE_NAME,
     FILTERS_NAME,
     STREAM_NAME,
@@ -24,14 +24,14 @@ from monolith.checkpoint.layout import (
     move_into_place,
     snapshot_path,
 )
-from monolith.checkpoint.manifest import MANIFEST_NAME, Manifest, list_files, write_manifest
-from monolith.checkpoint.restoring.delta_chain import chain_to, check_chain
-from monolith.checkpoint.saving.generations import commit_by
-from monolith.checkpoint.saving.tensor_file import save_tensors
-from monolith.checkpoint.saving.write_errors import writing_of
+from monolith.checkpoint.format.manifest import MANIFEST_NAME, Manifest, list_files, write_manifest
+from monolith.checkpoint.format.state_files.monolith_file import add_exempt_paths, exempt_checkpoints, note_save
+from monolith.checkpoint.format.tensor_file import save_tensors
+from monolith.checkpoint.format.write_errors import writing_of
+from monolith.checkpoint.keep.generations import commit_by
+from monolith.checkpoint.keep.retention import Retention, retire_snapshots
+from monolith.checkpoint.restore.snapshot import check_plan
 from monolith.checkpoint.shards.table_shard import Shard, dense_part_name, filter_parts, shard_buckets
-from monolith.checkpoint.snapshot import check_plan
-from monolith.checkpoint.state_files.monolith_file import add_exempt_paths, exempt_checkpoints, note_save
 from monolith.embedding.admission import join_filters
 from monolith.model import LookupPlan, make_filters
 

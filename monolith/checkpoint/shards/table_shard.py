@@ -10,10 +10,11 @@ from safetensors import safe_open
 from torch import Tensor
 
 from monolith._core import native
-from monolith.checkpoint.layout import DENSE_NAME, FILTERS_NAME, TABLES_NAME
-from monolith.checkpoint.restoring.checked_rows import CheckedRows
-from monolith.checkpoint.restoring.delta_chain import chain_to, restore_filter
-from monolith.checkpoint.saving.tensor_file import save_tensors
+from monolith.checkpoint.format.delta_chain import chain_to
+from monolith.checkpoint.format.layout import DENSE_NAME, FILTERS_NAME, TABLES_NAME
+from monolith.checkpoint.format.tensor_file import save_tensors
+from monolith.checkpoint.restore.apply_delta import restore_filter
+from monolith.checkpoint.restore.checked_rows import CheckedRows
 from monolith.errors import CorruptFileError
 from monolith.model import LookupPlan, admission_filters, make_tables
 

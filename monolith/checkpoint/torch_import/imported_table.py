@@ -10,15 +10,14 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from monolith.checkpoint.inspection.saved_plan import saved_plan
-from monolith.checkpoint.layout import (
+from monolith.checkpoint.format.layout import (
     TABLES_NAME,
     TEMPORARY_SUFFIX,
     base_and_number,
     move_into_place,
     snapshot_path,
 )
-from monolith.checkpoint.manifest import (
+from monolith.checkpoint.format.manifest import (
     MANIFEST_NAME,
     Manifest,
     check_files,
@@ -27,10 +26,11 @@ from monolith.checkpoint.manifest import (
     read_manifest,
     write_manifest,
 )
-from monolith.checkpoint.model_dir import ModelDirOwner
-from monolith.checkpoint.restoring.rewrite import Progress
-from monolith.checkpoint.saving.write_errors import writing_of
-from monolith.checkpoint.state_files.checkpoint_file import refresh_checkpoint_file
+from monolith.checkpoint.format.state_files.checkpoint_file import refresh_checkpoint_file
+from monolith.checkpoint.format.write_errors import writing_of
+from monolith.checkpoint.inspect.saved_plan import saved_plan
+from monolith.checkpoint.keep.model_dir import ModelDirOwner
+from monolith.checkpoint.save.rewrite import Progress
 from monolith.checkpoint.torch_import.id_map import IdMap
 from monolith.embedding import Optimizer, Table, TableConfig, entry
 from monolith.embedding.shard_files import find_shard_files, not_finite_rows

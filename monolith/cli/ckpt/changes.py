@@ -5,12 +5,12 @@ from typing import Annotated
 
 import typer
 
-from monolith.checkpoint.keeping import remove_one, roll_back
-from monolith.checkpoint.keeping.retention import manifest_bases
-from monolith.checkpoint.keeping.rollback import is_set_aside
-from monolith.checkpoint.layout import base_and_number, is_state_name, remove_snapshot
-from monolith.checkpoint.model_dir import ModelDirOwner
-from monolith.checkpoint.restoring.delta_chain import chain_to, check_chain
+from monolith.checkpoint.format.delta_chain import chain_to, check_chain
+from monolith.checkpoint.format.layout import base_and_number, is_state_name, remove_snapshot
+from monolith.checkpoint.keep import remove_one, roll_back
+from monolith.checkpoint.keep.model_dir import ModelDirOwner
+from monolith.checkpoint.keep.retention import manifest_bases
+from monolith.checkpoint.keep.rollback import is_set_aside
 from monolith.cli.ckpt.places import newest_named, require_local
 from monolith.cli.console import console
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from monolith.checkpoint.inspection.parquet import export_parquet
+from monolith.checkpoint.inspect.parquet import export_parquet
 from monolith.checkpoint.torch_import import (
     find_weight,
     import_into_snapshot,

@@ -10,11 +10,11 @@ import typer
 from rich.table import Table
 
 from monolith.checkpoint import list_snapshots
-from monolith.checkpoint.inspection import SnapshotSummary, summarize
-from monolith.checkpoint.keeping.retention import PRESERVED_NAME
-from monolith.checkpoint.keeping.rollback import is_set_aside
-from monolith.checkpoint.layout import deltas_on
-from monolith.checkpoint.state_files import exempt_checkpoints
+from monolith.checkpoint.format.layout import deltas_on
+from monolith.checkpoint.format.state_files import exempt_checkpoints
+from monolith.checkpoint.inspect import SnapshotSummary, summarize
+from monolith.checkpoint.keep.retention import PRESERVED_NAME
+from monolith.checkpoint.keep.rollback import is_set_aside
 from monolith.cli.ckpt.places import JsonOption, SnapshotArgument, named_snapshot, require_local, size_text
 from monolith.cli.console import console
 from monolith.errors import CorruptFileError

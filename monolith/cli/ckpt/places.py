@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from monolith.checkpoint import list_snapshots
-from monolith.checkpoint.layout import deltas_on
-from monolith.checkpoint.manifest import MANIFEST_NAME
+from monolith.checkpoint.format.layout import deltas_on
+from monolith.checkpoint.format.manifest import MANIFEST_NAME
 
 DropNotFinite = Annotated[
     bool, typer.Option("--drop_not_finite", help="Leave out rows that are NaN or infinite, instead of refusing them.")
@@ -47,7 +47,7 @@ def require_local(path: Path) -> Path:
         place, _, rest = str(path).partition(":/")
         raise ValueError(
             f"{place}://{rest} is a URL, and `monolith ckpt` works on folders of this machine; copy a checkpoint here "
-            f"first: monolith.checkpoint.keeping.SnapshotStore(url).fetch(Path(folder))"
+            f"first: monolith.checkpoint.keep.SnapshotStore(url).fetch(Path(folder))"
         )
     return path
 

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from monolith.checkpoint import compact, reshard
-from monolith.checkpoint.layout import base_and_number
+from monolith.checkpoint.format.layout import base_and_number
 from monolith.cli.ckpt.places import (
     DropNotFinite,
     SnapshotArgument,

@@ -10,12 +10,12 @@ import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 from rich.table import Table
 
-from monolith.checkpoint.inspection import TableDifference, diff_snapshots
-from monolith.checkpoint.inspection.saved_plan import saved_plan
-from monolith.checkpoint.inspection.table_rows import table_files
-from monolith.checkpoint.manifest import Manifest, read_manifest
-from monolith.checkpoint.restoring.delta_chain import chain_to, check_chain
-from monolith.checkpoint.restoring.rewrite import Progress as OnProgress
+from monolith.checkpoint.format.delta_chain import chain_to, check_chain
+from monolith.checkpoint.format.manifest import Manifest, read_manifest
+from monolith.checkpoint.inspect import TableDifference, diff_snapshots
+from monolith.checkpoint.inspect.saved_plan import saved_plan
+from monolith.checkpoint.inspect.table_files import table_files
+from monolith.checkpoint.save.rewrite import Progress as OnProgress
 from monolith.cli.ckpt.places import JsonOption, SnapshotArgument, named_snapshot
 from monolith.cli.ckpt.progress import progress_bar
 from monolith.cli.console import console

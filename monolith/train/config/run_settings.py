@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from monolith.checkpoint.keeping.tide_window import TideConfig
+from monolith.checkpoint.keep.tide_window import TideConfig
 from monolith.data.input_config import InputConfig
 from monolith.embedding.config.admission import AdmissionConfig
 from monolith.model.hyper_params.spelling import to_snake_case

@@ -5,8 +5,8 @@ import os
 import threading
 from collections.abc import Sequence
 
-from monolith.checkpoint.keeping import SecondOrStepTimerWithTideSetting
-from monolith.checkpoint.state_files import SaveHelper
+from monolith.checkpoint.format.state_files import SaveHelper
+from monolith.checkpoint.keep import SecondOrStepTimerWithTideSetting
 from monolith.hooks import Hook, RunContext, StepValues
 from monolith.train.saving.save_listener import SaveListener
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 
-from monolith.checkpoint.keeping.tide_window import TideConfig
+from monolith.checkpoint.keep.tide_window import TideConfig
 from monolith.hooks import Hook
 from monolith.observe.messages import JsonLinesFile
 from monolith.train.controller import QueryActionHook, ServerHook

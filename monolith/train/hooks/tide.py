@@ -5,8 +5,8 @@ import random
 import time
 from collections.abc import Callable
 
-from monolith.checkpoint.keeping.tide_window import before as before
-from monolith.checkpoint.keeping.tide_window import tide_available_now as tide_available_now
+from monolith.checkpoint.keep.tide_window import before as before
+from monolith.checkpoint.keep.tide_window import tide_available_now as tide_available_now
 from monolith.hooks import Hook, RunContext
 
 POLL_SECONDS = 0.5

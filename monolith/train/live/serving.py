@@ -7,9 +7,9 @@ from typing import Self
 import torch
 from torch import Tensor
 
+from monolith.delta import DeltaLoop, DeltaSender, DeltaSettings
 from monolith.errors import FencedError, PlanMismatchError
 from monolith.export.dense_graph import dense_weights
-from monolith.parallel import SyncLoop, SyncSender, SyncSettings
 from monolith.train.live.exporter import Exporter
 from monolith.train.live.live_config import LiveConfig
 from monolith.train.live.step_gate import StepGate
@@ -35,21 +35,21 @@ class LiveServing:
         self._note_position()
         self._exporter = Exporter(state, config, gate=self.gate, sequence=lambda: self._sender.sequence)
         # Before the first version is written: a server that loads it then gets every later change.
-        self._sender = SyncSender(
+        self._sender = DeltaSender(
             state.tables,
             plan_hash=state.plan.hash,
             generation=state.generation,
             targets=config.sync_targets,
             dense_weights=self._weights,
             watermark=lambda: self._watermark,
-            settings=SyncSettings(
+            settings=DeltaSettings(
                 request_timeout_seconds=_REQUEST_SECONDS,
                 tls=config.tls,
                 secret=None if config.tls is not None else SharedSecret.made_in_folder(config.export_base),
                 skip_zero_embedding=config.skip_zero_embedding,
             ),
         )
-        self._loop = SyncLoop(self._sender, config.sync_seconds, max_pause_seconds=_MAX_PAUSE_SECONDS)
+        self._loop = DeltaLoop(self._sender, config.sync_seconds, max_pause_seconds=_MAX_PAUSE_SECONDS)
 
     @property
     def sequence(self) -> int:

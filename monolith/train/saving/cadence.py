@@ -2,9 +2,9 @@
 
 import os
 
-from monolith.checkpoint.keeping import SecondOrStepTimerWithTideSetting
-from monolith.checkpoint.keeping.tide_window import TideConfig
-from monolith.checkpoint.state_files import SaveHelper
+from monolith.checkpoint.format.state_files import SaveHelper
+from monolith.checkpoint.keep import SecondOrStepTimerWithTideSetting
+from monolith.checkpoint.keep.tide_window import TideConfig
 
 
 class Cadence:

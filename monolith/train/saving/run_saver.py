@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from monolith.checkpoint import Saver, snapshot_path
-from monolith.checkpoint.ckpt_info import write_ckpt_info
-from monolith.checkpoint.keeping import Retention, SnapshotStore
-from monolith.checkpoint.layout import DENSE_ONLY_FOLDER
+from monolith.checkpoint.format.ckpt_info import write_ckpt_info
+from monolith.checkpoint.format.layout import DENSE_ONLY_FOLDER
+from monolith.checkpoint.keep import Retention, SnapshotStore
 from monolith.hooks import RunContext
 from monolith.train.saving.cadence import Cadence
 from monolith.train.saving.save_lane import SaveLane, SaveRules

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from monolith.checkpoint.keeping.tide_window import TideConfig
+from monolith.checkpoint.keep.tide_window import TideConfig
 
 DEFAULT_SECONDS = 60.0
 

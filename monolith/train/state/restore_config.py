@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from monolith.checkpoint.state_files.text_files import path_exists, write_text
+from monolith.checkpoint.format.state_files.text_files import path_exists, write_text
 
 CLEAR_NN_NAME = "clear_nn"
 """Marker in a model's folder: its dense weights were cleared, which happens once."""

@@ -4,9 +4,9 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from monolith.checkpoint import clean_leftovers, list_snapshots
-from monolith.checkpoint.keeping import SnapshotStore, fetched_checkpoint
-from monolith.checkpoint.state_files import copy_checkpoint_pointer, mark_restored, wait_for_checkpoint_pointer
-from monolith.checkpoint.state_files.path_forms import is_remote
+from monolith.checkpoint.format.state_files import copy_checkpoint_pointer, mark_restored, wait_for_checkpoint_pointer
+from monolith.checkpoint.format.state_files.path_forms import is_remote
+from monolith.checkpoint.keep import SnapshotStore, fetched_checkpoint
 from monolith.train.state.restore_config import RestoreConfig
 from monolith.train.state.train_state import TrainState
 

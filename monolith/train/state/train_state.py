@@ -20,10 +20,10 @@ from monolith.checkpoint import (
     set_aside_broken,
     set_aside_newer,
 )
-from monolith.checkpoint.keeping import Retention, choose_snapshot
-from monolith.checkpoint.keeping.rollback import is_in, set_aside_others
-from monolith.checkpoint.layout import base_and_number
-from monolith.checkpoint.state_files import refresh_checkpoint_file
+from monolith.checkpoint.format.layout import base_and_number
+from monolith.checkpoint.format.state_files import refresh_checkpoint_file
+from monolith.checkpoint.keep import Retention, choose_snapshot
+from monolith.checkpoint.keep.rollback import is_in, set_aside_others
 from monolith.data import Source
 from monolith.embedding.config.admission import AdmissionConfig
 from monolith.embedding.table import NO_TIME

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from monolith.checkpoint import ModelDirOwner, claim_generation, clean_leftovers
-from monolith.checkpoint.keeping.retention import Retention, retire_snapshots
+from monolith.checkpoint.keep.retention import Retention, retire_snapshots
 from tests.checkpoint.small_state import State
 from tests.e2e.saving_job import digest
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from monolith.checkpoint import clean_leftovers, latest_state, list_snapshots
-from monolith.checkpoint.restoring.delta_chain import check_chain
+from monolith.checkpoint.format.delta_chain import check_chain
 from tests.checkpoint.power_loss.recorded_saves import SERIES
 from tests.checkpoint.power_loss.recording import record
 from tests.e2e.saving_job import digest, restored

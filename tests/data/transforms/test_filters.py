@@ -13,7 +13,7 @@ from monolith.data.transforms import (
     NegativeSample,
     SpecialStrategy,
 )
-from monolith.data.transforms.filters.byte_rows import compare_bytes, ends_with, starts_with
+from monolith.data.transforms.byte_rows import compare_bytes, ends_with, starts_with
 from monolith.data.transforms.functions import (
     filter_by_feature_value,
     filter_by_fids,

@@ -23,7 +23,7 @@ ROOT = Path(monolith.__file__).parent
 
 OWNERS = {
     "SavingConfig": "monolith.train.saving.saving_config",
-    "TideConfig": "monolith.checkpoint.keeping.tide_window",
+    "TideConfig": "monolith.checkpoint.keep.tide_window",
     "RestoreConfig": "monolith.train.state.restore_config",
     "StateConfig": "monolith.train.state.train_state",
     "AdmissionConfig": "monolith.embedding.config.admission",

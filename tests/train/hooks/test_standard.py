@@ -10,7 +10,7 @@ import pytest
 
 import monolith as mono
 from monolith.checkpoint import list_snapshots
-from monolith.checkpoint.ckpt_info import CKPT_INFO_NAME
+from monolith.checkpoint.format.ckpt_info import CKPT_INFO_NAME
 from monolith.train.config import RunnerConfig
 from monolith.train.config.run_settings import RunSettings
 from monolith.train.hooks import StepLossMetricHook, standard

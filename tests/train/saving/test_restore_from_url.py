@@ -8,8 +8,8 @@ import fsspec
 import pytest
 
 from monolith.checkpoint import latest_state, list_snapshots
-from monolith.checkpoint.keeping import SnapshotStore, fetched_checkpoint
-from monolith.checkpoint.manifest import FileEntry, read_manifest, write_manifest
+from monolith.checkpoint.format.manifest import FileEntry, read_manifest, write_manifest
+from monolith.checkpoint.keep import SnapshotStore, fetched_checkpoint
 from monolith.errors import CorruptFileError
 from monolith.train.state import train_state
 from tests.train.test_restore_options import names_in, rows_in, run

@@ -11,8 +11,8 @@ from freezegun import freeze_time
 
 import monolith as mono
 from monolith.checkpoint import PendingSave, claim_generation, latest_state, load_dense_only, load_snapshot
-from monolith.checkpoint.keeping.tide_window import TideConfig
-from monolith.checkpoint.saving import frozen_state
+from monolith.checkpoint.keep.tide_window import TideConfig
+from monolith.checkpoint.save import frozen_state
 from monolith.data import Schema
 from monolith.embedding import SgdOptimizer
 from monolith.errors import FencedError

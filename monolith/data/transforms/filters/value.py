@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from monolith.data.batch import Batch, Column
+from monolith.data.transforms.byte_rows import compare_bytes, ends_with, starts_with
 from monolith.data.transforms.columns import count_in_rows, describe, get_column, rows_with_any, signed_ids
-from monolith.data.transforms.filters.byte_rows import compare_bytes, ends_with, starts_with
 from monolith.data.transforms.filters.operand_file import read_filter_values
 from monolith.data.transforms.step import Filter
 from monolith.tensors import Ragged

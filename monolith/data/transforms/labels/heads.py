@@ -10,9 +10,9 @@ from torch import Tensor
 from monolith.data.batch import Batch
 from monolith.data.parse.column_request import INVALID_LABEL
 from monolith.data.transforms.actions import top_actions
+from monolith.data.transforms.byte_rows import compare_bytes
 from monolith.data.transforms.columns import get_column, get_int_lists, get_ints
 from monolith.data.transforms.config_text import Piece, parse_actions
-from monolith.data.transforms.filters.byte_rows import compare_bytes
 from monolith.data.transforms.labels.column import get_labels, with_labels
 from monolith.data.transforms.step import Transform
 from monolith.tensors import Ragged

@@ -1,0 +1,177 @@
+"""ServiceSource: the batches of a data service, as a source for one trainer."""
+
+import time
+import weakref
+from collections.abc import Iterator, Mapping
+from typing import Any, Self
+
+from monolith.data.batch import Batch
+from monolith.data.schema import Schema
+from monolith.data.source import State, check_shard
+from monolith.data_service.holding import Holding
+from monolith.data_service.patient_client import PatientClient
+from monolith.data_service.requests import ServiceRequest, ask
+from monolith.data_service.trainer.membership import Membership
+from monolith.data_service.trainer.split_puller import PullConfig, SplitPuller
+from monolith.wire import Address, TlsConfig
+
+_PAUSE_SECONDS = 0.1
+
+
+class ServiceSource:
+    """What one trainer gets of the data that a service reads; a `Source`.
+
+    The dispatcher gives out splits on demand, so a faster trainer gets more. Batches of a split come in order; splits
+    are mixed. What is promised, for each epoch:
+
+    * **Every record goes to exactly one trainer**, also if workers or the dispatcher are killed and started again.
+    * **A trainer that stops and is restored from its checkpoint** gets exactly what it had not got at the checkpoint,
+      if it is back before its lease has run out, or before another trainer asked for work.
+    * **A trainer that is lost for good** loses its splits to others once its lease has run out. They go on where it
+      last reported to be (about every two seconds, and whenever a split ends). Nothing is left out; batches that it
+      took after that report are yielded once more, to another trainer.
+
+    Steps with a memory, such as shuffling over a window, belong into the service's input: what they are given here
+    comes in another order each time.
+
+    Args:
+        dispatcher: Address of the dispatcher.
+        trainer: Name of this trainer, which no other has, and which it has again after a restart.
+        num_epochs: The source ends after this number of passes over the data; None never ends.
+        wait_for_others: End an epoch when all trainers have finished theirs, so as to take over from one that is lost;
+            False ends it when there is no split left to take.
+        splits_in_flight: Splits that are read at the same time. One makes the order that of the splits.
+        prefetch_batches: Batches that wait in this process.
+        pull_timeout_seconds: A worker silent for so long is replaced by another.
+        patience_seconds: If no worker, or no dispatcher, can be reached for so long, a TimeoutError with its address
+            is raised.
+        tls: Certificate of this process, if the service has TLS.
+    """
+
+    def __init__(
+        self,
+        dispatcher: str | Address,
+        *,
+        trainer: str,
+        num_epochs: int | None = 1,
+        wait_for_others: bool = True,
+        splits_in_flight: int = 3,
+        prefetch_batches: int = 16,
+        pull_timeout_seconds: float = 15.0,
+        patience_seconds: float = 60.0,
+        tls: TlsConfig | None = None,
+    ) -> None:
+        if not trainer:
+            raise ValueError("a trainer needs a name of its own, such as trainer='trainer-0'")
+        if num_epochs is not None and num_epochs <= 0:
+            raise ValueError(f"num_epochs must be positive, or None for ever, got {num_epochs}")
+        self._dispatcher = str(Address.parse(dispatcher))
+        self._trainer = trainer
+        self._num_epochs = num_epochs
+        self._wait_for_others = wait_for_others
+        self._parts: tuple[tuple[int, int], ...] = ()
+        self._schema: Schema | None = None
+        self._membership: Membership | None = None
+        self._pull = PullConfig(
+            splits_in_flight=splits_in_flight,
+            prefetch_batches=prefetch_batches,
+            pull_timeout_seconds=pull_timeout_seconds,
+            patience_seconds=patience_seconds,
+            tls=tls,
+        )
+
+    @property
+    def schema(self) -> Schema:
+        """The columns of every batch; waits for the first worker, which knows them."""
+        if self._schema is None:
+            self._schema = self._ask_schema()
+        return self._schema
+
+    def __iter__(self) -> Iterator[Batch]:
+        """Yield batches until the epochs are over.
+
+        Raises:
+            TimeoutError: The dispatcher, or any worker, could not be reached for `patience_seconds`.
+            FencedError: Another process has joined under this trainer's name.
+            RemoteError: The input failed in a worker; the message has its words.
+        """
+        member = self._member()
+        while self._num_epochs is None or member.share.epoch < self._num_epochs:
+            share = member.share
+            share.confirm()
+            with SplitPuller(member, self._pull) as flow:
+                for arrival in flow:
+                    member.keep_lease()
+                    if arrival.batch is None:
+                        share.finish(arrival.lease)
+                        member.report_soon()
+                    elif share.deliver(arrival.lease, arrival.position):
+                        yield arrival.batch
+                        share.confirm()
+            member.next_epoch()
+
+    def state(self) -> State:
+        """Return the epoch, the position in each split that was begun, and the splits that are done."""
+        return (Holding() if self._membership is None else self._membership.share.checkpoint()).to_json()
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go to a position, and tell the dispatcher: what this trainer had beyond it goes back to be read again."""
+        self._join(Holding.from_json(state))
+
+    def shard(self, num_shards: int, index: int) -> Self:
+        """Return a source of every `num_shards`-th split, beginning with split `index`, for a trainer of its own."""
+        check_shard(num_shards, index)
+        part = type(self)(self._dispatcher, trainer=f"{self._trainer}/{index}of{num_shards}")
+        part._num_epochs, part._wait_for_others, part._pull = self._num_epochs, self._wait_for_others, self._pull
+        part._parts = (*self._parts, (num_shards, index))
+        return part
+
+    def close(self) -> None:
+        """Leave the service: others may take at once what this trainer has not finished. Iterating joins again."""
+        if self._membership is not None:
+            self._membership.share.confirm()
+            self._membership.leave()
+
+    def __enter__(self) -> Self:
+        """Return itself; leaving the block closes it."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close."""
+        self.close()
+
+    def _member(self) -> Membership:
+        if self._membership is None or self._membership.is_over:
+            return self._join(Holding.from_json(self.state()))
+        return self._membership
+
+    def _join(self, holding: Holding) -> Membership:
+        if self._membership is not None:
+            self._membership.end()
+        self._membership = member = Membership(
+            self._dispatcher,
+            self._trainer,
+            holding,
+            parts=self._parts,
+            wait_for_others=self._wait_for_others,
+            patience_seconds=self._pull.patience_seconds,
+            tls=self._pull.tls,
+        )
+        weakref.finalize(self, member.end)
+        return member
+
+    def _ask_schema(self) -> Schema:
+        patience = self._pull.patience_seconds
+        client = PatientClient(self._dispatcher, "dispatcher", patience_seconds=patience, tls=self._pull.tls)
+        give_up = time.monotonic() + patience
+        try:
+            while (text := client.request(ask(ServiceRequest.DESCRIBE)).meta["schema"]) is None:
+                if time.monotonic() > give_up:
+                    raise TimeoutError(
+                        f"no data worker has registered with the dispatcher at {self._dispatcher} for {patience:g} "
+                        f"seconds; start one with: monolith data-service worker --dispatcher {self._dispatcher}"
+                    )
+                time.sleep(_PAUSE_SECONDS)
+        finally:
+            client.close()
+        return Schema.from_json(text)

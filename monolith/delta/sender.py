@@ -1,0 +1,129 @@
+"""Sends what training changes to the tables that serve."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from torch import Tensor
+
+from monolith.delta.link import (
+    Delivery,
+    DeltaJob,
+    DeltaLink,
+    DeltaSettings,
+    DenseWeights,
+    SequenceCounter,
+    Watermark,
+)
+from monolith.delta.messages import DeltaPosition
+from monolith.embedding.multi_table import MultiTable
+from monolith.errors import CorruptFrameError, FencedError, PlanMismatchError, RemoteError
+from monolith.wire import Address
+
+
+@dataclass(frozen=True, slots=True)
+class PushReport:
+    """What one push did."""
+
+    deliveries: tuple[Delivery, ...]
+    """One for each target that is up to date now."""
+
+    failures: Mapping[Address, Exception]
+    """Targets that could not be reached, with the reason; what they missed comes with the next push."""
+
+
+class DeltaSender:
+    """Keeps serving targets up to date with the tables of one training job.
+
+    Every target has a change tracker per table from the moment the sender is made. A target that comes from an export
+    whose sequence was read from `sequence` gets what changed since; any other gets everything once, then changes.
+    At most six consumers can track a table, delta checkpoints included.
+    """
+
+    def __init__(
+        self,
+        tables: MultiTable,
+        *,
+        plan_hash: int,
+        generation: int,
+        targets: Sequence[str | Address],
+        dense_weights: DenseWeights | None = None,
+        watermark: Watermark | None = None,
+        base: DeltaPosition | None = None,
+        settings: DeltaSettings | None = None,
+    ) -> None:
+        """Follow the tables from now on; nothing is sent yet.
+
+        Args:
+            tables: the tables in training.
+            plan_hash: hash of the lookup plan; targets with another one refuse.
+            generation: which life of the job this is; targets that have seen a later one refuse.
+            targets: addresses of the receivers.
+            dense_weights: returns (version, weights); sent when the version is another than last time. The weights
+                must not change while they are sent: return a copy.
+            watermark: returns how far in the stream of events the tables are, for the receivers' `freshness`.
+            base: the position of an export that equals the tables as they are now, if there is one.
+            settings: time limits, sizes, certificates or the shared secret.
+        """
+        # Microseconds: a sender started later has higher numbers, even if a crash made it reuse the generation.
+        sequences = SequenceCounter(time.time_ns() // 1000)
+        job = DeltaJob(
+            tables=tables,
+            plan_hash=plan_hash,
+            generation=generation,
+            sequences=sequences,
+            dense_weights=_no_weights if dense_weights is None else dense_weights,
+            watermark=_no_watermark if watermark is None else watermark,
+            settings=DeltaSettings() if settings is None else settings,
+        )
+        self.generation = generation
+        self._sequences = sequences
+        self.links = [DeltaLink(Address.parse(target), job, base) for target in targets]
+
+    @property
+    def sequence(self) -> int:
+        """The number that an export begun now may bear: it contains every change numbered so far."""
+        return self._sequences.value
+
+    def push_once(self) -> PushReport:
+        """Bring every target up to date; targets that cannot be reached are in the report and lose nothing.
+
+        Raises:
+            FencedError: a target follows a newer generation: this job has been replaced and must stop.
+            PlanMismatchError: a target serves another lookup plan.
+        """
+        deliveries: list[Delivery] = []
+        failures: dict[Address, Exception] = {}
+        refusals: list[FencedError | PlanMismatchError] = []
+        for link in self.links:
+            try:
+                deliveries.append(link.push())
+            except (OSError, RemoteError, CorruptFrameError) as error:
+                failures[link.address] = error
+            except (FencedError, PlanMismatchError) as error:
+                refusals.append(error)  # raised when the other targets have got theirs
+        if refusals:
+            raise next((error for error in refusals if isinstance(error, FencedError)), refusals[0])
+        return PushReport(tuple(deliveries), failures)
+
+    def close(self) -> None:
+        """Stop following the tables and close all connections."""
+        for link in self.links:
+            link.close()
+
+    def __enter__(self) -> Self:
+        """Return itself; leaving the block closes it."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close."""
+        self.close()
+
+
+def _no_weights() -> tuple[int, Mapping[str, Tensor]]:
+    return 0, {}
+
+
+def _no_watermark() -> Mapping[str, int]:
+    return {}
