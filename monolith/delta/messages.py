@@ -146,8 +146,7 @@ def bases_of(meta: Mapping[str, Any]) -> list[DeltaPosition]:
     bases = meta.get("bases")
     if not isinstance(bases, list) or not all(_is_position(base) for base in bases):
         raise CorruptFrameError(
-            "a delta must name the positions it builds on, each a list of generation and sequence, got "
-            f"{shown(bases)}"
+            f"a delta must name the positions it builds on, each a list of generation and sequence, got {shown(bases)}"
         )
     return [DeltaPosition(generation, sequence) for generation, sequence in bases]
 

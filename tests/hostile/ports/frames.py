@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from monolith.parallel.sync_messages import SyncType
+from monolith.delta.messages import DeltaType
 from monolith.wire import Deadline, Message, SharedSecret
 from monolith.wire.connection import Connection
 from monolith.wire.frame import DEFAULT_LIMITS, encode_frame
@@ -80,21 +80,21 @@ def _interrupted_full_sync(server: AttackedServer, secret: SharedSecret, dice: r
     """Begin a full sync, send rows that are refused and deltas that must wait, then end it as it should."""
     server.sequence += 1
     fields = {"generation": server.generation, "sequence": server.sequence, "plan_hash": server.plan.hash}
-    server.send(Message(type=SyncType.FULL_BEGIN, **fields))
+    server.send(Message(type=DeltaType.FULL_BEGIN, **fields))
     for _ in range(dice.randrange(1, 4)):
         frame = made_frame(server, dice)
         if frame.part != "full sync not begun":  # this one is
             exchange(server, frame.data, secret)
         wrong = {"ids/mov": np.arange(4), "rows/mov": np.full((4, 7), np.nan, np.float32)}
-        rows = Message(type=SyncType.FULL_ROWS, **fields, arrays={**good_delta(server, dice).arrays, **wrong})
+        rows = Message(type=DeltaType.FULL_ROWS, **fields, arrays={**good_delta(server, dice).arrays, **wrong})
         exchange(server, frame_of(rows), secret)
     arrays = {}
     for name, table in server.tables.tables.items():
         ids = [some for some, _ in table.items()]
         arrays[f"ids/{name}"] = np.concatenate([some.numpy() for some in ids])
         arrays[f"rows/{name}"] = np.concatenate([table.lookup(some).numpy() for some in ids])
-    server.send(Message(type=SyncType.FULL_ROWS, **fields, arrays=arrays))
-    server.send(Message(type=SyncType.FULL_END, **fields))
+    server.send(Message(type=DeltaType.FULL_ROWS, **fields, arrays=arrays))
+    server.send(Message(type=DeltaType.FULL_END, **fields))
     return "full sync, interrupted", "read_right"
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from monolith._core import native
-from monolith.parallel.sync_messages import SyncType
+from monolith.delta.messages import DeltaType
 from monolith.wire import Message
 from monolith.wire.frame import ALIGNMENT, HEADER_BYTES, decode_frame, decode_header, encode_frame
 from tests.hostile.damage import damaged
@@ -52,7 +52,7 @@ def good_delta(server: AttackedServer, dice: random.Random) -> Message:
     if dice.random() < 0.3:
         arrays["dense/tower.0.bias"] = draw.standard_normal(16, np.float32)
     return Message(
-        type=SyncType.DELTA,
+        type=DeltaType.DELTA,
         generation=server.generation,
         sequence=server.sequence + dice.randrange(1, 4),
         plan_hash=server.plan.hash,
@@ -172,7 +172,7 @@ def _old(good: Message, dice: random.Random) -> MadeFrame:
 def _full(good: Message, dice: random.Random) -> MadeFrame:
     """Go on with a full sync that nobody began, or begin one that is behind."""
     ((generation, sequence),) = good.meta["bases"]
-    type_ = dice.choice([SyncType.FULL_ROWS, SyncType.FULL_END, SyncType.FULL_BEGIN])
+    type_ = dice.choice([DeltaType.FULL_ROWS, DeltaType.FULL_END, DeltaType.FULL_BEGIN])
     behind = replace(good, type=type_, generation=generation, sequence=sequence)
     return MadeFrame("full sync not begun", frame_of(behind))
 

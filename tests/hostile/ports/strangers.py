@@ -10,8 +10,8 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from monolith.delta.messages import DeltaType
 from monolith.errors import CorruptFrameError
-from monolith.parallel.sync_messages import SyncType
 from monolith.wire import Message, SharedSecret, TlsConfig, connect
 from monolith.wire.frame import HEADER_BYTES
 from monolith.wire.handshake import NONCE_BYTES, Step
@@ -86,8 +86,8 @@ def _leak(server: AttackedServer, got: bytes, *, with_path: bool = True) -> str:
 def _messages(server: AttackedServer, dice: random.Random) -> bytes:
     """Return what would change the tables if it were believed."""
     fields = {"generation": dice.choice(HUGE[2:]), "sequence": dice.choice(HUGE[:3]), "plan_hash": server.plan.hash}
-    types = dice.choice([[SyncType.DELTA], [SyncType.FULL_BEGIN, SyncType.FULL_END]])
-    if types == [SyncType.DELTA]:
+    types = dice.choice([[DeltaType.DELTA], [DeltaType.FULL_BEGIN, DeltaType.FULL_END]])
+    if types == [DeltaType.DELTA]:
         return frame_of(good_delta(server, dice))
     return b"".join(frame_of(Message(type=type_, **fields)) for type_ in types)
 
