@@ -13,7 +13,7 @@ _BINARY: Json = {"type": "string", "format": "binary"}
 _ELEMENTS: dict[str, Json] = {
     "INT64": {"type": "integer", "minimum": -(2**63), "maximum": 2**63 - 1},
     "INT32": {"type": "integer", "minimum": -(2**31), "maximum": 2**31 - 1},
-    "FP32": {"type": "number", "minimum": -3.4e38, "maximum": 3.4e38},
+    "FP32": {"type": "number", "minimum": -3.4028234663852886e38, "maximum": 3.4028234663852886e38},
     "FP64": {"type": "number"},
     "BOOL": {"type": "boolean"},
 }
