@@ -30,11 +30,11 @@ class WholeBodies:
     A client that has sent half a request costs next to nothing: nobody looks at what it asks for.
     """
 
-    def __init__(self, app: ASGIApp, max_bytes: int) -> None:
-        """Refuse bodies of more than `max_bytes`."""
+    def __init__(self, app: ASGIApp, max_bytes: int, min_total_bytes: int = MIN_TOTAL_BYTES) -> None:
+        """Refuse bodies of more than `max_bytes`, and any while all together have no room."""
         self._app = app
         self._max_bytes = max_bytes
-        self._free = max(MIN_TOTAL_BYTES, 4 * max_bytes)
+        self._free = max(min_total_bytes, 4 * max_bytes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Read the body of a POST, then hand it on; its memory counts until the answer is sent."""
