@@ -94,7 +94,10 @@ class _Answers:
         self._metrics = metrics
         self._max_body_bytes = max_body_bytes
         # More would not be faster, would need more memory at a time, and keep the event loop from the interpreter.
-        self._threads = anyio.CapacityLimiter(max(4, os.cpu_count() or 1))
+        num_cores = os.cpu_count() or 1
+        self._threads = anyio.CapacityLimiter(max(4, num_cores))
+        # Large requests leave a core to the others.
+        self._threads_of_large = anyio.CapacityLimiter(max(1, num_cores - 1))
 
     def to(self, form: Form) -> Endpoint:
         """Return an endpoint for one form of request."""
@@ -102,9 +105,11 @@ class _Answers:
         async def endpoint(request: Request) -> Response:
             _require(self._model, request)
             json_bytes = _json_bytes(request)
-            settings = (request.headers.get("content-encoding", ""), request.headers.get("accept-encoding", ""))
+            encodings = (request.headers.get("content-encoding", ""), request.headers.get("accept-encoding", ""))
+            body = await request.body()
+            limiter = self._threads if len(body) < _LARGE_BODY_BYTES else self._threads_of_large
             answer, content, encoding = await to_thread.run_sync(
-                self._work, form, await request.body(), json_bytes, *settings, limiter=self._threads
+                self._work, form, body, json_bytes, *encodings, limiter=limiter
             )
             self._metrics.count_examples(answer.num_examples)
             return _response(answer, content, encoding)

@@ -176,9 +176,11 @@ def test_half_a_second_request_ends_too():
         server.await_closed(0)
 
 
-def test_an_answer_that_nobody_reads_is_given_up():
+@pytest.mark.parametrize("num_requests", [1, 2])
+def test_an_answer_that_nobody_reads_is_given_up(num_requests):
     with running(request_seconds=0.4) as server, server.connect() as sock:
-        sock.sendall(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
+        # The answer to the second waits, half done, until the first is read.
+        sock.sendall(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n" * num_requests)
         server.await_open(1)
         server.await_closed(0)
         assert server.dropped["slow"] >= 1

@@ -33,7 +33,9 @@ LARGE = {
     "nested": filled(b'{"a":', b"[", b""),
     "space": filled(b"", b" ", b"{}"),
 }
+ZEROS = b",".join([b"0"] * ((MAX_BODY_BYTES - 100) // 6))
 LARGE_PREDICT = {
+    "examples": b'{"inputs":{"uid":[%b],"mov":[%b],"hour":[%b]}}' % (ZEROS, ZEROS, ZEROS),
     "instances": filled(b'{"instances":[', b'{"uid":1,"mov":2,"hour":0.5},', b'{"uid":1,"mov":2,"hour":0.5}]}'),
     "empty instances": filled(b'{"instances":[', b"{},", b"{}]}"),
 }
