@@ -35,7 +35,7 @@ class Snapshot:
     """Partition -> offset of the next event."""
 
     generation: int
-    """Generation of the run that wrote it; who restores it starts a later one."""
+    """Generation of the run that wrote it; a run that restores it starts a later one."""
 
     epoch: int
     """Number of the snapshot, counted over all runs."""
@@ -61,7 +61,7 @@ def save_snapshot(
     num_shards: int | None = None,
     fenced: bool = True,
 ) -> Path:
-    """Write `model.ckpt-<step>/` and return it; after a crash at any moment it is there wholly or not at all.
+    """Write `model.ckpt-<step>/` and return it; after a crash at any moment it is complete or does not exist.
 
     `dense` and `stream` must not change meanwhile; tables are copied on write, each at one moment. Expired rows are
     written too, so that a restored run has the rows that an uninterrupted one has. If `fenced`, it is a FencedError

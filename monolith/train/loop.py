@@ -105,10 +105,10 @@ class Trainer:
         self._run_dense = torch.compile(run_dense) if config.compile else run_dense
 
     def run(self, max_steps: int | None = None) -> RunResult:
-        """Train; a snapshot is there at the start, in between, and at the end.
+        """Train; save a snapshot at the start, in between, and at the end.
 
-        A hook that raises, or a source that cannot go on, ends the run with its error, after a snapshot of all that was
-        trained. After an error inside a step the newest snapshot is one from before; a note on the error says which.
+        An error of a hook or of the source ends the run, after a snapshot of everything that was trained. After an
+        error inside a step there is no new snapshot; a note on the error names the newest one.
         """
         state, loss = self.state, float("nan")
         state.model.train()
@@ -138,10 +138,10 @@ class Trainer:
         return RunResult(global_step=state.global_step, loss=loss, metrics=self.metrics.read())
 
     def _step(self, batch: Batch) -> tuple[float, EstimatorSpec]:
-        """Train on one batch; on an error rows and weights are as they were.
+        """Train on one batch; after an error rows and weights have their old values.
 
-        But for one: if a step would ruin a row, that row and the weights are as they were, the other rows are not. The
-        run ends then, and goes on from a snapshot.
+        There is one exception: if a step would make a row NaN or infinite, that row and the weights keep their values,
+        but the other rows change. The run then ends, and has to continue from a snapshot.
         """
         state, columns = self.state, batch.columns
         pulled = state.lookup.pull(columns)
@@ -258,7 +258,7 @@ class Trainer:
 
     @contextmanager
     def _hooks(self) -> Iterator[None]:
-        """Tell hooks that everything is there and, whatever happens in between, of the end."""
+        """Call `after_create_session` of all hooks at the start and `end` at the end, also after an error."""
         told: list[Hook] = []
         try:
             for hook in self.hooks:

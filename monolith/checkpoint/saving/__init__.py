@@ -1,1 +1,1 @@
-"""Saving while training goes on: the moment is taken at once, the files are written behind its back."""
+"""Saving during training: the state is frozen at once, and the files are written in the background."""
