@@ -147,16 +147,21 @@ class Trainer:
         pulled = state.lookup.pull(columns)
         with torch.autocast("cpu", torch.bfloat16, enabled=self.config.autocast):
             spec = self._run_dense(state.model, pulled.leaves, columns, Mode.TRAIN)
+        # All checks come before the first change: an error up to here leaves rows and weights alone.
         loss = self._checked_loss(spec, batch, pulled)
         state.model.backward(loss)
         self._check_gradients(batch, pulled)
+        # Reading the clock does not move it: rows need the batch's time, but their update can still fail.
         reading = state.clock.read(batch, is_new_partition=batch.partition not in state.offsets)
+        # Rows before weights: an update of rows can fail, and the weights must then have their old values.
         self._push(pulled, batch, reading.time)
         state.model.dense_step(state.optimizer)
         state.model.zero_grad()
-        self.metrics.add(spec)  # of predictions that were made before this batch was trained on
+        self.metrics.add(spec)  # its predictions were made before the update, so the metrics are of unseen events
+        # Eviction comes after the update: the rows of this batch have their new time and stay.
         state.clock.advance(reading)
         state.clock.evict_if_due(state.tables)
+        # The position comes last: a batch counts as trained only when all of the above is done.
         state.stream = state.source.state()
         state.offsets[batch.partition] = batch.last
         state.global_step += 1
