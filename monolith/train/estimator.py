@@ -28,9 +28,9 @@ from monolith.train.trained_model import TrainedModel, open_trained
 
 
 class Estimator:
-    """Trains a model in this process; a run goes on exactly where the last one in `model_dir` was saved.
+    """Trains a model in this process; a run continues exactly where the last one in `model_dir` was saved.
 
-    `config` is what code and command line said, put together; what it leaves open, the task's parameters may say.
+    `config` has the settings from code and command line. The task's parameters apply where both leave a setting open.
     """
 
     def __init__(
@@ -41,9 +41,9 @@ class Estimator:
         *,
         params: Any = None,
     ) -> None:
-        """Take a model, or what makes one after seeding: parameters, or a class that is called with `params`.
+        """Take a model, its parameters, or a class that is called with `params`; the last two make it after seeding.
 
-        A folder `warm_start_from` is where a model without a snapshot of its own begins, as `restore_dir` says too.
+        A model without its own snapshot starts from the folder `warm_start_from`; `restore_dir` does the same.
         """
         config = conf.to_runner_config() if isinstance(conf, RunConfig) else copy.copy(conf)
         if warm_start_from is not None:
@@ -70,11 +70,11 @@ class Estimator:
     ) -> RunResult:
         """Train until the data ends, for `steps` more steps, or to `max_steps` in all, whichever comes first.
 
-        SIGTERM, Ctrl-C and a hook's `request_stop` end it early and in good order. Every end but an error writes a
-        snapshot, and so does the error of a hook; after any other error training goes on from the last one. With
-        `export_base` or `sync_targets` in the configuration, servers are kept up to date meanwhile: see `run`, which
-        also says what the other arguments mean. A task's own `train.steps` and `train.max_steps` count where neither
-        is given.
+        SIGTERM, Ctrl-C and a hook's `request_stop` end it early. A run that ends normally, early, or by an error of a
+        hook writes a snapshot. After any other error the next run continues from the last snapshot. With `export_base`
+        or `sync_targets` in the configuration, the run also keeps servers up to date. `run` describes this and the
+        other arguments. If neither `steps` nor `max_steps` is given, the task's own `train.steps` and
+        `train.max_steps` apply.
         """
         if steps is None and max_steps is None:
             steps, max_steps = (task_parameter(self.model, "train", name) for name in ("steps", "max_steps"))
@@ -102,9 +102,9 @@ class Estimator:
     ) -> dict[str, float]:
         """Return loss and metrics of a snapshot, the newest one if none is named, on the source for EVAL.
 
-        Nothing is changed, and others may train in `model_dir` meanwhile. A model without a snapshot of its own is
-        that of `restore_dir`. A classification has "auc" and "calibration", a regression "mse"; with several heads the
-        names begin with the head's. `loss` is the mean of the batches' losses.
+        It changes nothing, and another process may train in `model_dir` meanwhile. Without a snapshot in `model_dir`,
+        the one in `restore_dir` is used. A classification has "auc" and "calibration", a regression "mse". With several
+        heads, the head's name comes first. `loss` is the mean of the batches' losses.
 
         Args:
             steps: batches to look at; the task's own `eval.steps`, else all there are, if not given.
@@ -147,11 +147,11 @@ class Estimator:
         export_base: str | os.PathLike[str] | None = None,
         checkpoint_path: str | None = None,
     ) -> Path:
-        """Write a version to serve, of a snapshot, the newest one if none is named; returns its folder.
+        """Write a snapshot, by default the newest one, as a version to serve; return its folder.
 
-        It goes into `export_base`, by default that of the configuration, `<model_dir>/exported_models`; `monolith
-        serve` answers from there. `batch_size` and `enable_fused_layout` have no effect: a version takes any number of
-        events, and answers the same for both layouts. `name` is what requests call the model.
+        The version goes into `export_base`, else the one of the configuration, else `<model_dir>/exported_models`.
+        `monolith serve` answers from there. `batch_size` and `enable_fused_layout` have no effect: a version takes any
+        number of events, and answers the same for both layouts. `name` is the name of the model in requests.
         """
         if dense_only:
             raise NotImplementedError("dense_only=True: a version without tables is not there yet; export all of it")

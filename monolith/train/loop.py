@@ -105,10 +105,10 @@ class Trainer:
         self._run_dense = torch.compile(run_dense) if config.compile else run_dense
 
     def run(self, max_steps: int | None = None) -> RunResult:
-        """Train; a snapshot is there at the start, in between, and at the end.
+        """Train; save a snapshot at the start, in between, and at the end.
 
-        A hook that raises, or a source that cannot go on, ends the run with its error, after a snapshot of all that was
-        trained. After an error inside a step the newest snapshot is one from before; a note on the error says which.
+        An error of a hook or of the source ends the run, after a snapshot of everything that was trained. After an
+        error inside a step there is no new snapshot; a note on the error names the newest one.
         """
         state, loss = self.state, float("nan")
         state.model.train()
@@ -138,25 +138,30 @@ class Trainer:
         return RunResult(global_step=state.global_step, loss=loss, metrics=self.metrics.read())
 
     def _step(self, batch: Batch) -> tuple[float, EstimatorSpec]:
-        """Train on one batch; on an error rows and weights are as they were.
+        """Train on one batch; after an error rows and weights have their old values.
 
-        But for one: if a step would ruin a row, that row and the weights are as they were, the other rows are not. The
-        run ends then, and goes on from a snapshot.
+        There is one exception: if a step would make a row NaN or infinite, that row and the weights keep their values,
+        but the other rows change. The run then ends, and has to continue from a snapshot.
         """
         state, columns = self.state, batch.columns
         pulled = state.lookup.pull(columns)
         with torch.autocast("cpu", torch.bfloat16, enabled=self.config.autocast):
             spec = self._run_dense(state.model, pulled.leaves, columns, Mode.TRAIN)
+        # All checks come before the first change: an error up to here leaves rows and weights alone.
         loss = self._checked_loss(spec, batch, pulled)
         state.model.backward(loss)
         self._check_gradients(batch, pulled)
+        # Reading the clock does not move it: rows need the batch's time, but their update can still fail.
         reading = state.clock.read(batch, is_new_partition=batch.partition not in state.offsets)
+        # Rows before weights: an update of rows can fail, and the weights must then have their old values.
         self._push(pulled, batch, reading.time)
         state.model.dense_step(state.optimizer)
         state.model.zero_grad()
-        self.metrics.add(spec)  # of predictions that were made before this batch was trained on
+        self.metrics.add(spec)  # its predictions were made before the update, so the metrics are of unseen events
+        # Eviction comes after the update: the rows of this batch have their new time and stay.
         state.clock.advance(reading)
         state.clock.evict_if_due(state.tables)
+        # The position comes last: a batch counts as trained only when all of the above is done.
         state.stream = state.source.state()
         state.offsets[batch.partition] = batch.last
         state.global_step += 1
@@ -258,7 +263,7 @@ class Trainer:
 
     @contextmanager
     def _hooks(self) -> Iterator[None]:
-        """Tell hooks that everything is there and, whatever happens in between, of the end."""
+        """Call `after_create_session` of all hooks at the start and `end` at the end, also after an error."""
         told: list[Hook] = []
         try:
             for hook in self.hooks:

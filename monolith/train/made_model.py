@@ -14,8 +14,8 @@ ModelLike = type[MonolithModel] | MonolithModel | InstantiableParams
 def make_model(model: ModelLike, params: Any, *, seed: int | None, override: str | None) -> MonolithModel:
     """Return the model: itself, or made from its class or parameters after seeding.
 
-    `override`, a JSON object, replaces parameters before the model is made, so a model that is made already is made
-    anew with its own; an unknown name is a ValueError.
+    `override`, a JSON object, replaces parameters before the model is made. A model that already exists is made again
+    from its own parameters. An unknown name raises a ValueError.
     """
     values = _parsed(override)
     if isinstance(model, MonolithModel) and values:

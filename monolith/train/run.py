@@ -35,8 +35,8 @@ def run(
 ) -> RunResult:
     """Train a model: restore or start, then batch after batch, with snapshots, hooks, and servers kept up to date.
 
-    Live training is the same run with an export base and targets in its settings, see `LiveConfig`: a version for
-    servers is there before the first step, and what changed follows.
+    Live training is the same run with an export base and targets in its settings, see `LiveConfig`. It writes a version
+    for servers before the first step, and then sends every change.
 
     Args:
         model: what to train.

@@ -143,9 +143,10 @@ def open_trained(
     config: RestoreConfig | None = None,
     checkpoint_path: str | os.PathLike[str] | None = None,
 ) -> TrainedModel:
-    """Return the model as it is in a snapshot: the one in folder `checkpoint_path`, or the one that `config` says.
+    """Return the model of a snapshot: the one in folder `checkpoint_path`, or the one that `config` selects.
 
-    That is `restore_ckpt` or the newest in `model_dir`, else in `restore_dir`, a folder or a URL. Nothing is written.
+    `config` selects `restore_ckpt` or the newest one in `model_dir`, else in `restore_dir`, a folder or a URL. Nothing
+    is written.
     """
     config = config or RestoreConfig()
     if checkpoint_path is not None:

@@ -34,7 +34,7 @@ class Link:
     """What a delta builds on; its `delta.json`."""
 
     base: str
-    """Folder name of the snapshot at the begin of the chain."""
+    """Folder name of the snapshot at the start of the chain."""
 
     number: int
     """Place in the chain, from 1."""
@@ -101,7 +101,7 @@ def check_chain(
 ) -> list[Manifest]:
     """Return the manifests of a chain after checking every file of it, but for those of the snapshot that are `unread`.
 
-    `on_bytes` is told, piece by piece, how many bytes were read.
+    `on_bytes` runs with the number of bytes read, piece by piece.
 
     Raises:
         FileNotFoundError: The snapshot has no manifest.

@@ -40,7 +40,7 @@ def sync_folder(path: Path) -> None:
 
 
 def file_crc32c(path: Path, on_bytes: Callable[[int], None] | None = None) -> int:
-    """Return the CRC-32C of a file; `on_bytes` is told, piece by piece, how many bytes were read."""
+    """Return the CRC-32C of a file; `on_bytes` runs with the number of bytes read, piece by piece."""
     crc = 0
     with open(path, "rb") as file:
         while chunk := file.read(_CHUNK_BYTES):

@@ -1,4 +1,4 @@
-"""What is said, and cleaned up, when a checkpoint cannot be written."""
+"""The error and the cleanup when a checkpoint cannot be written."""
 
 import errno
 import os

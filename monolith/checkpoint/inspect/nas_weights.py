@@ -11,7 +11,7 @@ from monolith.checkpoint.keep.latest import latest_state
 from monolith.errors import CorruptFileError
 
 ARCH_TENSOR_PREFIX = "arch_tensor"
-"""Architecture weights are told from others by this part of their name. The original uses it without defining it."""
+"""This part of a name marks architecture weights. The original uses it without defining it."""
 
 _MODEL = "model/"
 

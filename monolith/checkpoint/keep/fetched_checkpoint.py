@@ -1,4 +1,4 @@
-"""Another model's checkpoint from an object store, on this disk for as long as it is being restored."""
+"""Another model's checkpoint from an object store, on this disk while it is restored."""
 
 import os
 import shutil

@@ -17,8 +17,8 @@ _MAX_NUMBER_BYTES = 64
 def claim_generation(model_dir: str | os.PathLike[str], at_least: int) -> int:
     """Return a generation that no run in this folder had before, and never will again.
 
-    It is on the disk when this returns: two runs that restore the same snapshot must not be taken for one by those who
-    follow them. Runs of earlier generations commit nothing from here on.
+    It is on the disk when this returns, so that servers can tell apart two runs that restore the same snapshot. Runs of
+    earlier generations commit nothing from here on.
     """
     folder = Path(model_dir)
     with _lock(folder):

@@ -52,11 +52,11 @@ def latest_snapshot(model_dir: str | os.PathLike[str]) -> Path | None:
 
 
 def clean_leftovers(model_dir: str | os.PathLike[str]) -> list[Path]:
-    """Remove what a crash left, and return it; who calls it owns the folder.
+    """Remove what a crash left, and return the removed paths; the caller must own the folder.
 
-    That is temporary files and folders, snapshots and deltas without a manifest, deltas whose snapshot is gone, and
-    what was just being replaced: the new one if it is whole, else the old one, is there then. Dense weights that are
-    saved alone are seen to likewise, and what another model's store gave for a restore is gone.
+    This removes temporary files and folders, snapshots and deltas without a manifest, deltas without their snapshot,
+    and files fetched from another model's store for a restore. If a snapshot was being replaced, the new one stays if
+    it is complete, else the old one. The same is done for dense weights that are saved alone.
     """
     folder = Path(model_dir)
     fetched = [path for path in [folder / FETCHED_FOLDER] if path.is_dir()]

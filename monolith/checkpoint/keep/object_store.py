@@ -28,8 +28,8 @@ _NAMES_LISTED = 20
 class SnapshotStore:
     """Copies of the snapshots and deltas of a model, anywhere that fsspec reaches: `s3://…`, `gs://…`, a folder.
 
-    An object store cannot rename, so what counts is the manifest, which is written last and removed first: whatever
-    happens in between, a checkpoint is there wholly or not at all.
+    An object store cannot rename. So the manifest decides: it is written last and removed first. Whatever happens in
+    between, a checkpoint is complete or does not exist.
     """
 
     def __init__(self, url: str) -> None:
@@ -39,14 +39,14 @@ class SnapshotStore:
         self._root = root.rstrip("/")
 
     def names(self) -> list[str]:
-        """Return the names of all checkpoints that are there, oldest first."""
+        """Return the names of all complete checkpoints, oldest first."""
         self._files.invalidate_cache()
         found = self._files.glob(f"{self._root}/model.ckpt-*/{MANIFEST_NAME}")
         names = {str(path).split("/")[-2] for path in found}
         return sorted((name for name in names if is_state_name(name)), key=lambda name: state_order(Path(name)))
 
     def put(self, path: Path) -> None:
-        """Copy a snapshot or delta, and what its chain needs that is not there yet.
+        """Copy a snapshot or delta, and the missing links of its chain.
 
         Raises:
             FencedError: A run of a later generation, on another machine, writes here now.
@@ -58,18 +58,18 @@ class SnapshotStore:
                 self._put_one(link)
 
     def mark_kept(self, names: Iterable[str]) -> None:
-        """Let these stay for good: on another machine, nothing else would tell that they should."""
+        """Mark these as kept forever; another machine knows it only by this mark."""
         marked, there = self._marked(), set(self.names())
         for name in names:
             if name in there and name not in marked:
                 self._files.pipe_file(self._at(name, PRESERVED_NAME), b"")
 
     def retire(self, here: Collection[str], newest: str, max_to_keep: int | None) -> None:
-        """Remove what is neither `here`, on the machine that trains, nor kept; a delta goes before its base.
+        """Remove checkpoints that are neither `here`, on the training machine, nor kept; a delta goes before its base.
 
-        Newer ones than `newest` are of an abandoned run and go; so do deltas that are no longer here while their
-        snapshot is. Of older ones, which another machine wrote, those stay that are kept for good, and as many as make
-        up `max_to_keep` with those that are here; None or 0 keeps all.
+        Checkpoints newer than `newest` belong to an abandoned run and are removed. So are deltas that are not here
+        although their snapshot is. Another machine wrote the older ones. The ones kept forever stay, and the newest
+        ones up to `max_to_keep` snapshots in all; None or 0 keeps all.
         """
         names, marked = self.names(), self._marked()
         counted = [name for name in names if base_and_number(Path(name))[1] == 0 and name not in marked]
@@ -86,8 +86,8 @@ class SnapshotStore:
         Every file is checked before the folder gets its name.
 
         Raises:
-            FileNotFoundError: There is no checkpoint of this name; the message lists those there are.
-            CorruptFileError: A file is missing or not what its manifest says, or all there are lack what they build on.
+            FileNotFoundError: There is no checkpoint of this name; the message lists the existing ones.
+            CorruptFileError: A file is missing or differs from its manifest, or no checkpoint has a complete chain.
         """
         there = self.names()
         wanted = self._newest_complete(there) if name is None else name
@@ -104,7 +104,7 @@ class SnapshotStore:
         return model_dir / wanted
 
     def contents(self) -> str:
-        """Return in words what is there, for the message of an error."""
+        """Return a list of the contents in words, for an error message."""
         names = self.names()
         others = [name for name in self._entries() if name not in names]
         partial = [name for name in others if is_state_name(name)]
@@ -114,7 +114,7 @@ class SnapshotStore:
         return f"it has {complete}" + (f"; without a {MANIFEST_NAME}: {_listed(partial)}" if partial else "")
 
     def _newest_complete(self, there: Sequence[str]) -> str | None:
-        """Return the newest whose chain is there; a warning names those that are passed over."""
+        """Return the newest checkpoint with a complete chain; a warning names the skipped ones."""
         known = set(there)
         for name in reversed(there):
             number = base_and_number(Path(name))[1]
@@ -144,7 +144,7 @@ class SnapshotStore:
         return {str(path).split("/")[-2] for path in self._files.glob(f"{self._root}/model.ckpt-*/{PRESERVED_NAME}")}
 
     def _check_generation(self, path: Path, there: Sequence[str]) -> None:
-        """Raise a FencedError if the newest that is there was written by a later run."""
+        """Raise a FencedError if a later run wrote the newest checkpoint."""
         if not there:
             return
         own = read_manifest(path).generation

@@ -15,7 +15,7 @@ from monolith.checkpoint.format.state_files.monolith_file import exempt_checkpoi
 from monolith.errors import CorruptFileError
 
 PRESERVED_NAME = "preserved"
-"""A file of this name in a snapshot's folder keeps the snapshot for good."""
+"""A file of this name in a snapshot's folder keeps the snapshot forever."""
 
 NeededBy = Callable[[Path], set[Path]]
 
@@ -42,9 +42,9 @@ class Retention:
 
 
 def manifest_bases(path: Path) -> set[Path]:
-    """Return what this snapshot or delta cannot be read without.
+    """Return the folders that are needed to read this snapshot or delta.
 
-    Of a delta, that are the links before it; of any, also what its manifest names as "base" beside it.
+    A delta needs the links before it. Both also need the folders that the manifest names as "base".
     """
     try:
         base = read_manifest(path).extra.get("base")
@@ -56,7 +56,7 @@ def manifest_bases(path: Path) -> set[Path]:
 
 
 def needs(paths: Iterable[Path], needed_by: NeededBy) -> set[Path]:
-    """Return everything that any of the paths needs, also by way of others."""
+    """Return everything that the paths need, directly or through other paths."""
     found: set[Path] = set()
     waiting = list(paths)
     while waiting:
@@ -73,11 +73,11 @@ def retire_snapshots(
     started: float | None = None,
     needed_by: NeededBy = manifest_bases,
 ) -> list[Path]:
-    """Remove the snapshots that are too many, and bring `checkpoint` up to date; returns what was removed.
+    """Remove the oldest snapshots beyond the limit, and update `checkpoint`; return the removed paths.
 
-    Nothing goes that a snapshot which stays, or a delta of one, needs. `needed_by` returns what one path needs; the
-    hours of `keep_every_hours` count from the newest snapshot that was kept for good, or else from `started` (seconds
-    since 1970, default: now).
+    Nothing is removed that a kept snapshot or its deltas need. `needed_by` returns what one path needs. The hours of
+    `keep_every_hours` count from the newest snapshot that is kept forever, else from `started` (seconds since 1970,
+    default: now).
     """
     exempt = _exempt_names(model_dir, retention)
     everything = [path for path in list_snapshots(model_dir) if (path / MANIFEST_NAME).is_file()]

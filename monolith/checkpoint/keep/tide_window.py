@@ -31,7 +31,7 @@ class TideConfig:
     end_minute: int | None = None
 
     save_seconds: float | None = None
-    """Outside the window training goes on and saves this often; None stops it there."""
+    """Outside the window training continues and saves this often; None stops it there."""
 
     def __post_init__(self) -> None:
         """Reject half a window, times that do not exist, and an empty window."""

@@ -35,7 +35,7 @@ class Snapshot:
     """Partition -> offset of the next event."""
 
     generation: int
-    """Generation of the run that wrote it; who restores it starts a later one."""
+    """Generation of the run that wrote it; a run that restores it starts a later one."""
 
     epoch: int
     """Number of the snapshot, counted over all runs."""

@@ -98,7 +98,7 @@ class FrozenState:
     def write_snapshot(
         self, model_dir: str | os.PathLike[str], *, num_shards: int | None = None, in_parallel: bool = True
     ) -> Path:
-        """Write `model.ckpt-<step>/` and return it; after a crash at any moment it is there wholly or not at all.
+        """Write `model.ckpt-<step>/` and return it; after a crash at any moment it is complete or does not exist.
 
         Expired rows are written too, so that a restored run has the rows that an uninterrupted one has.
         """

@@ -1,4 +1,4 @@
-"""A save that is being written while its caller goes on."""
+"""A save that is written in the background."""
 
 import contextlib
 import os
@@ -27,7 +27,7 @@ class PendingSave:
 
     @property
     def done(self) -> bool:
-        """Whether the files are there, or writing them failed."""
+        """Whether all files are written, or writing them failed."""
         return not self._thread.is_alive()
 
     @property

@@ -21,9 +21,9 @@ class Saver:
 
     The error of a save is raised once, by the `poll` or `finish` that sees its end.
 
-    Changes are tracked from the first delta that is asked for. That one is a full snapshot, and so is every one that
-    has no earlier save of this object to build on or had too many changes to list. After each, the text files
-    `checkpoint` and `monolith_checkpoint` say what is there and when it was saved.
+    Changes are tracked from the first requested delta on. The first delta is a full snapshot. So is every delta that
+    has no earlier save of this object to build on, or has too many changes to list. After each save, the text files
+    `checkpoint` and `monolith_checkpoint` list the snapshots and the time of the save.
     """
 
     def __init__(
@@ -38,9 +38,10 @@ class Saver:
     ) -> None:
         """Save into `model_dir`; `retention` says which snapshots stay there, with their deltas.
 
-        Without tables, only the dense part is saved, and never as a delta. A `mirror` gets a copy of each, and loses
-        those that do not stay (`SnapshotStore.retire`); if mirroring fails the save counts as failed, but the local
-        files remain. If `fenced_by` is given, that folder says whether another run has taken over, not `model_dir`.
+        Without tables, only the dense part is saved, and never as a delta. A `mirror` gets a copy of each save, and
+        drops the ones that are not kept (`SnapshotStore.retire`); if mirroring fails the save counts as failed, but
+        the local files remain. If `fenced_by` is given, that folder, not `model_dir`, says whether another
+        run has taken over.
         """
         self._under_way: tuple[PendingSave, int] | None = None  # with its step
         self._model_dir = model_dir

@@ -1,4 +1,4 @@
-"""What a run is told: in code, on the command line, or by default."""
+"""The settings of a run: from code, from the command line, or by default."""
 
 from monolith.train.config.command_line import (
     LinkDataclassToFlags,

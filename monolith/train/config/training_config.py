@@ -42,9 +42,9 @@ class CpuTrainingConfig:
     merge_sync_training_ckpt: bool = setting(True, "All ranks of synchronous training share one model_dir.")
     mode: str = setting("train", "train, eval or infer.")
     partial_recovery: bool | None = setting(None, "Restore only the PS that are new after a failure.")
-    tide_start_hour: int | None = setting(None, "Begin, in UTC, of the daily window for shared machines.")
-    tide_start_minute: int | None = setting(None, "Minute of the begin.")
-    tide_end_hour: int | None = setting(None, "End of the window; it may lie before the begin, on the next day.")
+    tide_start_hour: int | None = setting(None, "Start, in UTC, of the daily window for shared machines.")
+    tide_start_minute: int | None = setting(None, "Minute of the start.")
+    tide_end_hour: int | None = setting(None, "End of the window; before the start, it means the next day.")
     tide_end_minute: int | None = setting(None, "Minute of the end.")
     tide_save_secs: int | None = setting(None, "Seconds between snapshots outside the window.")
     enable_realtime_training: bool = setting(False, "Send what was learned to serving all the time.")
@@ -77,7 +77,7 @@ class CpuTrainingConfig:
     mirror_dir: str | None = setting(
         None, "A URL (s3://...) or folder with a copy of every snapshot and delta; an empty model_dir starts from it."
     )
-    no_first_save: bool = setting(False, "No snapshot before the first step: a crash before the next begins anew.")
+    no_first_save: bool = setting(False, "No snapshot before the first step; an early crash loses all training.")
     warmup_file: str = setting("./warmup_file", "Requests that a server answers before it is asked.")
     skip_zero_embedding_when_serving: bool = setting(False, "Serving tables leave out rows that are all zeros.")
     max_rpc_deadline_millis: int = setting(30_000, "How long a server waits for rows of another.")
@@ -170,7 +170,7 @@ class CpuTrainingConfig:
 class DistributedCpuTrainingConfig(CpuTrainingConfig):
     """What a job of several processes needs to know besides."""
 
-    model_dir: str | Path = setting("", "Folder of the snapshots; a run goes on from the newest one in it.")
+    model_dir: str | Path = setting("", "Folder of the snapshots; a run continues from the newest one in it.")
     tensorboard_log_path: str = setting("", "Folder of TensorBoard's event files; model_dir if empty.")
     intra_op_parallelism_threads: int = setting(8, "Threads of one operation, on a cluster.")
     inter_op_parallelism_threads: int = setting(16, "Operations at a time, on a cluster.")

@@ -14,7 +14,7 @@ _log = logging.getLogger(__name__)
 
 
 class NoFirstSaveCheckpointSaverHook(Hook):
-    """Lets a run write snapshots into its `model_dir` beside those that its settings ask for.
+    """Lets a run write more snapshots into its `model_dir` than its settings ask for.
 
     It saves every `save_secs` or `save_steps`, in a tide window as the timer says. Training waits for each save. It
     saves no step twice. Guards run after every save, also after a failed one. With `is_dense_only` it saves dense

@@ -19,7 +19,7 @@ FigureOrFunction = Figure | Callable[[StepValues], Figure]
 class ThroughputMetricHook(Hook):
     """Reports the time to the first step and, at an interval in seconds, steps taken and seconds per step.
 
-    The number of events whose time is too far ahead to be believed is told whenever it changes.
+    It also reports the number of events with a rejected time, whenever it changes.
     """
 
     def __init__(

@@ -54,7 +54,7 @@ class StatusFile(Hook):
     def _write(self, context: RunContext) -> None:
         self._next_write = time.monotonic() + self._every_seconds
         temporary = self._path.with_name(f"{self._path.name}.tmp")
-        # Not flushed to the disk: the file is for those who look now, and worthless after a crash.
+        # Not flushed to the disk: the file shows the present, and is worthless after a crash.
         temporary.write_text(json.dumps(self._status(context)))
         temporary.replace(self._path)
 

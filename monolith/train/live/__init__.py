@@ -1,1 +1,1 @@
-"""Live training: versions for servers, and what changed in between, while a run goes on."""
+"""Live training: versions for servers, and the changes in between, during a run."""

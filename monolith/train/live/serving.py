@@ -21,10 +21,10 @@ _MAX_PAUSE_SECONDS = 2.0
 
 
 class LiveServing:
-    """Writes versions for servers, and sends what changed in between, from threads of its own.
+    """Writes versions for servers, and sends the changes in between, from its own threads.
 
-    As a context: the first version is there when the block begins; when the block ends well, servers that can be
-    reached have everything.
+    As a context: the first version exists when the block starts. When the block ends without an error, all servers that
+    can be reached have every change.
     """
 
     def __init__(self, state: TrainState, config: LiveConfig) -> None:

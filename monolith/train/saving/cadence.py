@@ -10,7 +10,7 @@ from monolith.checkpoint.keep.tide_window import TideConfig
 class Cadence:
     """Says when a save is due: at every n-th step of all runs together, or some seconds after the last one.
 
-    Outside a tide window that has a period of its own, that period counts instead of either.
+    A tide window may set its own period; outside the window that period applies instead.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Cadence:
             self.note(step)
 
     def note(self, step: int) -> None:
-        """Count from now: a save was begun, or one is there already."""
+        """Count from now: a save has started, or one already exists."""
         for timer in (self._timer, self._timer_outside):
             if timer is not None:
                 timer.update_last_triggered_step(step)

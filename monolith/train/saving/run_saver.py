@@ -14,7 +14,7 @@ from monolith.train.saving.saving_config import SavingConfig
 from monolith.train.state import TrainState
 
 KEEP_EVERY_HOURS = 24.0
-"""Of the snapshots that would be removed, one a day stays for good."""
+"""One snapshot per day is kept forever, even if it would be removed."""
 
 
 class RunSaver:
@@ -70,10 +70,10 @@ class RunSaver:
             self._dense.save()
 
     def after_step(self) -> None:
-        """Begin what is due; the error of an earlier save is raised here.
+        """Start the saves that are due; raise the error of an earlier save.
 
-        A save that is due by its step waits for the one before; one that is due by the clock is put off until then. A
-        save that a hook asked for, and one with a report on its rows, is written before training goes on.
+        While an earlier save is under way, a save due by its step waits for it; a save due by the clock is postponed.
+        Training waits for a save that a hook requested, and for one with a report on its rows.
         """
         state, config = self._state, self._config
         self._full.poll()

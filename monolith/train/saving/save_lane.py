@@ -27,14 +27,14 @@ class SaveRules:
     """Called before each save, and after it however it ended."""
 
     ignore_errors: bool = False
-    """A save that could not be written is logged, and training goes on."""
+    """Log a save that could not be written, and continue to train."""
 
     client: MetricClient | None = None
     """Gets save_checkpoint, save_checkpoint_time and save_checkpoint_failed, tagged by kind; the process's if None."""
 
 
 class SaveLane:
-    """Lets a saver save a training state; the caller goes on meanwhile, and calls `poll` now and then."""
+    """Lets a saver save a training state in the background; the caller calls `poll` from time to time."""
 
     def __init__(self, state: TrainState, saver: Saver, *, dense_only: bool, rules: SaveRules) -> None:
         """Save the whole state, or only its dense part."""
@@ -49,13 +49,13 @@ class SaveLane:
         self._in_parallel = False
 
     def begin(self, *, delta: bool = False, in_parallel: bool = False) -> None:
-        """Take this moment and begin to write it; a save under way is finished first."""
+        """Start to save the present state; finish a save under way first."""
         self.finish()
         self._attempt = 1
         self._begin(delta, in_parallel)
 
     def poll(self) -> None:
-        """See to a save that has ended; one that failed for good is raised here, unless errors are ignored."""
+        """Complete a save that has ended; raise its error if all attempts failed, unless errors are ignored."""
         if self.saver.step is not None and not self.saver.is_busy:
             self._end()
 

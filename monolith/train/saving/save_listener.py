@@ -2,21 +2,21 @@
 
 
 class SaveListener:
-    """Is told before and after each save of a run; override what is of interest.
+    """Runs before and after each save of a run; override the methods you need.
 
-    As a listener, `after_save` is called when the files are there. As a guard, it is called however the save ended:
-    what `before_save` stopped can go on then.
+    For a listener, `after_save` runs after each successful save. For a guard, it runs after every save, failed or not,
+    so that it can undo what `before_save` did.
     """
 
     def before_save(self, step: int) -> None:
-        """Be told that the state after this many steps is about to be saved; an error here means that it is not."""
+        """Run before the state after `step` steps is saved; an error raised here prevents the save."""
 
     def after_save(self, step: int) -> None:
-        """Be told that this is over; training may have taken further steps meanwhile."""
+        """Run after that save has ended; training may have taken further steps meanwhile."""
 
 
 class BeforeSaveListener(SaveListener):
-    """Lets another listener hear of the begin only."""
+    """Passes only `before_save` on to another listener."""
 
     def __init__(self, listener: SaveListener) -> None:
         """Take the other."""
@@ -28,7 +28,7 @@ class BeforeSaveListener(SaveListener):
 
 
 class AfterSaveListener(SaveListener):
-    """Lets another listener hear of the end only."""
+    """Passes only `after_save` on to another listener."""
 
     def __init__(self, listener: SaveListener) -> None:
         """Take the other."""

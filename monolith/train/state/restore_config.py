@@ -15,7 +15,7 @@ class RestoreConfig:
     """Where a run starts from, and what it takes from there; by default all, from the newest snapshot."""
 
     restore_dir: str | None = None
-    """Another model's folder, or a URL with copies of one, for a folder without snapshots of its own."""
+    """Another model's folder or its mirror's URL, used if `model_dir` has no snapshots."""
 
     restore_ckpt: str | None = None
     """Name of the snapshot or delta to start from, once; the newest if not given."""
@@ -27,19 +27,19 @@ class RestoreConfig:
     """Without an alias map, guess which weights were renamed."""
 
     clear_nn: bool = False
-    """Once, begin with new dense weights; rows are kept."""
+    """Once, start with new dense weights; rows are kept."""
 
     continue_training: bool = False
     """With `clear_nn`, go on counting steps."""
 
     drop_not_finite: bool = False
-    """Leave out rows that are NaN or infinite somewhere, instead of refusing the snapshot."""
+    """Leave out rows with NaN or infinite values, instead of refusing the snapshot."""
 
     is_chief: bool = True
-    """This process copies where `restore_dir` points to; others wait until it has."""
+    """This process copies the checkpoint of `restore_dir`; the others wait for it."""
 
     pointer_timeout_seconds: float = 7200.0
-    """The longest that wait takes."""
+    """How long the others wait at most."""
 
     def __post_init__(self) -> None:
         """Reject values that could only fail later, far from here."""
@@ -50,7 +50,7 @@ class RestoreConfig:
 
 
 def clears_weights(config: RestoreConfig, model_dir: Path) -> bool:
-    """Return whether dense weights begin anew; a marker in the folder says that they did before."""
+    """Return whether to start with new dense weights; a marker in the folder says that this has happened."""
     return config.clear_nn and not path_exists(str(model_dir / CLEAR_NN_NAME))
 
 

@@ -54,7 +54,7 @@ def read_text(path: str) -> str:
 
 
 def write_text(path: str, text: str) -> None:
-    """Write a file in one piece; who reads it sees the old or the new text, never half of one."""
+    """Write a file in one piece; a reader sees the old or the new text, never a part."""
     if not is_remote(path):
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         write_durably(Path(path), text.encode())
