@@ -3,7 +3,7 @@
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from torch import Tensor
@@ -22,6 +22,8 @@ from monolith.data.synthetic import EventMaker, SyntheticSource
 from monolith.tensors import Ragged
 
 KAFKA_SERVERS = "localhost:9092"
+
+Given = TypeVar("Given")
 
 
 def tfrecord(
@@ -84,24 +86,31 @@ def event_log(
 
 def parquet(files: Files | None = None, *, batch_size: int = 512, **options: Any) -> Pipeline:
     """Read Parquet files, by default those that the settings of the run name; see `ParquetSource` for the options."""
-    return Pipeline(ParquetSource(_files(None) if files is None else files, batch_size, **options))
+    return Pipeline(ParquetSource(_files(files), batch_size, **options))
 
 
-def arrow(files: Files, *, batch_size: int = 512, **options: Any) -> Pipeline:
-    """Read Arrow IPC or Feather files; see `ArrowSource` for the options."""
-    return Pipeline(ArrowSource(files, batch_size, **options))
+def arrow(files: Files | None = None, *, batch_size: int = 512, **options: Any) -> Pipeline:
+    """Read Arrow IPC or Feather files, by default those of the run's settings; see `ArrowSource` for the options."""
+    return Pipeline(ArrowSource(_files(files), batch_size, **options))
 
 
-def csv(files: Files, *, batch_size: int = 512, options: Mapping[str, Any] | None = None, **columns: Dtype) -> Pipeline:
-    """Read CSV files with these columns: `csv("clicks-*.csv", uid="int64", label="float32")`; see `CsvSource`."""
-    return Pipeline(CsvSource(files, Schema(tuple(columns.items())), batch_size=batch_size, **(options or {})))
+def csv(
+    files: Files | None = None, *, batch_size: int = 512, options: Mapping[str, Any] | None = None, **columns: Dtype
+) -> Pipeline:
+    """Read CSV files with these columns: `csv("clicks-*.csv", uid="int64", label="float32")`; see `CsvSource`.
+
+    Without `files`, those that the settings of the run name.
+    """
+    schema = Schema(tuple(columns.items()))
+    return Pipeline(CsvSource(_files(files), schema, batch_size=batch_size, **(options or {})))
 
 
 def jsonl(
-    files: Files, *, batch_size: int = 512, options: Mapping[str, Any] | None = None, **columns: Dtype
+    files: Files | None = None, *, batch_size: int = 512, options: Mapping[str, Any] | None = None, **columns: Dtype
 ) -> Pipeline:
-    """Read files of one JSON object per line with these columns; see `JsonLinesSource`."""
-    return Pipeline(JsonLinesSource(files, Schema(tuple(columns.items())), batch_size=batch_size, **(options or {})))
+    """Read files of one JSON object per line, by default those of the run's settings; see `JsonLinesSource`."""
+    schema = Schema(tuple(columns.items()))
+    return Pipeline(JsonLinesSource(_files(files), schema, batch_size=batch_size, **(options or {})))
 
 
 def frame(data: Any, *, batch_size: int = 512, **options: Any) -> Pipeline:
@@ -135,7 +144,7 @@ def synthetic(generator: EventMaker, *, batch_size: int, count: int | None = Non
     return Pipeline(SyntheticSource(generator, batch_size, count))
 
 
-def _files(given: str | Sequence[str] | None) -> str | Sequence[str]:
+def _files(given: Given | None) -> Given | list[str]:
     found = current_input().files if given is None else given
     if found is None:
         raise ValueError("no file to read; name files here, or input_path in the settings of the run")

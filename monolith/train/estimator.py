@@ -22,7 +22,7 @@ from monolith.train.config.task_settings import task_parameter
 from monolith.train.config.unread import check_unread
 from monolith.train.loop import RunResult, Sync
 from monolith.train.made_model import ModelLike, make_model
-from monolith.train.run import run
+from monolith.train.run import run, training_source
 from monolith.train.saving.save_listener import SaveListener
 from monolith.train.trained_model import TrainedModel, open_trained
 
@@ -156,7 +156,7 @@ class Estimator:
         if dense_only:
             raise NotImplementedError("dense_only=True: a version without tables is not there yet; export all of it")
         base = Path(export_base) if export_base is not None else export_base_of(self.config, self.model)
-        schema = self._source(Mode.TRAIN).schema
+        schema = training_source(self.model, RunSettings.of(self.config, self.model).input).schema
         return self._trained(checkpoint_path).export(base, schema, name=name or serving_name(self.config, self.model))
 
     def get_variable_names(self) -> list[str]:

@@ -57,7 +57,7 @@ def run(
     folder = settings.saving.folder
     with ExitStack() as cleanup:
         cleanup.enter_context(ModelDirOwner(folder))
-        state = TrainState(model, _source(model, settings.input) if source is None else source, settings.state)
+        state = TrainState(model, training_source(model, settings.input) if source is None else source, settings.state)
         # Some models add their hooks when their model function first runs, in the dry run above.
         _begin([hook for hook in model.training_hooks if hook not in begun])
         watching += model.training_hooks
@@ -96,7 +96,8 @@ def _begin(hooks: Sequence[Hook]) -> Sequence[Hook]:
     return hooks
 
 
-def _source(model: MonolithModel, config: InputConfig) -> Source:
+def training_source(model: MonolithModel, config: InputConfig) -> Source:
+    """Return where a model's batches come from: the data service that settings name, else the model's own source."""
     if config.use_dataservice:
         assert config.dispatcher is not None
         return ServiceSource(config.dispatcher, trainer=f"trainer-{type(model).__name__}")

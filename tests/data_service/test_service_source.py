@@ -2,6 +2,7 @@
 
 import json
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -62,8 +63,11 @@ def test_the_batches_are_those_of_the_input(dispatcher, worker):
     source = one_by_one(dispatcher)
     assert source.schema == make_source().schema
     got = [batch_values(batch) for batch in source]
-    parts = [make_source().shard(5, index) for index in range(5)]
-    assert got == [batch_values(batch) for part in parts for batch in part]
+    assert got == [
+        batch_values(replace(batch, partition=f"{index}/numbers@0"))
+        for index in range(5)
+        for batch in make_source().shard(5, index)
+    ]
 
 
 @pytest.mark.usefixtures("worker")
@@ -116,7 +120,9 @@ def test_iterating_again_goes_on_where_it_stopped(dispatcher):
 @pytest.mark.usefixtures("worker")
 def test_each_epoch_has_everything(dispatcher):
     source = ServiceSource(dispatcher.address, trainer="one", num_epochs=3)
-    assert everything(source) == sorted(3 * list(range(NUM_RECORDS)))
+    batches = list(source)
+    assert sorted(number for batch in batches for number in seqs(batch)) == sorted(3 * list(range(NUM_RECORDS)))
+    assert {batch.partition for batch in batches} == {f"{s}/numbers@{epoch}" for s in range(5) for epoch in range(3)}
     assert source.state() == {"epoch": 3, "splits": {}, "done": []}
 
 

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -59,3 +60,12 @@ def counts(state: TrainState) -> dict[int, float]:
     place, _ = state.plan.places["uid", "count"]
     ids = torch.cat([ids for ids, _ in state.tables["uid"].items()])
     return dict(zip(ids.tolist(), state.tables["uid"].lookup(ids)[:, place].tolist(), strict=True))
+
+
+def eager(state: TrainState, columns: dict[str, np.ndarray]) -> np.ndarray:
+    """Predictions of a state in this process, without an export."""
+    features = {name: torch.from_numpy(values) for name, values in columns.items()}
+    state.model.eval()
+    with torch.no_grad():
+        (prediction,) = mono.dense(state.model, state.lookup.pull(features).leaves, features).values()
+    return prediction.numpy()

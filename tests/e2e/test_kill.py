@@ -12,11 +12,10 @@ import torch
 
 from benchmarks.machine import machine_facts
 from monolith.data import MovieEvents, log_length
-from monolith.model import dense
 from monolith.train import Trainer, TrainState
 from monolith.train.loop import LoopConfig
 from monolith.train.saving.saving_config import SavingConfig
-from tests.e2e.counting_model import counts, state_of
+from tests.e2e.counting_model import counts, eager, state_of
 from tests.e2e.online_job import BATCH, OnlineJob
 
 WORLD = MovieEvents(3, users=500, movies=200)
@@ -39,14 +38,6 @@ def rows(state: TrainState, table: str) -> dict[int, bytes]:
         for ids, entries in state.tables[table].items()
         for id_, row in zip(ids.tolist(), np.asarray(entries), strict=True)
     }
-
-
-def eager(state: TrainState, columns: dict[str, np.ndarray]) -> np.ndarray:
-    features = {name: torch.from_numpy(values) for name, values in columns.items()}
-    state.model.eval()
-    with torch.no_grad():
-        (prediction,) = dense(state.model, state.lookup.pull(features).leaves, features).values()
-    return prediction.numpy()
 
 
 @pytest.mark.timeout(3600)  # of 50 kills and more; every wait inside has a limit of its own

@@ -3,6 +3,7 @@
 import time
 import weakref
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Self
 
 from monolith.data.batch import Batch
@@ -30,6 +31,9 @@ class ServiceSource:
     * **A trainer that is lost for good** loses its splits to others once its lease has run out. They go on where it
       last reported to be (about every two seconds, and whenever a split ends). Nothing is left out; batches that it
       took after that report are yielded once more, to another trainer.
+
+    Batches keep their offsets. Partitions are named after split and epoch: "3/clicks.csv@0" is what split 3 has of
+    "clicks.csv" in epoch 0, and its offsets only grow.
 
     Steps with a memory, such as shuffling over a window, belong into the service's input: what they are given here
     comes in another order each time.
@@ -102,11 +106,13 @@ class ServiceSource:
             with SplitPuller(member, self._pull) as flow:
                 for arrival in flow:
                     member.keep_lease()
-                    if arrival.batch is None:
-                        share.finish(arrival.lease)
+                    lease, batch = arrival.lease, arrival.batch
+                    if batch is None:
+                        share.finish(lease)
                         member.report_soon()
-                    elif share.deliver(arrival.lease, arrival.position):
-                        yield arrival.batch
+                    elif share.deliver(lease, arrival.position):
+                        # Several splits may share a partition of the input, each in an order of its own.
+                        yield replace(batch, partition=f"{lease.split}/{batch.partition}@{share.epoch}")
                         share.confirm()
             member.next_epoch()
 
