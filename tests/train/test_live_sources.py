@@ -8,10 +8,10 @@ import torch
 import monolith as mono
 from monolith.data import JoinConfig, TFRecordWriter
 from monolith.data_service import DataWorker, DataWorkerConfig, Dispatcher, DispatcherConfig
+from monolith.delta import DeltaReceiver
 from monolith.embedding import SgdOptimizer, ZerosInitializer
 from monolith.export import load_export, newest_export
 from monolith.protos.tf_example_pb2 import Example
-from monolith.delta import DeltaReceiver
 from monolith.train.config import RunnerConfig
 from monolith.train.live import exporter
 from monolith.wire import SharedSecret
