@@ -35,14 +35,15 @@ class Movies(MovieRanking):
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """Movie 7 was seen twice, movie 8 often; users 1 and 2 two days before users 3 to 9."""
+    """Movie 7 was seen twice, movie 8 often; users 1 and 2 two days before users 4 to 9."""
     folder = tmp_path_factory.mktemp("row")
     uid = np.array([1, 2] * 4 + [3, 4, 5, 6, 7, 8, 9, 9])
     columns = {
         "uid": uid,
         "mov": np.array([8] * 6 + [7, 9] + [8] * 7 + [7]),
         "label": (uid % 2).astype(np.float32),
-        "req_time": np.where(np.arange(16) < 8, NOW - 2 * DAY, NOW),
+        # User 3 comes in between: the clock does not follow a single jump of more than a day.
+        "req_time": np.array([NOW - 2 * DAY] * 8 + [NOW - DAY] + [NOW] * 7),
     }
     with EventLogWriter(folder / "log", MOVIE_SCHEMA) as writer:
         writer.append({name: columns.get(name, np.arange(16)) for name in MOVIE_SCHEMA.types})
