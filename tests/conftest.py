@@ -55,3 +55,20 @@ def store_url() -> Iterator[str]:
     files, root = fsspec.filesystem("memory"), place.split("/")[2]
     if files.exists(root):
         files.rm(root, recursive=True)
+
+
+@pytest.fixture(autouse=True)
+def own_environment() -> Iterator[None]:
+    """Give back what an Estimator exports, such as the prefix of metric names: the next test has its own."""
+    before = dict(os.environ)
+    yield
+    for name in os.environ.keys() - before.keys():
+        if not name.startswith("PYTEST_"):
+            del os.environ[name]
+    os.environ.update(
+        {
+            name: value
+            for name, value in before.items()
+            if os.environ.get(name) != value and not name.startswith("PYTEST_")
+        }
+    )

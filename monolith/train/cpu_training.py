@@ -76,8 +76,6 @@ def local_train(
         raise NotImplementedError(f"num_ps={num_ps}: parameter servers are not there yet; use num_ps=0")
     config = CpuTrainingConfig(
         save_checkpoints_steps=save_checkpoints_steps,
-        embedding_prefetch_capacity=int(enable_embedding_prefetch),
-        enable_embedding_postpush=enable_embedding_postpush,
         only_feature_engineering=only_feature_engineering,
     )
     if model_dir is not None and remove_model_dir_if_exists:
