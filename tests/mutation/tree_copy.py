@@ -20,6 +20,12 @@ BUILD_SECONDS = 1800
 LAST_CHARACTERS = 4000
 TESTS_PASSED, TESTS_FAILED = 0, 1
 
+SITE = ".mutation-site"
+WITHOUT_EDITABLE_INSTALL = """import sys
+sys.meta_path[:] = [finder for finder in sys.meta_path if type(finder).__name__ != "ScikitBuildInplaceFinder"]
+"""
+"""An editable install finds the tree that was copied before PYTHONPATH is looked at; Python runs this after it."""
+
 
 class BuildError(Exception):
     """The native core does not build; the message is the end of what the compiler wrote."""
@@ -36,6 +42,8 @@ class TreeCopy:
             target = folder / name
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(root / name, target, follow_symlinks=False)
+        (folder / SITE).mkdir()
+        (folder / SITE / "sitecustomize.py").write_text(WITHOUT_EDITABLE_INSTALL)
 
     @contextmanager
     def mutated(self, mutation: Mutation) -> Iterator[None]:
@@ -74,8 +82,9 @@ class TreeCopy:
             raise BuildError(output)
 
     def _run(self, command: Sequence[str], seconds: float) -> tuple[int | None, str]:
-        # Before everything else that names the package: an editable install means the tree that was copied.
-        environment = {**os.environ, "PYTHONPATH": str(self._folder), "CCACHE_BASEDIR": str(self._folder)}
+        # Before everything else that names the package.
+        path = os.pathsep.join([str(self._folder / SITE), str(self._folder)])
+        environment = {**os.environ, "PYTHONPATH": path, "CCACHE_BASEDIR": str(self._folder)}
         with open(self._folder / ".mutation-output", "w+b") as output:
             process = subprocess.Popen(
                 command, cwd=self._folder, env=environment, stdout=output, stderr=output, start_new_session=True
