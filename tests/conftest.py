@@ -57,18 +57,21 @@ def store_url() -> Iterator[str]:
         files.rm(root, recursive=True)
 
 
+EXPORTED = (
+    "MONOLITH_METRIC_PREFIX",
+    "TF_GRPC_WORKER_CACHE_THREADS",
+    "MONOLITH_GRPC_WORKER_SERVICE_HANDLER_MULTIPLIER",
+)
+"""What an Estimator writes into the environment of its process."""
+
+
 @pytest.fixture(autouse=True)
 def own_environment() -> Iterator[None]:
-    """Give back what an Estimator exports, such as the prefix of metric names: the next test has its own."""
-    before = dict(os.environ)
+    """Give back what an Estimator exports: the next test has its own prefix of metric names."""
+    before = {name: os.environ.get(name) for name in EXPORTED}
     yield
-    for name in os.environ.keys() - before.keys():
-        if not name.startswith("PYTEST_"):
-            del os.environ[name]
-    os.environ.update(
-        {
-            name: value
-            for name, value in before.items()
-            if os.environ.get(name) != value and not name.startswith("PYTEST_")
-        }
-    )
+    for name, value in before.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
