@@ -17,7 +17,7 @@ from monolith.hooks import Hook
 from monolith.model import Mode
 from monolith.observe.metric_prefix import DEFAULT_PREFIX, set_metric_prefix
 from monolith.train.config import RunConfig, RunnerConfig
-from monolith.train.config.run_settings import RunSettings, export_base_of, restore_config, serving_name
+from monolith.train.config.run_settings import export_base_of, input_config, restore_config, serving_name
 from monolith.train.config.task_settings import task_parameter
 from monolith.train.config.unread import check_unread
 from monolith.train.loop import RunResult, Sync
@@ -156,7 +156,7 @@ class Estimator:
         if dense_only:
             raise NotImplementedError("dense_only=True: a version without tables is not there yet; export all of it")
         base = Path(export_base) if export_base is not None else export_base_of(self.config, self.model)
-        schema = training_source(self.model, RunSettings.of(self.config, self.model).input).schema
+        schema = training_source(self.model, input_config(self.config)).schema
         return self._trained(checkpoint_path).export(base, schema, name=name or serving_name(self.config, self.model))
 
     def get_variable_names(self) -> list[str]:
@@ -185,7 +185,7 @@ class Estimator:
         return self._trained().variables()
 
     def _source(self, mode: Mode) -> Source:
-        with input_settings(RunSettings.of(self.config, self.model).input):
+        with input_settings(input_config(self.config)):
             return self.model.input_fn(mode)
 
     def _name_metrics(self) -> None:

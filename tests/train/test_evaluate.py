@@ -124,3 +124,13 @@ def test_a_group_that_is_no_column_of_ids_is_refused(trained):
     make, _ = trained
     with pytest.raises(ValueError, match="group_by='label' must name a column of one id per event"):
         make().evaluate(group_by="label")
+
+
+def test_what_only_training_needs_is_not_asked_for_here(trained, tmp_path):
+    make, _ = trained
+    make()
+    config = mono.RunConfig(model_dir=tmp_path / "MovieRanking", enable_parameter_sync=True)  # no targets
+    estimator = mono.Estimator(MovieRanking, config, params={"log": tmp_path / "log"})
+    assert estimator.evaluate(steps=1)["num_events"] == 256
+    with pytest.raises(ValueError, match="sync_targets is empty"):
+        estimator.train()

@@ -1,4 +1,4 @@
-"""One stretch of a row: its width, and the rules it lives by."""
+"""One stretch of a row: its width, and its rules."""
 
 from dataclasses import dataclass, field
 from typing import Self

@@ -27,7 +27,7 @@ class PlannedSlice:
     """Name of the slice."""
 
     segment: Segment
-    """Its width, and the rules it lives by."""
+    """Its width, and its rules."""
 
     learning_rate: LearningRate | None = None
     """Instead of the optimizer's own."""

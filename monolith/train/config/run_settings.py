@@ -57,7 +57,7 @@ class RunSettings:
         }
         return cls(
             process=ProcessConfig.of(config.intra_op_parallelism_threads, config.inter_op_parallelism_threads),
-            input=InputConfig(**_fields(config, InputConfig)),
+            input=input_config(config),
             state=StateConfig(**state, admission=AdmissionConfig(**_fields(config, AdmissionConfig))),
             restore=restore_config(config),
             loop=LoopConfig(**_fields(config, LoopConfig)),
@@ -65,6 +65,11 @@ class RunSettings:
             watch=WatchConfig(**watch, tide=tide),
             live=_live(config, model),
         )
+
+
+def input_config(config: RunnerConfig) -> InputConfig:
+    """Return what the settings say about data; evaluating and exporting need no more."""
+    return InputConfig(**_fields(config, InputConfig))
 
 
 def restore_config(config: RunnerConfig) -> RestoreConfig:

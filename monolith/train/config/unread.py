@@ -13,12 +13,20 @@ class Unread:
     reason: str
     """Completes "NAME=VALUE has no effect: ..."."""
 
-    changes_result: bool = False
-    """Another value asks for another result, so it is refused; otherwise it is only warned about."""
+    refused_by: type[Exception] | None = None
+    """The error where another value asks for another result; None only warns."""
+
+    happens_anyway: bool = False
+    """Either value is what happens, so nothing is said."""
+
+    @property
+    def changes_result(self) -> bool:
+        """Another value asks for another result, so it is refused."""
+        return self.refused_by is not None
 
 
 def _later(capability: str, *, refused: bool = False) -> Unread:
-    return Unread(f"{capability} will read it, and is not there yet", refused)
+    return Unread(f"{capability} will read it, and is not there yet", NotImplementedError if refused else None)
 
 
 _PS = "training on parameter servers"
@@ -26,7 +34,7 @@ _CLUSTER = "finding the processes of a cluster"
 _SYNC = "synchronous training"
 _GPU = "training on a GPU"
 _SERVING = "sharded serving"
-_ITEMS = Unread("item rows are read from an export; write one with `monolith export`", changes_result=True)
+_ITEMS = Unread("item rows are read from an export; write one with `monolith export`", ValueError)
 _FOUNTAIN = Unread("no public system has this name; read from a data service instead")
 
 UNREAD: Mapping[str, Unread] = {
@@ -72,12 +80,12 @@ UNREAD: Mapping[str, Unread] = {
     "bzid": _later(_SERVING),
     "ps_replica_num": _later(_SERVING),
     "unified_serving": _later(_SERVING),
-    "mode": Unread("an Estimator's methods say what it does: train, evaluate or predict", changes_result=True),
-    "only_feature_engineering": Unread("write parsed features with a pipeline of monolith.data", changes_result=True),
-    "is_local": Unread("a run is one process unless it is told otherwise"),
-    "use_estimator": Unread("the Estimator is the only way"),
-    "use_native_multi_hash_table": Unread("one native call always serves all tables"),
-    "enable_fid_dedup": Unread("the ids of a batch are always made unique"),
+    "mode": Unread("an Estimator's methods say what it does: train, evaluate or predict", ValueError),
+    "only_feature_engineering": Unread("write parsed features with a pipeline of monolith.data", ValueError),
+    "is_local": Unread("a run is one process unless its settings say otherwise", happens_anyway=True),
+    "use_estimator": Unread("the Estimator is the only way", happens_anyway=True),
+    "use_native_multi_hash_table": Unread("one native call always serves all tables", happens_anyway=True),
+    "enable_fid_dedup": Unread("the ids of a batch are always made unique", happens_anyway=True),
     "reorder_fids_in_data_pipeline": Unread("ids need no order: lookups plan each batch natively"),
     "containers_ready_time_secs": Unread("no metric of the specification uses it"),
     "fountain_zk_host": _FOUNTAIN,
@@ -91,9 +99,6 @@ UNREAD: Mapping[str, Unread] = {
     "items_input_kafka_dump_prefix": _ITEMS,
 }
 
-# Either value is what happens anyway.
-_SILENT = ("is_local", "use_estimator", "use_native_multi_hash_table", "enable_fid_dedup")
-
 
 def check_unread(values: Mapping[str, Any], changed: Iterable[str]) -> None:
     """Refuse or warn about settings that somebody changed and nothing reads.
@@ -104,10 +109,9 @@ def check_unread(values: Mapping[str, Any], changed: Iterable[str]) -> None:
     """
     for name in changed:
         unread = UNREAD.get(name)
-        if unread is None or name in _SILENT:
+        if unread is None or unread.happens_anyway:
             continue
         message = f"{name}={values[name]!r} has no effect: {unread.reason}"
-        if unread.changes_result:
-            error = NotImplementedError if "not there yet" in unread.reason else ValueError
-            raise error(f"{message}; leave it at its default")
+        if unread.refused_by is not None:
+            raise unread.refused_by(f"{message}; leave it at its default")
         warnings.warn(message, stacklevel=3)
