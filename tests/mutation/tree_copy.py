@@ -20,11 +20,14 @@ BUILD_SECONDS = 1800
 LAST_CHARACTERS = 4000
 TESTS_PASSED, TESTS_FAILED = 0, 1
 
-SITE = ".mutation-site"
+START_UP = "sitecustomize.py"
 WITHOUT_EDITABLE_INSTALL = """import sys
 sys.meta_path[:] = [finder for finder in sys.meta_path if type(finder).__name__ != "ScikitBuildInplaceFinder"]
 """
-"""An editable install finds the tree that was copied before PYTHONPATH is looked at; Python runs this after it."""
+"""An editable install finds the tree that was copied before PYTHONPATH is looked at; Python runs this after it.
+
+It lies in the copy's own folder, which is in the PYTHONPATH of every process that a test starts.
+"""
 
 
 class BuildError(Exception):
@@ -42,8 +45,7 @@ class TreeCopy:
             target = folder / name
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(root / name, target, follow_symlinks=False)
-        (folder / SITE).mkdir()
-        (folder / SITE / "sitecustomize.py").write_text(WITHOUT_EDITABLE_INSTALL)
+        (folder / START_UP).write_text(WITHOUT_EDITABLE_INSTALL)
 
     @contextmanager
     def mutated(self, mutation: Mutation) -> Iterator[None]:
@@ -83,8 +85,7 @@ class TreeCopy:
 
     def _run(self, command: Sequence[str], seconds: float) -> tuple[int | None, str]:
         # Before everything else that names the package.
-        path = os.pathsep.join([str(self._folder / SITE), str(self._folder)])
-        environment = {**os.environ, "PYTHONPATH": path, "CCACHE_BASEDIR": str(self._folder)}
+        environment = {**os.environ, "PYTHONPATH": str(self._folder), "CCACHE_BASEDIR": str(self._folder)}
         with open(self._folder / ".mutation-output", "w+b") as output:
             process = subprocess.Popen(
                 command, cwd=self._folder, env=environment, stdout=output, stderr=output, start_new_session=True
