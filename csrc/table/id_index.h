@@ -15,12 +15,11 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "table/found_row.h"
 #include "table/id_entry.h"
 #include "table/id_hash.h"
 
 namespace monolith {
-
-inline constexpr std::uint32_t kNoRow = ~0U;
 
 class IdIndex {
  public:
@@ -34,7 +33,7 @@ class IdIndex {
 
   // Brings the home line of a hash into the cache, for a find_rows that follows. The one call that needs no lock: if
   // the index grows meanwhile, the wrong line is fetched and nothing else happens.
-  void prefetch(std::uint64_t hash) const {
+  [[gnu::always_inline]] void prefetch(std::uint64_t hash) const {
     const std::uint64_t* lines = lines_.load(std::memory_order_relaxed);
     const int log2_lines = log2_lines_.load(std::memory_order_relaxed);
     __builtin_prefetch(lines + home_line_of(hash, log2_lines) * kLineEntries);

@@ -7,6 +7,7 @@
 
 #include "table/block.h"
 #include "table/row_table.h"
+#include "table/sub_table_order.h"
 
 namespace monolith {
 
@@ -105,6 +106,7 @@ RowBatch RowTable::read_snapshot(std::uint32_t number) {
   SubTable& sub_table = sub_tables_[number];
   std::vector<Located> live;
   {
+    const Guest guest(gate_);
     const std::shared_lock lock(sub_table.lock);
     check_snapshot(number);
     live.reserve(sub_table.index.size());
@@ -120,6 +122,7 @@ RowBatch RowTable::read_snapshot(std::uint32_t number) {
   // block by block; the others were set aside by before_change.
   std::ranges::sort(live, [](const Located& a, const Located& b) { return comes_before(a.hash, b.hash); });
   for (std::size_t first = 0; first < live.size(); first += kBlockGroups) {
+    const Guest guest(gate_);
     const std::unique_lock lock(sub_table.lock);
     for (std::size_t i = first; i < std::min(live.size(), first + kBlockGroups); ++i) {
       const auto [hash, row] = live[i];
@@ -144,12 +147,14 @@ RowBatch RowTable::read_snapshot_changes(std::uint32_t number, const ConsumerCha
   const auto repeated = std::ranges::unique(changed);
   changed.erase(repeated.begin(), repeated.end());
   {
+    const Guest guest(gate_);
     const std::shared_lock lock(sub_table.lock);
     check_snapshot(number);
   }
   RowBatch found;
   std::vector<std::uint64_t> hashes;
   for (std::size_t first = 0; first < changed.size(); first += kBlockGroups) {
+    const Guest guest(gate_);
     const std::unique_lock lock(sub_table.lock);
     for (std::size_t i = first; i < std::min(changed.size(), first + kBlockGroups); ++i) {
       const std::uint32_t row = sub_table.index.find_row(changed[i]);
@@ -179,7 +184,8 @@ RowBatch RowTable::read_snapshot_changes(std::uint32_t number, const ConsumerCha
   return batch;
 }
 
-PreservedRows RowTable::take_preserved(SubTable& sub_table) {
+PreservedRows RowTable::take_preserved(SubTable& sub_table) const {
+  const Guest guest(gate_);
   const std::unique_lock lock(sub_table.lock);
   sub_table.snapshot_epoch = 0;  // this sub-table is done: writers need not set rows aside any more
   return std::exchange(sub_table.preserved, {});
@@ -188,6 +194,7 @@ PreservedRows RowTable::take_preserved(SubTable& sub_table) {
 bool RowTable::has_room_for(std::uint32_t number, std::size_t num_rows, bool after_clear) const {
   if (options_.max_memory_bytes == 0 || options_.memory_policy != MemoryPolicy::kRefuseNewIds) return true;
   const SubTable& sub_table = sub_tables_[number];
+  const Guest guest(gate_);
   const std::shared_lock lock(sub_tables_[number].lock);
   if (!after_clear) num_rows += sub_table.index.size();
   return SubTable::bytes_for(chunk_layout_, num_rows) <= options_.max_memory_bytes / kNumSubTables;
@@ -195,6 +202,7 @@ bool RowTable::has_room_for(std::uint32_t number, std::size_t num_rows, bool aft
 
 RowBatch RowTable::read_rows(std::uint32_t number) const {
   const SubTable& sub_table = sub_tables_[number];
+  const Guest guest(gate_);
   const std::shared_lock lock(sub_tables_[number].lock);
   std::vector<Located> live;
   live.reserve(sub_table.index.size());
@@ -218,32 +226,30 @@ RowBatch RowTable::read_rows(std::uint32_t number) const {
 void RowTable::restore(std::span<const std::int64_t> ids, std::span<const std::uint32_t> last_seen,
                        std::span<const std::byte> rows) {
   const std::shared_lock batch(batch_mutex_);
-  const ClosedGate closed(gate_);
+  const Writer writer(gate_);
   const std::size_t row_bytes = layout_.row_bytes();
   const PooledPlan pooled = acquire_plan();
   BatchPlan& plan = *pooled;
   plan.build(ids, true);
-  for_each_block(sub_tables_.get(), plan.hashes(),
+  const SubTableOrder order(plan.hashes());
+  for_each_block(sub_tables_.get(), order.hashes(),
                  [&](std::size_t first, std::size_t count, const auto& prefetch_next) {
                    prefetch_whole_next(prefetch_next);
-                   const auto hashes = plan.hashes().subspan(first, count);
+                   const auto hashes = order.hashes().subspan(first, count);
                    std::array<std::uint32_t, kBlockGroups> found;
-                   const Block block(sub_tables_.get(), hashes, Access::kExclusive);
+                   const Block block(gate_, sub_tables_.get(), hashes, Access::kExclusive);
                    block.find_rows(hashes, found.data());
                    for (const Block::Run& run : block.runs()) {
                      SubTable& sub_table = *run.sub_table;
                      const std::uint32_t found_version = sub_table.erase_version;
                      for (std::size_t i = run.first; i < run.first + run.count; ++i) {
-                       const std::uint32_t position = plan.positions(first + i).back();
+                       const std::uint32_t position = plan.last_position(order.groups()[first + i]);
                        const std::byte* from = rows.data() + position * row_bytes;
                        // Making room for an earlier row may have evicted this one.
                        std::uint32_t row =
                            sub_table.erase_version == found_version ? found[i] : sub_table.index.find_row(hashes[i]);
                        if (options_.skip_zero_embedding && layout_.reads_as_zeros(from)) {
-                         if (row != kNoRow) {
-                           sub_table.erase(chunk_layout_, hashes[i]);
-                           ++erase_count_;
-                         }
+                         if (row != kNoRow) erase_row(sub_table, hashes[i]);
                          raise_max_time(last_seen[position]);
                          continue;
                        }
