@@ -446,6 +446,11 @@ class Compressor:
 def plain_gather(rows: _Floats, ids: _Int64s, out: _Floats, streaming: bool) -> None:
     """Writes rows[ids] to out with prefetching, on all threads: the bound for a table's lookup."""
 
+def plain_train(
+    rows: _Floats, ids: _Int64s, out: _Floats, gradients: _Floats, learning_rate: float, ids_per_task: int
+) -> None:
+    """Writes the weights of rows[ids] to out, then steps these rows with Adagrad: the bound for a training step."""
+
 def huge_empty(num_bytes: int) -> NDArray[numpy.uint8]:
     """Returns uninitialised bytes on huge pages where the kernel has them, as a NumPy array that owns them."""
 
