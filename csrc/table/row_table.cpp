@@ -40,7 +40,7 @@ void RowTable::reserve(SubTable& sub_table) {
   if (mean == 0) return;
   const std::size_t count = mean + 4 * static_cast<std::size_t>(std::sqrt(static_cast<double>(mean)));
   const std::size_t share = options_.max_memory_bytes / kNumSubTables;
-  if (share != 0 && SubTable::bytes_for(chunk_layout_, count) > share) {
+  if (share != 0 && sub_table.bytes_for(chunk_layout_, count) > share) {
     throw std::invalid_argument("table '" + options_.name + "': an initial_capacity of " +
                                 std::to_string(options_.initial_capacity) +
                                 " rows does not fit a max_memory_bytes of " +
@@ -56,7 +56,7 @@ void RowTable::expect_rows(std::uint32_t number, std::size_t num_rows) {
   SubTable& sub_table = sub_tables_[number];
   const std::unique_lock lock(sub_table.lock);
   const std::size_t share = options_.max_memory_bytes / kNumSubTables;
-  if (sub_table.index.size() != 0 || (share != 0 && SubTable::bytes_for(chunk_layout_, num_rows) > share)) return;
+  if (sub_table.index.size() != 0 || (share != 0 && sub_table.bytes_for(chunk_layout_, num_rows) > share)) return;
   sub_table.index.reserve(num_rows);
   sub_table.refresh_view();
 }

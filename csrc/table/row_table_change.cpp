@@ -87,11 +87,12 @@ ChangeResult RowTable::change(BatchPlan& plan, const ChangeRequest& request) {
   std::vector<std::uint32_t> skipped;
   bool known = plan.rows_are_known() && plan.erase_count() == erase_count_.load();
   plan.set_erase_count(erase_count_.load());
-  if (filter_ != nullptr) {
-    if (!known) find(plan);
+  // Most ids of a step have rows. Those of an assignment have none, as a rule: insert_missing searches for them.
+  if (!known && (filter_ != nullptr || request.kind != ChangeRequest::Kind::kAssign)) {
+    find(plan);
     known = true;
-    admit(plan, request, skipped, result);
   }
+  if (filter_ != nullptr) admit(plan, request, skipped, result);
   insert_missing(plan, known, request, skipped, result);
   plan.set_rows_known(true);
   Change change{plan, request, skipped, max_time() != 0, sub_tables_[0].consumers.size()};

@@ -173,15 +173,15 @@ std::size_t RowTable::read_locked(BatchPlan& plan, std::size_t first, std::size_
 
 // For a writer, which keeps readers out itself.
 void RowTable::find(BatchPlan& plan) {
+  constexpr std::size_t kRowsAlone = 16 * kTaskRows;
   const auto note_only = [](std::size_t, const std::byte*) { return std::size_t{0}; };
-  for (std::size_t first = 0; first < plan.num_groups(); first += kTaskRows) {
-    const std::size_t count = std::min(kTaskRows, plan.num_groups() - first);
-    if (gate_.try_alone()) {
-      gather(groups_to_gather(plan, first, count, copies_to(nullptr, 0, false)));
-      gate_.end_alone();
-    } else {
-      read_locked(plan, first, count, note_only);
-    }
+  for (std::size_t first = 0; first < plan.num_groups(); first += kRowsAlone) {
+    const bool alone = !layout_.serving() && gate_.try_alone();
+    sum_of_tasks(std::min(kRowsAlone, plan.num_groups() - first), [&](std::size_t begin, std::size_t count) {
+      if (!alone) return read_locked(plan, first + begin, count, note_only);
+      return gather(groups_to_gather(plan, first + begin, count, copies_to(nullptr, 0, false)));
+    });
+    if (alone) gate_.end_alone();
   }
 }
 

@@ -197,7 +197,7 @@ bool RowTable::has_room_for(std::uint32_t number, std::size_t num_rows, bool aft
   const Guest guest(gate_);
   const std::shared_lock lock(sub_tables_[number].lock);
   if (!after_clear) num_rows += sub_table.index.size();
-  return SubTable::bytes_for(chunk_layout_, num_rows) <= options_.max_memory_bytes / kNumSubTables;
+  return sub_table.bytes_for(chunk_layout_, num_rows) <= options_.max_memory_bytes / kNumSubTables;
 }
 
 RowBatch RowTable::read_rows(std::uint32_t number) const {

@@ -46,10 +46,10 @@ std::size_t SubTable::bytes(const ChunkLayout& layout) const {
   return sizeof(SubTable) + index.bytes() + chunks.capacity() * sizeof(std::byte*) + chunks.size() * layout.bytes;
 }
 
-std::size_t SubTable::bytes_for(const ChunkLayout& layout, std::size_t num_rows) {
+std::size_t SubTable::bytes_for(const ChunkLayout& layout, std::size_t num_rows) const {
   const std::size_t num_chunks = (num_rows + kChunkRows - 1) / kChunkRows;
   const std::size_t capacity = num_chunks == 0 ? 0 : std::max<std::size_t>(4, std::bit_ceil(num_chunks));
-  return sizeof(SubTable) + IdIndex::bytes_for(num_rows) + capacity * sizeof(std::byte*) + num_chunks * layout.bytes;
+  return sizeof(SubTable) + index.bytes_for(num_rows) + capacity * sizeof(std::byte*) + num_chunks * layout.bytes;
 }
 
 std::size_t SubTable::bytes_for_one_more(const ChunkLayout& layout) const {

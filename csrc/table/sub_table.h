@@ -109,8 +109,8 @@ struct alignas(64) SubTable {
   // What all of this takes, but for changes that consumers have not taken and what a snapshot has set aside.
   std::size_t bytes(const ChunkLayout& layout) const;
 
-  // What a sub-table of `num_rows` rows takes.
-  static std::size_t bytes_for(const ChunkLayout& layout, std::size_t num_rows);
+  // What this sub-table would take with `num_rows` rows.
+  std::size_t bytes_for(const ChunkLayout& layout, std::size_t num_rows) const;
 
   // Bytes that one more row would add.
   std::size_t bytes_for_one_more(const ChunkLayout& layout) const;
