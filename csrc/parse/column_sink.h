@@ -43,6 +43,7 @@ class ColumnSink {
     count_ = 0;
     kind_ = 0;
     touched_ = false;
+    numbers_ = false;
     wrong_ = nullptr;
   }
 
@@ -65,6 +66,8 @@ class ColumnSink {
   // Ends the row; throws WireError where its values are not what was asked for.
   void end_row() {
     present_ |= touched_;
+    if (numbers_) [[unlikely]]
+      hash_numbers();
     if (wrong_ != nullptr) [[unlikely]]
       reject_kind();
     if (fixed_ == nullptr) {
@@ -97,8 +100,10 @@ class ColumnSink {
 
   // Whether the column takes values of this type; if not, the row fails unless a later occurrence replaces them.
   bool takes(ValueType type, Bytes at, const char* kind) {
-    if (type == type_) [[likely]]
+    if (type == type_) [[likely]] {
+      numbers_ = spec_->hashed && type == ValueType::kInt64;
       return true;
+    }
     refuse(at, kind);
     return false;
   }
@@ -106,6 +111,8 @@ class ColumnSink {
   bool takes_strings(Bytes at, const char* kind) {
     return type_ == ValueType::kInt64 || takes(ValueType::kBytes, at, kind);
   }
+  // The same where only columns that ask for ids of texts take strings.
+  bool takes_hashed_strings(Bytes at, const char* kind) { return spec_->hashed || takes(ValueType::kBytes, at, kind); }
   void refuse(Bytes at, const char* kind) {
     wrong_ = kind;
     wrong_at_ = at.begin;
@@ -117,6 +124,7 @@ class ColumnSink {
   float* floats() const { return static_cast<float*>(fixed_) + row_ * static_cast<std::size_t>(width_); }
 
   [[gnu::cold, gnu::noinline]] void restart();
+  [[gnu::noinline]] void hash_numbers();
   [[noreturn, gnu::cold, gnu::noinline]] void reject_kind() const;
   [[noreturn, gnu::cold, gnu::noinline]] void reject_strings() const;
 
@@ -135,6 +143,7 @@ class ColumnSink {
   std::int64_t count_ = 0;  // values so far
   std::uint32_t kind_ = 0;
   bool touched_ = false;
+  bool numbers_ = false;         // the row of a hashed column holds numbers that are not hashed yet
   const char* wrong_ = nullptr;  // a kind of value that the column does not take
   const std::uint8_t* wrong_at_ = nullptr;
 };

@@ -64,11 +64,13 @@ Format format_from_name(std::string_view name) {
   if (name == "example") return Format::kExample;
   if (name == "example_batch") return Format::kExampleBatch;
   if (name == "instance") return Format::kInstance;
-  throw std::invalid_argument("a format of records is tf_example, example, example_batch or instance, got " +
+  if (name == "csv") return Format::kCsv;
+  throw std::invalid_argument("a format of records is tf_example, example, example_batch, instance or csv, got " +
                               std::string(name));
 }
 
-RecordParser::RecordParser(Format format, std::vector<ColumnSpec> specs) : format_(format), specs_(std::move(specs)) {
+RecordParser::RecordParser(Format format, std::vector<ColumnSpec> specs, const CsvShape& csv)
+    : format_(format), specs_(std::move(specs)) {
   for (const ColumnSpec& spec : specs_) {
     if (spec.type != ValueType::kBytes && spec.width != kRagged && spec.width < 1) {
       throw std::invalid_argument("column '" + spec.name + "': a width must be positive, got " +
@@ -91,6 +93,9 @@ RecordParser::RecordParser(Format format, std::vector<ColumnSpec> specs) : forma
       break;
     case Format::kInstance:
       rows_ = make_instance_format(specs_);
+      break;
+    case Format::kCsv:
+      rows_ = make_csv_format(specs_, csv);
       break;
     case Format::kExampleBatch:
       check_example_batch(specs_);

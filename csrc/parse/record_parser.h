@@ -10,16 +10,16 @@
 
 namespace monolith::parse {
 
-enum class Format { kTfExample, kExample, kExampleBatch, kInstance };
+enum class Format { kTfExample, kExample, kExampleBatch, kInstance, kCsv };
 
-// "tf_example", "example", "example_batch", "instance"; throws std::invalid_argument otherwise.
+// "tf_example", "example", "example_batch", "instance", "csv"; throws std::invalid_argument otherwise.
 Format format_from_name(std::string_view name);
 
 // Knows a format and the columns wanted of it. Safe to use from several threads at once.
 class RecordParser {
  public:
-  // Throws std::invalid_argument for columns that the format cannot have.
-  RecordParser(Format format, std::vector<ColumnSpec> specs);
+  // Throws std::invalid_argument for columns that the format cannot have. `csv` is for kCsv.
+  RecordParser(Format format, std::vector<ColumnSpec> specs, const CsvShape& csv = {});
   RecordParser(const RecordParser&) = delete;  // the formats point to the specs
   RecordParser& operator=(const RecordParser&) = delete;
 

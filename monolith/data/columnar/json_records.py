@@ -12,7 +12,7 @@ from monolith.data.columnar.arrow import arrow
 from monolith.data.columnar.arrow_columns import Fill, check_fill, columns_of
 from monolith.data.columnar.checks.json_objects import check_objects
 from monolith.data.columnar.column_error import ColumnError
-from monolith.data.columnar.lines.json_lines_source import json_fields
+from monolith.data.columnar.json_table import json_fields, read_objects
 from monolith.data.schema import Schema
 from monolith.tensors import Ragged
 
@@ -55,16 +55,13 @@ class JsonParser:
         return self._columns(chosen), kept
 
     def _columns(self, records: Ragged) -> dict[str, Column]:
-        json, pa = arrow("json"), arrow()
         # White space between two tokens may be any; within strings JSON knows no plain line breaks.
         text = b"".join(record.replace(b"\n", b" ") + b"\n" for record in records.to_bytes_list())
         check_objects(text, np.cumsum(records.row_lengths().numpy() + 1))
-        parsing = json.ParseOptions(explicit_schema=json_fields(self.schema), unexpected_field_behavior="ignore")
-        reading = json.ReadOptions(use_threads=False, block_size=len(text) + 1)
         # pyarrow takes no text for a mistake.
         table: Any = json_fields(self.schema).empty_table()
         if records.num_rows:
-            table = json.read_json(pa.BufferReader(text), reading, parsing)
+            table = read_objects(text, self.schema)
         if table.num_rows != records.num_rows:
             raise ColumnError(f"{table.num_rows} objects in {records.num_rows} records; a record holds exactly one")
         return columns_of(table.combine_chunks().to_batches(), self.schema, self._stored, self._fill)

@@ -10,6 +10,7 @@ from monolith._core import native
 from monolith.data import Schema
 from monolith.data.parse import (
     BadRecordError,
+    ColumnRequest,
     MissingFeatureError,
     TfExampleParser,
     parse_tf_examples,
@@ -230,7 +231,7 @@ def test_an_empty_batch() -> None:
 def test_wrong_records_are_refused_before_parsing() -> None:
     with pytest.raises(TypeError, match="uint8"):
         TfExampleParser.of(a="int64")(Ragged.from_lists([[1]]))
-    parser = native.RecordParser("tf_example", [("a", "feature", "int64", 1, 0, 0.0, 0.0, False)])
+    parser = native.RecordParser("tf_example", [ColumnRequest(name="a", dtype="int64").native()])
     with pytest.raises(ValueError, match="row_splits"):
         parser.parse(torch.zeros(4, dtype=torch.uint8), torch.tensor([0, 5]))
     with pytest.raises(ValueError, match="on_error"):

@@ -9,11 +9,11 @@ from typing import Any
 import fsspec
 import numpy as np
 
+from monolith._core import native
 from monolith.errors import CorruptFileError
 
 _READ_BYTES = 1 << 22
 _MAX_LINE_BYTES = 1 << 28
-_NEWLINE = ord("\n")
 _DAMAGES = (OSError, EOFError, RuntimeError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
 """What unpacking raises, wrong checksums included; RuntimeError is lz4's."""
 
@@ -58,7 +58,7 @@ class LineBlocks:
     def __init__(self, path: str) -> None:
         self._path = path
         self.line, self.byte = 0, 0
-        self._data = b""
+        self._data, self._taken = b"", 0
         self._ends = np.empty(0, np.int64)
         self._at_end = False
         try:
@@ -76,7 +76,7 @@ class LineBlocks:
         except _DAMAGES as error:
             raise self._damaged(error) from error
         self.line, self.byte = line, byte
-        self._data, self._ends, self._at_end = b"", np.empty(0, np.int64), False
+        self._data, self._taken, self._ends, self._at_end = b"", 0, np.empty(0, np.int64), False
         return is_there
 
     def take(self, count: int) -> Lines:
@@ -84,10 +84,10 @@ class LineBlocks:
         while len(self._ends) < count and not self._at_end:
             self._read_on()
         num_lines = min(count, len(self._ends))
-        size = int(self._ends[num_lines - 1]) if num_lines else 0
-        lines = Lines(self._data[:size], self._ends[:num_lines], self.line)
-        self._data, self._ends = self._data[size:], self._ends[num_lines:] - size
-        self.line, self.byte = self.line + num_lines, self.byte + size
+        begin, end = self._taken, int(self._ends[num_lines - 1]) if num_lines else self._taken
+        lines = Lines(self._data[begin:end], self._ends[:num_lines] - begin, self.line)
+        self._taken, self._ends = end, self._ends[num_lines:]
+        self.line, self.byte = self.line + num_lines, self.byte + end - begin
         return lines
 
     def close(self) -> None:
@@ -99,9 +99,12 @@ class LineBlocks:
             more = self._file.read(_READ_BYTES)
         except _DAMAGES as error:
             raise self._damaged(error) from error
-        known = len(self._data)
-        self._data += more
-        ends = np.flatnonzero(np.frombuffer(more, np.uint8) == _NEWLINE) + (known + 1)
+        ends = native.line_ends(np.frombuffer(more, np.uint8)).numpy()
+        # Lines that were taken are dropped here, once per read and not once per batch.
+        known = len(self._data) - self._taken
+        self._data = self._data[self._taken :] + more
+        self._ends, self._taken = self._ends - self._taken, 0
+        ends += known
         if not more:
             self._at_end = True
             begun = int(self._ends[-1]) if len(self._ends) else 0
