@@ -103,11 +103,12 @@ nb::list list_of(const std::vector<parse::BadRecord>& records) {
 
 // The rows there are and the places for them; the values of all columns of a fixed width, by type; (values, splits) of
 // each ragged column and None for others; the columns that no record has; (record, offset, text) of each bad record.
-nb::tuple parse_records(const parse::RecordParser& parser, Flat<const std::uint8_t> data, Ids row_splits) {
+nb::tuple parse_records(const parse::RecordParser& parser, Flat<const std::uint8_t> data, Ids row_splits,
+                        TextDictionary* texts) {
   parse::ParsedBatch batch;
   {
     const nb::gil_scoped_release release;
-    batch = parser.parse({span_of(data), span_of(row_splits)});
+    batch = parser.parse({span_of(data), span_of(row_splits)}, texts);
   }
   nb::list ragged, absent;
   for (std::size_t i = 0; i < batch.columns.size(); ++i) {
@@ -167,7 +168,7 @@ void bind_parse(nb::module_& m) {
                                            {num_cells, delimiter, list_delimiter});
           },
           "format"_a, "columns"_a, "csv"_a = Csv{0, ',', "|"})
-      .def("parse", &parse_records, "data"_a.noconvert(), "row_splits"_a.noconvert(),
+      .def("parse", &parse_records, "data"_a.noconvert(), "row_splits"_a.noconvert(), "texts"_a.none() = nb::none(),
            "Returns num_rows, num_places, ints, floats, ragged columns, absent columns, bad records.");
   m.def("line_ends", &line_ends, "text"_a.noconvert(), "Returns the place behind every line feed.");
   nb::class_<parse::TfExampleConverter>(m, "TfExampleConverter",

@@ -56,7 +56,9 @@ void ColumnSink::add_doubles(Bytes packed) {
 
 void ColumnSink::add_string(Bytes bytes) {
   if (type_ == ValueType::kInt64) {
-    add_int64(static_cast<std::int64_t>(city_hash64({bytes.begin, bytes.size()})));
+    const std::uint64_t id = city_hash64({bytes.begin, bytes.size()});
+    if (texts_ != nullptr) texts_->note(id, {bytes.begin, bytes.size()});
+    add_int64(static_cast<std::int64_t>(id));
     return;
   }
   if (count_++ == 0) values_.append(bytes.begin, bytes.size());
@@ -74,7 +76,9 @@ void ColumnSink::hash_numbers() {
     std::array<char, 24> text;
     const char* const end = std::to_chars(text.data(), text.data() + text.size(), number).ptr;
     const auto size = static_cast<std::size_t>(end - text.data());
-    const std::uint64_t id = city_hash64({reinterpret_cast<const std::uint8_t*>(text.data()), size});
+    const std::span<const std::uint8_t> bytes(reinterpret_cast<const std::uint8_t*>(text.data()), size);
+    const std::uint64_t id = city_hash64(bytes);
+    if (texts_ != nullptr) texts_->note(id, bytes);
     std::memcpy(place, &id, sizeof id);
   }
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "ops/text_dictionary.h"
 #include "parse/column.h"
 #include "parse/wire_reader.h"
 
@@ -25,6 +26,9 @@ class ColumnSink {
         type_(spec.type),
         width_(fixed == nullptr ? 0 : spec.width),
         is_weight_(spec.source == Source::kInstanceWeight) {}
+
+  // From now on, texts that become ids are noted there too.
+  void note_texts(TextDictionary* texts) { texts_ = texts; }
 
   const ColumnSpec& spec() const { return *spec_; }
   bool is_ragged() const { return fixed_ == nullptr; }
@@ -135,6 +139,7 @@ class ColumnSink {
   std::int64_t width_;  // 0: ragged
   bool is_weight_;
   ValueBuffer values_;
+  TextDictionary* texts_ = nullptr;
   bool present_ = false;
 
   // Of the present row.

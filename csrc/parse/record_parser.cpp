@@ -103,12 +103,13 @@ RecordParser::RecordParser(Format format, std::vector<ColumnSpec> specs, const C
   }
 }
 
-ParsedBatch RecordParser::parse(const Records& records) const {
+ParsedBatch RecordParser::parse(const Records& records, TextDictionary* texts) const {
   check_row_splits(records.splits, records.data.size());
-  return rows_ != nullptr ? parse_rows(*rows_, specs_, records) : parse_example_batches(specs_, records);
+  return rows_ != nullptr ? parse_rows(*rows_, specs_, records, texts) : parse_example_batches(specs_, records, texts);
 }
 
-ParsedBatch parse_rows(const RowFormat& format, std::span<const ColumnSpec> specs, const Records& records) {
+ParsedBatch parse_rows(const RowFormat& format, std::span<const ColumnSpec> specs, const Records& records,
+                       TextDictionary* texts) {
   const std::size_t num_records = records.size();
   ParsedBatch batch;
   std::vector<ColumnStore> stores = make_stores(specs, num_records, batch.fixed);
@@ -125,6 +126,7 @@ ParsedBatch parse_rows(const RowFormat& format, std::span<const ColumnSpec> spec
     for (const ColumnStore& store : stores) {
       chunk.rows.sinks.push_back(store.sink());
       chunk.rows.sinks.back().fill_missing(first, last - first);
+      chunk.rows.sinks.back().note_texts(texts);
     }
     for (std::size_t record = first; record < last; ++record) read_row(format, records, record, chunk);
   });

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from monolith._core import native
+from monolith.features.kept_strings import noted
 from monolith.tensors import Ragged
 
 Text: TypeAlias = str | bytes | int
@@ -21,10 +22,10 @@ Text: TypeAlias = str | bytes | int
 
 
 def text_bytes(value: Text) -> bytes:
-    """Return the bytes that are hashed: text as UTF-8, bytes as they are, whole numbers as decimal text.
+    r"""Return the bytes that are hashed: text as UTF-8, bytes as they are, whole numbers as decimal text.
 
-    >>> text_bytes("café"), text_bytes(b"\\xff"), text_bytes(-7)
-    (b'caf\\xc3\\xa9', b'\\xff', b'-7')
+    >>> text_bytes("café"), text_bytes(b"\xff"), text_bytes(-7)
+    (b'caf\xc3\xa9', b'\xff', b'-7')
 
     Raises:
         ValueError: It is something else, such as 7.0: whether that is "7" or "7.0" is for the caller to say.
@@ -70,7 +71,8 @@ def hash_byte_rows(column: Ragged) -> Tensor:
     if column.values.dtype != torch.uint8 or column.values.dim() != 1:
         raise TypeError(f"a column of byte strings has uint8 values, got {column.values.dtype}; see Ragged.from_bytes")
     out = torch.empty(column.num_rows, dtype=torch.int64)
-    native.city_hash64_rows(_native_view(column.values), _native_view(column.row_splits), out)
+    with noted() as texts:
+        native.city_hash64_rows(_native_view(column.values), _native_view(column.row_splits), out, texts)
     return out.to(column.values.device)
 
 

@@ -14,12 +14,15 @@ from monolith.data.batch import Column
 from monolith.data.parse.bad_record import BadRecord, BadRecordError, MissingFeatureError
 from monolith.data.parse.column_request import ColumnRequest, NativeSpec
 from monolith.data.schema import ColumnType, Schema
+from monolith.features.kept_strings import noted
 from monolith.tensors import Ragged
 
 OnError: TypeAlias = Literal["raise", "skip"]
 Format: TypeAlias = Literal["tf_example", "example", "example_batch", "instance", "csv"]
 CsvShape: TypeAlias = tuple[int, int, str]
 """Cells of every line, code of the delimiter, delimiter of lists."""
+NO_CSV: CsvShape = (0, 0, "|")
+"""For the other formats."""
 
 _Bytes: TypeAlias = Tensor | np.ndarray[Any, np.dtype[np.uint8]]
 _Splits: TypeAlias = Tensor | np.ndarray[Any, np.dtype[np.int64]]
@@ -59,7 +62,7 @@ class RecordParser:
         columns: Sequence[ColumnRequest],
         *,
         on_error: OnError = "raise",
-        csv: CsvShape = (0, ord(","), "|"),
+        csv: CsvShape = NO_CSV,
     ) -> None:
         """Prepare for these columns.
 
@@ -105,7 +108,10 @@ class RecordParser:
 
     def parse_rows(self, data: _Bytes, row_splits: _Splits) -> ParsedRecords:
         """Do what `parse` does, with records that stand end to end in `data`."""
-        num_rows, num_places, ints, floats, ragged, absences, bad_records = self._native.parse(data, row_splits)
+        with noted() as texts:
+            num_rows, num_places, ints, floats, ragged, absences, bad_records = self._native.parse(
+                data, row_splits, texts
+            )
         bad = tuple(BadRecord(*one) for one in bad_records)
         if bad and self.on_error == "raise":
             raise BadRecordError(bad[0], len(bad))

@@ -67,7 +67,8 @@ class CsvSource(LineSource):
     ) -> None:
         if len(delimiter) != 1 or not delimiter.isascii() or not list_delimiter or delimiter in list_delimiter:
             raise ValueError(
-                f"delimiter must be one character of ASCII and no part of list_delimiter, got {delimiter!r}, {list_delimiter!r}"
+                "delimiter must be one character of ASCII and no part of list_delimiter, "
+                f"got {delimiter!r} and {list_delimiter!r}"
             )
         super().__init__(
             files,

@@ -10,9 +10,9 @@ from monolith.data.columnar.arrow_columns import Fill, columns_of
 from monolith.data.columnar.checks.json_objects import check_objects
 from monolith.data.columnar.column_error import ColumnError
 from monolith.data.columnar.file_list import Files
+from monolith.data.columnar.json_table import read_objects
 from monolith.data.columnar.lines.line_blocks import LineBlocks, Lines
 from monolith.data.columnar.lines.line_source import LineSource, OnError, ReadLines
-from monolith.data.columnar.json_table import read_objects
 from monolith.data.schema import Schema
 
 
