@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import Any
 
 from monolith.data.source import Source, State
 
 
 @contextmanager
 def rewound(source: Source) -> Iterator[None]:
-    """Return a source, after the block, to where it stood before.
+    """Return a source, after the block, to where it stood before; close its files and end its threads.
 
     A source that shares out its events among trainers stays where it is: others would read them again.
     """
@@ -23,16 +24,20 @@ def rewound(source: Source) -> Iterator[None]:
 
 
 def _go_back(source: Source, begin: State) -> None:
-    if not _shares_out(source) and source.state() != begin:
+    steps = list(_chain(source))
+    if any(getattr(step, "shares_out", False) for step in steps):
+        return
+    for step in steps:
+        if hasattr(step, "close"):
+            step.close()  # what makes batches ahead would move the source again
+    if source.state() != begin:
         source.restore(begin)
 
 
-def _shares_out(source: object) -> bool:
-    """Return whether a source, or the one below its steps, hands each event to one trainer only."""
-    while not getattr(source, "shares_out", False):
-        reader = getattr(source, "_reader", None)
-        below = getattr(source, "source", None) or getattr(source, "_source", None) or getattr(reader, "source", None)
-        if below is None:
-            return False
-        source = below
-    return True
+def _chain(source: object) -> Iterator[Any]:
+    """Yield a source and those below it."""
+    below: object | None = source
+    while below is not None:
+        yield below
+        reader = getattr(below, "_reader", None)
+        below = getattr(below, "source", None) or getattr(below, "_source", None) or getattr(reader, "source", None)
