@@ -11,6 +11,7 @@ import monolith as mono
 from monolith.data import EventLogWriter, Schema, TFRecordWriter
 from monolith.data.columnar.json_records import JsonParser
 from monolith.data.parse import TfExampleParser
+from monolith.data.transforms.step import schema_after
 from monolith.features import hash_bytes
 from monolith.protos.tf_example_pb2 import Example
 from monolith.tensors import Ragged
@@ -190,3 +191,11 @@ def test_json_may_mix_text_and_numbers(tmp_path):
     found = read(mono.data.jsonl(path, user="hash", tags="hash[]"))
     assert found["user"] == [id_of(7), id_of(7), id_of("x")]
     assert found["tags"] == [[id_of(1), id_of(2)]] * 2 + [[]]
+
+
+def test_steps_keep_the_type(tmp_path):
+    steps = from_arrays(tmp_path).filter(lambda batch: batch.columns["label"] > 0).shuffle(window=4, batch_size=2)
+    assert steps.schema == SCHEMA
+    assert schema_after(lambda batch: batch, SCHEMA) == SCHEMA
+    longer = schema_after(lambda batch: batch.with_columns({"user": torch.zeros(0, 2)}), SCHEMA)
+    assert dict(longer) == {"user": "float32[2]"}
