@@ -20,8 +20,8 @@ from monolith.data.flow import (
     SplitFlow,
     Taken,
 )
-from monolith.data.flow.mapped import BatchFunction
-from monolith.data.flow.parsed import Parser, ParseStep
+from monolith.data.flow.map import BatchFunction
+from monolith.data.flow.parse import Parser, ParseStep
 from monolith.data.input_config import current_input
 from monolith.data.joiner import JoinConfig, Joiner
 from monolith.data.prefetch import Prefetched

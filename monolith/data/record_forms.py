@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Literal, TypeAlias, get_args
 
 from monolith.data.columnar.json_records import JsonParser
-from monolith.data.flow.parsed import Parser
+from monolith.data.flow.parse import Parser
 from monolith.data.parse import (
     ExampleBatchParser,
     ExampleParser,

@@ -18,7 +18,7 @@ from monolith.data.flow import (
     Taken,
     merge_flow,
 )
-from monolith.data.flow.cached import column_bytes
+from monolith.data.flow.cache import column_bytes
 from tests.data.batch_list import BatchList, FailingOnce, flat, made_batch, made_source, rows_of
 
 ROWS = rows_of(made_source())

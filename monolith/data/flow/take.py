@@ -5,9 +5,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Self
 
 from monolith.data.batch import Batch
-from monolith.data.flow.position import check_position
 from monolith.data.schema import Schema
-from monolith.data.source import Source, State, check_shard
+from monolith.data.source import Source, State, check_position, check_shard
 
 
 class Taken:

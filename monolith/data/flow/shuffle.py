@@ -8,11 +8,9 @@ from torch import Tensor
 
 from monolith.data.batch import Batch
 from monolith.data.draws import permutation
-from monolith.data.flow.position import check_position
-from monolith.data.flow.rebatched import shard_partition
-from monolith.data.flow.row_reader import RowReader
+from monolith.data.flow.rebatch import RowBuffer, shard_partition
 from monolith.data.schema import Schema
-from monolith.data.source import Source, State
+from monolith.data.source import Source, State, check_position
 
 
 class Shuffled:
@@ -41,7 +39,7 @@ class Shuffled:
         self.schema = source.schema
         self._window, self._batch_size, self._seed = window, batch_size, seed
         self._partition = "0"
-        self._reader = RowReader(source)
+        self._reader = RowBuffer(source)
         self._begin = self._reader.mark()
         self._number = 0
         self._taken = 0
@@ -75,7 +73,7 @@ class Shuffled:
     def shard(self, num_shards: int, index: int) -> Self:
         """Return the rows of a part of the source, shuffled among themselves."""
         part = copy.copy(self)
-        part._reader = RowReader(self._reader.source.shard(num_shards, index))
+        part._reader = RowBuffer(self._reader.source.shard(num_shards, index))
         part._partition = shard_partition(self._partition, num_shards, index)
         part._begin = part._reader.mark()
         part._number = part._taken = 0

@@ -6,9 +6,8 @@ from dataclasses import replace
 from typing import Any, Self
 
 from monolith.data.batch import Batch
-from monolith.data.flow.position import check_position
 from monolith.data.schema import Schema
-from monolith.data.source import Source, State
+from monolith.data.source import Source, State, check_position
 
 
 class Repeated:
