@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from monolith._core import native
-from monolith.embedding.admission import Filter
+from monolith.embedding.admission import AdmissionFilter
 from monolith.embedding.config.entry_dump import entry_bytes
 from monolith.embedding.config.native_options import make_native_table
 from monolith.embedding.config.table import TableConfig
@@ -138,7 +138,11 @@ class Table:
     """
 
     def __init__(
-        self, config: TableConfig, *, admission: Filter | None = None, max_tracked_changes: int = MAX_TRACKED_CHANGES
+        self,
+        config: TableConfig,
+        *,
+        admission: AdmissionFilter | None = None,
+        max_tracked_changes: int = MAX_TRACKED_CHANGES,
     ) -> None:
         """Make an empty table; `max_tracked_changes` is about how many one change tracker lists before it overflows."""
         self.config = config

@@ -32,8 +32,8 @@ HOMES: Final[dict[str, dict[str, str]]] = {
         "NestedTensors": "monolith.tensors.nested_tensors:NestedTensors",
     },
     "monolith.native_training.net_utils": {},
-    "monolith.native_training.optimizers.adamom": {"AdamomOptimizer": "monolith.optim.adamom:AdamomOptimizer"},
-    "monolith.native_training.optimizers.rmsprop": {"RmspropOptimizer": "monolith.optim.rmsprop:RmspropOptimizer"},
+    "monolith.native_training.optimizers.adamom": {"AdamomOptimizer": "monolith.optim.adamom:DenseAdamomOptimizer"},
+    "monolith.native_training.optimizers.rmsprop": {"RmspropOptimizer": "monolith.optim.rmsprop:DenseRmspropOptimizer"},
     "monolith.native_training.optimizers.shampoo": {
         "eigen_inverse_root": "monolith.optim.shampoo:eigen_inverse_root",
         "apply_sparse_precond": "monolith.optim.shampoo:apply_sparse_precond",

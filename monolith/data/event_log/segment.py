@@ -106,7 +106,7 @@ class Place(NamedTuple):
     generation: int
 
 
-class Segment:
+class LogSegment:
     """One segment file, open for reading.
 
     Args:

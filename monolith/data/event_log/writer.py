@@ -22,8 +22,8 @@ from monolith.data.event_log.segment import (
     HEADER_BYTES,
     MAX_PAYLOAD_BYTES,
     NO_GENERATION,
+    LogSegment,
     Records,
-    Segment,
     encode_frame,
     encode_header,
     list_segments,
@@ -194,7 +194,7 @@ class EventLogWriter:
         firsts = list_segments(self.path)
         if not firsts:
             raise CorruptFileError(f"event log {self.path} has a {SCHEMA_FILE} but no segment: its events are gone")
-        segment = Segment(self.path, firsts[-1], self.schema)
+        segment = LogSegment(self.path, firsts[-1], self.schema)
         try:
             position, self._offset, self._tail = segment.skip_to(sys.maxsize, check=True)
         finally:

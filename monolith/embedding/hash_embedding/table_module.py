@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from monolith._core import native
-from monolith.embedding.admission import Filter
+from monolith.embedding.admission import AdmissionFilter
 from monolith.embedding.config.compressors import Compressor, Fp32Compressor
 from monolith.embedding.config.initializers import Initializer, RandomUniformInitializer
 from monolith.embedding.config.optimizers import AdagradOptimizer, Optimizer
@@ -67,7 +67,7 @@ class TableModule(nn.Module):
         initializer: Initializer = DEFAULT_INITIALIZER,
         compressor: Compressor = DEFAULT_COMPRESSOR,
         name: str = "embedding",
-        admission: Filter | None = None,
+        admission: AdmissionFilter | None = None,
         expire_days: int = 36500,
         max_memory_bytes: int | None = None,
         seed: int = 0,
@@ -95,14 +95,14 @@ class TableModule(nn.Module):
         self._start(config, admission, fused)
 
     @classmethod
-    def from_config(cls, config: TableConfig, *, admission: Filter | None = None, fused: bool = False) -> Self:
+    def from_config(cls, config: TableConfig, *, admission: AdmissionFilter | None = None, fused: bool = False) -> Self:
         """Return a module over a table of any configuration, of several segments for instance."""
         module = cls.__new__(cls)
         nn.Module.__init__(module)
         module._start(config, admission, fused)
         return module
 
-    def _start(self, config: TableConfig, admission: Filter | None, fused: bool) -> None:
+    def _start(self, config: TableConfig, admission: AdmissionFilter | None, fused: bool) -> None:
         if config.serving:
             raise ValueError(
                 f"table {config.name!r}: a module trains its rows; use Table for a serving table, or set serving=False"
@@ -166,7 +166,8 @@ class TableModule(nn.Module):
     def to_tensors(self) -> dict[str, Tensor]:
         """Return rows, optimizer state and step as plain tensors by name; safetensors takes them as they are.
 
-        The rows are one moment of the table. What an admission filter has counted is not part of it: `Filter.save`.
+        The rows are one moment of the table. What an admission filter has counted is not part of it:
+        `AdmissionFilter.save`.
         """
         own = {name: torch.tensor(getattr(self, name), dtype=torch.int64) for name in _MODULE_TENSORS}
         return {**table_to_tensors(self.table), **own}
