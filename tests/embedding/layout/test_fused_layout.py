@@ -8,8 +8,9 @@ import torch
 from monolith._core import native
 from monolith.embedding import Segment, SgdOptimizer, Table, TableConfig
 from monolith.embedding.combiners import first_n, pool
-from monolith.embedding.layout import FusedLayout, fused_embedding_to_layout, sharding_sparse_fids
+from monolith.embedding.layout import FusedLayout
 from monolith.features.layouts import FeatMeta, LayoutMeta, TableMeta, make_feature_configs
+from monolith.native_training.distribution_ops import fused_embedding_to_layout, sharding_sparse_fids
 from monolith.tensors.ragged import Ragged
 from tests.embedding.layout.reference_sharding import random_batch, random_configs
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from monolith.tensors.ragged import Ragged
-from monolith.tensors.static_reshape import Shape, StaticReshapeNBuilder
+from monolith.native_training.static_reshape_op import Shape, StaticReshapeNBuilder
+from monolith.tensors import Ragged
 
 
 def maybe_squeeze_3d_tensor(x: Ragged) -> Ragged:

@@ -6,7 +6,7 @@ import threading
 import pytest
 import torch
 
-from monolith.embedding.touched_key_set import (
+from monolith.native_training.touched_key_set_ops import (
     TOUCHED_KEY_SET_CAPACITY,
     TOUCHED_KEY_SET_CONCURRENCY_LEVEL,
     TouchedKeySet,

@@ -9,9 +9,10 @@ from tensorboard.backend.event_processing.plugin_event_multiplexer import EventM
 from tensorboard.context import RequestContext
 from tensorboard.data.provider import RunTagFilter
 
-from monolith.observe.summary import PLUGIN_NAME, SummaryType, prepare_head
+from monolith.native_training.summary.summary_ops import feature_insight, feature_insight_data, nas_data
+from monolith.native_training.summary.utils import SummaryType, prepare_head
+from monolith.observe.summary import PLUGIN_NAME
 from monolith.observe.summary.event_files import SummaryWriter, create_summary_metadata
-from monolith.observe.summary.plugin_data import feature_insight, feature_insight_data, nas_data
 
 NAMES, SIZES = ["f1", "f2", "f3"], [3, 5, 9]
 GROUPS = [["f1", "f2"], ["f3", "f4"], ["f5", "f6"]]

@@ -2,8 +2,8 @@
 
 import pytest
 
-from monolith.checkpoint.keep import copying
-from monolith.checkpoint.keep.copying import copy_file, copy_recursively
+from monolith.native_training import copying
+from monolith.native_training.copying import copy_file, copy_recursively
 
 
 def make_tree(folder):

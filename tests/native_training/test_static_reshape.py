@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from monolith.tensors import StaticReshapeNBuilder, map_leaves, static_reshape
+from monolith.native_training.static_reshape_op import StaticReshapeNBuilder, static_reshape
+from monolith.tensors import map_leaves
 
 
 def test_sizes_and_shapes():

@@ -1,20 +1,36 @@
 """What the `monolith` plugin of TensorBoard is told about a tensor: which features its columns belong to."""
 
 import json
+import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import torch
+from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-PLUGIN_NAME = "monolith"
+from monolith.checkpoint.format.layout import DENSE_NAME
+from monolith.checkpoint.format.manifest import MANIFEST_NAME, check_files, read_manifest
+from monolith.checkpoint.keep.latest import latest_state
+from monolith.errors import CorruptFileError
+from monolith.native_training.finder import names_from_table
+from monolith.observe.summary import PLUGIN_NAME as PLUGIN_NAME
+
 MONOLITH_NAS_DATA = f"{PLUGIN_NAME}_nas_weight"
 MONOLITH_FI_DATA = f"{PLUGIN_NAME}_feature_insight"
 KTYPE, KMETA, KDATA = "tag_type", "meta", "data"
 
+ARCH_TENSOR_PREFIX = "arch_tensor"
+"""This part of a name marks architecture weights. The original uses it without defining it."""
+
+_MODEL = "model/"
+
 Sizes = Sequence[int] | Sequence[Sequence[int]]
 Groups = Sequence[Sequence[str]]
+
+__getattr__ = names_from_table(__name__)
 
 
 class SummaryType:
@@ -83,3 +99,37 @@ def _as_type(text: str, out_type: str) -> Any:
     if out_type == "tensor":
         return head_tensor(text)
     raise ValueError(f"out_type must be tensor, json or bytes, got {out_type!r}")
+
+
+def get_nas_weight_json(ckpt_dir_or_file: str | os.PathLike[str], prefix: str | None = None) -> list[str]:
+    """Return the values, as text, of the first weight whose name contains `prefix`.
+
+    The path is a model's folder, whose newest snapshot or delta is read, one of these, or a safetensors file.
+
+    Raises:
+        FileNotFoundError: There is no snapshot.
+        CorruptFileError: The file is damaged.
+        ValueError: It has no such weight.
+    """
+    wanted = prefix or ARCH_TENSOR_PREFIX
+    path = _dense_file(Path(ckpt_dir_or_file))
+    try:
+        with safe_open(path, "np") as file:
+            names = sorted(file.keys())
+            # A model's own weights before what an optimizer keeps about them.
+            for name in sorted(names, key=lambda one: not one.startswith(_MODEL)):
+                if wanted in name.removeprefix(_MODEL):
+                    return [str(value) for value in file.get_tensor(name).flat]
+    except SafetensorError as error:
+        raise CorruptFileError(f"{path} cannot be read: {error}") from error
+    raise ValueError(f"{path} has no weight with {wanted!r} in its name; it has {', '.join(names)[:400] or 'none'}")
+
+
+def _dense_file(path: Path) -> Path:
+    if path.is_file():
+        return path
+    folder = path if (path / MANIFEST_NAME).is_file() else latest_state(path)
+    if folder is None:
+        raise FileNotFoundError(f"there is no snapshot in {path}")
+    check_files(folder, read_manifest(folder), unread=lambda name: name != DENSE_NAME)
+    return folder / DENSE_NAME

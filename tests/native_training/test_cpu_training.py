@@ -6,8 +6,8 @@ import torch
 from monolith.checkpoint import list_snapshots
 from monolith.model.zoo.movie_ranking import MovieRanking
 from monolith.native_training import cpu_training as original
+from monolith.native_training.cpu_training import CpuTraining, get_req_time, local_train, local_train_internal
 from monolith.train.config import CpuTrainingConfig
-from monolith.train.cpu_training import CpuTraining, get_req_time, local_train, local_train_internal
 from tests.model.test_native_task import Summing
 from tests.train.recorder import Recorder
 

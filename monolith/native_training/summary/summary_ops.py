@@ -7,8 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from monolith.observe.summary.event_files import create_summary_metadata, tensor_summary
-from monolith.observe.summary.head import (
+from monolith.native_training.summary.utils import (
     MONOLITH_FI_DATA,
     MONOLITH_NAS_DATA,
     Groups,
@@ -34,8 +33,7 @@ def nas_data(
     """
     content, kind = prepare_head(segment_names, segment_sizes, group_info, raw_tag, out_type="bytes")
     tag = f"{name}_{kind}" if name else str(kind)
-    metadata = create_summary_metadata(description or kind, content)
-    return tensor_summary(f"{tag}/{MONOLITH_NAS_DATA}", weight, metadata)
+    return _summary(f"{tag}/{MONOLITH_NAS_DATA}", weight, description or kind, content)
 
 
 def feature_insight_data(
@@ -65,7 +63,7 @@ def feature_insight_data(
         content = json.dumps({**json.loads(content), "label_size": columns.shape[1]})
         data = torch.cat([data, columns], dim=1)
     tag = f"{name}_{kind}" if name else kind
-    return tensor_summary(f"{tag}/{MONOLITH_FI_DATA}", data, create_summary_metadata(description or kind, content))
+    return _summary(f"{tag}/{MONOLITH_FI_DATA}", data, description or kind, content)
 
 
 def feature_insight(
@@ -84,3 +82,12 @@ def feature_insight(
     pairs = zip(torch.split(input_tensor, sizes, dim=1), torch.split(weight, sizes), strict=True)
     parts = [one @ rows for one, rows in pairs]
     return torch.cat([part.square().sum(1, keepdim=True) for part in parts] if aggregate else parts, dim=1)
+
+
+def _summary(tag: str, values: Tensor, description: str | None, content: bytes | str) -> Any:
+    from monolith.observe.summary.event_files import (  # noqa: PLC0415 -- needs the optional package
+        create_summary_metadata,
+        tensor_summary,
+    )
+
+    return tensor_summary(tag, values, create_summary_metadata(description, content))

@@ -1,16 +1,36 @@
-"""NoFirstSaveCheckpointSaverHook: snapshots by a cadence of the user's own, or when somebody triggers one."""
+"""Snapshots by a cadence of the user's own, and the state of a folder's checkpoints."""
 
 import logging
 import os
 import threading
 from collections.abc import Sequence
 
-from monolith.checkpoint.format.state_files import SaveHelper
-from monolith.checkpoint.keep import SecondOrStepTimerWithTideSetting
+from monolith.checkpoint.format.state_files import SaveHelper as SaveHelper
+from monolith.checkpoint.format.state_files import get_checkpoint_state
+from monolith.checkpoint.keep import SecondOrStepTimerWithTideSetting as SecondOrStepTimerWithTideSetting
 from monolith.hooks import Hook, RunContext, StepValues
+from monolith.native_training.finder import names_from_table
+from monolith.protos.checkpoint_state_pb2 import CheckpointState
 from monolith.train.saving.save_listener import SaveListener
 
 _log = logging.getLogger(__name__)
+_lock = threading.Lock()
+_seen: dict[str, tuple[int, CheckpointState | None]] = {}
+
+__getattr__ = names_from_table(__name__)
+
+
+def get_latest_checkpoint_state(
+    checkpoint_dir: str | os.PathLike[str], global_step_value: int
+) -> CheckpointState | None:
+    """Return the state of a folder's checkpoints; it is read anew when the step is higher, or there was none."""
+    folder = os.fspath(checkpoint_dir)
+    with _lock:
+        step, state = _seen.get(folder, (global_step_value - 1, None))
+        if state is None or global_step_value > step:
+            state = get_checkpoint_state(folder)
+            _seen[folder] = (global_step_value, state)
+        return state
 
 
 class NoFirstSaveCheckpointSaverHook(Hook):

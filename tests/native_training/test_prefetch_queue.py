@@ -7,16 +7,16 @@ import torch
 from torch import nn
 
 from monolith.data import Batch
-from monolith.data.prefetch import (
+from monolith.data.prefetch import QueueClosedError
+from monolith.hooks import RunContext, StepValues
+from monolith.native_training.prefetch_queue import (
     AsyncFunctionMgr,
     AsyncPushHook,
     EnqueueHook,
     MultiQueueRunner,
     PrefetchQueue,
-    QueueClosedError,
     enqueue_dicts_with_queue_return,
 )
-from monolith.hooks import RunContext, StepValues
 from monolith.tensors import Ragged
 
 

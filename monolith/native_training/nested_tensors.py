@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from monolith.tensors.ragged import Ragged
+from monolith.tensors import Ragged, map_leaves
 
 _NESTED_RAGGED = "Nested tensor doesn't support nested RaggedTensor."
 
@@ -86,24 +86,6 @@ class NestedTensors:
             self._tensors.append(leaf)
             return _Place("tensor", len(self._tensors) - 1)
         raise ValueError(f"Tensor is not supported. {leaf}")
-
-
-def map_leaves(nested: Any, action: Callable[[Any], Any]) -> Any:
-    """Return a structure of the same shape with `action(leaf)` for each leaf; None stays None.
-
-    >>> map_leaves({"a": [1, (2, None)]}, lambda leaf: leaf * 10)
-    {'a': [10, (20, None)]}
-    """
-    if nested is None:
-        return None
-    if isinstance(nested, dict):
-        return {key: map_leaves(value, action) for key, value in nested.items()}
-    if isinstance(nested, list):
-        return [map_leaves(value, action) for value in nested]
-    if isinstance(nested, tuple):
-        values = [map_leaves(value, action) for value in nested]
-        return type(nested)(*values) if hasattr(nested, "_fields") else tuple(values)
-    return action(nested)
 
 
 def _one_ragged_rank(leaf: Ragged | Tensor) -> Ragged:

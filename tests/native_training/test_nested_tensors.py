@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from monolith.tensors import NestedTensors, Ragged, map_leaves
+from monolith.native_training.nested_tensors import NestedTensors
+from monolith.tensors import Ragged, map_leaves
 
 
 def test_basic():

@@ -13,9 +13,13 @@ from monolith.embedding import TableConfig
 from monolith.hooks import Hook
 from monolith.model import EstimatorSpec, Mode, MonolithModel, make_plan
 from monolith.model.hyper_params import InstantiableParams
-from monolith.train.config import CpuTrainingConfig, RunnerConfig
+from monolith.native_training.finder import names_from_table
+from monolith.train.config import CpuTrainingConfig as CpuTrainingConfig
+from monolith.train.config import RunnerConfig
 from monolith.train.config.task_settings import task_settings
 from monolith.train.estimator import Estimator
+
+__getattr__ = names_from_table(__name__)
 
 ModelFn = Callable[[dict[str, Any], Mode], EstimatorSpec | tuple[Any, Any, Any]]
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from monolith.tensors import (
+from monolith.native_training.tensor_utils import (
     Ragged,
     maybe_squeeze_3d_tensor,
     merge_dicts,
