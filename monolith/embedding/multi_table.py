@@ -25,7 +25,7 @@ class MultiBatchPlan:
         """Group `ids`, `sizes[t]` of them for table t."""
         self._tables = tables
         self._sizes = list(sizes)
-        self._plan = native.MultiPlan(tables.natives, flat_ids(ids), self._sizes, dedup)
+        self._plan = native.MultiBatchPlan(tables.natives, flat_ids(ids), self._sizes, dedup)
 
     @property
     def num_ids(self) -> int:

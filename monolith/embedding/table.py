@@ -67,7 +67,7 @@ class BatchPlan:
     def __init__(self, table: "Table", ids: Tensor, *, dedup: bool = True) -> None:
         """Group the ids; without `dedup`, every occurrence stands for itself."""
         self._table = table
-        self._plan = native.TablePlan(table.native, flat_ids(ids), dedup)
+        self._plan = native.BatchPlan(table.native, flat_ids(ids), dedup)
 
     @property
     def num_ids(self) -> int:
@@ -183,7 +183,7 @@ class Table:
 
         A NaN or infinite value is a ValueError and changes nothing.
         """
-        plan = native.TablePlan(self.native, flat_ids(ids), True)
+        plan = native.BatchPlan(self.native, flat_ids(ids), True)
         return plan.change(native.ChangeKind.ASSIGN, float_rows("values", values), check_seconds("time", time))
 
     def assign_add(self, ids: Tensor, values: Tensor, *, time: int = NO_TIME) -> native.ChangeResult:
@@ -191,7 +191,7 @@ class Table:
 
         NaN and infinity are refused as in `apply_gradients`.
         """
-        plan = native.TablePlan(self.native, flat_ids(ids), True)
+        plan = native.BatchPlan(self.native, flat_ids(ids), True)
         return plan.change(native.ChangeKind.ADD, float_rows("values", values), check_seconds("time", time))
 
     def apply_gradients(
@@ -256,7 +256,7 @@ class Table:
                 continue
             if self.config.serving:
                 out = torch.empty(len(ids), self.dim)
-                native.TablePlan(self.native, ids, True).lookup(out)
+                native.BatchPlan(self.native, ids, True).lookup(out)
                 yield torch.from_numpy(ids), out
             else:
                 weights = np.ascontiguousarray(rows[:, : self.native.weight_bytes])

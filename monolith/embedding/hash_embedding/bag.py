@@ -92,7 +92,7 @@ class HashEmbeddingBag(TableModule):
     def _forward(self, ids: Tensor, offsets: Tensor | None, per_sample_weights: Tensor | None) -> Tensor:
         self._check_not_traced()
         flat, splits = flat_ids(ids), self._row_splits(ids, offsets)
-        plan = native.TablePlan(self.table.native, flat, True)
+        plan = native.BatchPlan(self.table.native, flat, True)
         unique_ids = torch.empty(plan.num_unique, dtype=torch.int64)
         inverse = torch.empty(plan.num_ids, dtype=torch.int32)
         plan.write_ids(unique_ids)

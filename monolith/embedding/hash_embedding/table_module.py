@@ -39,7 +39,7 @@ class _Gradient:
     """Of the batch, or each of its ids once if `unique`."""
     values: Tensor
     """A row per entry of `ids`."""
-    plan: native.TablePlan
+    plan: native.BatchPlan
     """Of the batch."""
     unique: bool
 
@@ -196,7 +196,7 @@ class TableModule(nn.Module):
                 "call this module outside"
             )
 
-    def _rows(self, ids: Tensor, plan: native.TablePlan, *, unique: bool) -> Tensor:
+    def _rows(self, ids: Tensor, plan: native.BatchPlan, *, unique: bool) -> Tensor:
         """Return the plan's rows [len(ids), dim], of its unique ids or of all; their gradient comes back here."""
         if not (self.training and torch.is_grad_enabled()):
             return _read(plan, ids, self.dim, unique=unique)
@@ -224,7 +224,7 @@ class TableModule(nn.Module):
         ordered = sorted(self._gradients, key=lambda gradient: gradient.number)
         ids = torch.cat([torch.empty(0, dtype=torch.int64), *(gradient.ids for gradient in ordered)])
         values = torch.cat([torch.empty(0, self.dim), *(gradient.values for gradient in ordered)])
-        return _Gradient(0, ids, values, native.TablePlan(self.table.native, ids, True), unique=False)
+        return _Gradient(0, ids, values, native.BatchPlan(self.table.native, ids, True), unique=False)
 
     def _step_rows(
         self,
@@ -316,7 +316,7 @@ class _Rows(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, anchor: Tensor, module: TableModule, ids: Tensor, plan: native.TablePlan, unique: bool, number: int
+        ctx: Any, anchor: Tensor, module: TableModule, ids: Tensor, plan: native.BatchPlan, unique: bool, number: int
     ) -> Tensor:
         ctx.module, ctx.ids, ctx.plan, ctx.unique, ctx.number = module, ids, plan, unique, number
         return _read(plan, ids, module.dim, unique=unique)
@@ -333,7 +333,7 @@ def _with_max_step(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return {"max_step": (tensors["global_step"] - 1).clamp(min=0), **tensors}
 
 
-def _read(plan: native.TablePlan, ids: Tensor, dim: int, *, unique: bool) -> Tensor:
+def _read(plan: native.BatchPlan, ids: Tensor, dim: int, *, unique: bool) -> Tensor:
     out = torch.empty(len(ids), dim)
     if unique:
         plan.lookup_unique(out)
