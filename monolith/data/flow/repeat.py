@@ -13,58 +13,59 @@ from monolith.data.source import Source, State, check_position
 class Repeated:
     """A source that begins again when it ends.
 
-    A batch of epoch 2 has the partition "0@2" where the source says "0": random draws, which depend on a batch's
-    name, differ between epochs.
+    A batch of round 2 has the partition "0@2" where the source says "0": random draws, which depend on a batch's
+    name, differ between rounds.
 
     Args:
-        source: What to repeat; an epoch begins where it stands now.
-        epochs: How often to go through it; None for ever.
+        source: What to repeat; a round begins where it stands now.
+        rounds: How often to go through it; None for ever.
     """
 
     schema: Schema
 
-    def __init__(self, source: Source, epochs: int | None = None) -> None:
-        if epochs is not None and epochs <= 0:
-            raise ValueError(f"epochs must be positive, or None to repeat for ever, got {epochs}")
+    def __init__(self, source: Source, rounds: int | None = None) -> None:
+        if rounds is not None and rounds <= 0:
+            raise ValueError(f"rounds must be positive, or None to repeat for ever, got {rounds}")
         self.source = source
         self.schema = source.schema
-        self._epochs = epochs
+        self._rounds = rounds
         self._begin = source.state()
-        self._epoch = 0
+        self._round = 0
 
     def __iter__(self) -> Iterator[Batch]:
-        """Yield the batches of one epoch after the other."""
-        # A first pass that yields nothing may have been restored to an epoch's end; one from the begin is empty.
+        """Yield the batches of one round after the other."""
+        # A first pass that yields nothing may have been restored to a round's end; one from the begin is empty.
         from_begin = self.source.state() == self._begin
         while True:
             is_empty = True
             for batch in self.source:
                 is_empty = False
-                yield replace(batch, partition=f"{batch.partition}@{self._epoch}")
-            if self._epochs is not None and self._epoch + 1 >= self._epochs:
+                yield replace(batch, partition=f"{batch.partition}@{self._round}")
+            if self._rounds is not None and self._round + 1 >= self._rounds:
                 return
             if is_empty and from_begin:
-                if self._epochs is None:
+                if self._rounds is None:
                     raise ValueError("the source to repeat has no batches; repeating it for ever would never end")
                 return
             self.source.restore(self._begin)
-            self._epoch += 1
+            self._round += 1
             from_begin = True
 
     def state(self) -> State:
-        """Return the epoch and the position in it."""
-        return {"epoch": self._epoch, "source": self.source.state()}
+        """Return the round and the position in it."""
+        return {"round": self._round, "source": self.source.state()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go to a position that `state` returned."""
-        check_position(state, "a repeated source", epoch=int, source=dict)
+        state = {"round" if key == "epoch" else key: value for key, value in state.items()}  # as older versions say
+        check_position(state, "a repeated source", round=int, source=dict)
         self.source.restore(state["source"])
-        self._epoch = state["epoch"]
+        self._round = state["round"]
 
     def shard(self, num_shards: int, index: int) -> Self:
-        """Return a part of the source, repeated; workers reach the end of an epoch each in their own time."""
+        """Return a part of the source, repeated; workers reach the end of a round each in their own time."""
         part = copy.copy(self)
         part.source = self.source.shard(num_shards, index)
         part._begin = part.source.state()
-        part._epoch = 0
+        part._round = 0
         return part
