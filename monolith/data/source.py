@@ -1,7 +1,7 @@
 """Source: what every origin of events offers, be it a log on disk, a Kafka topic or files."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Protocol, Self, TypeAlias
+from typing import Any, Literal, Protocol, Self, TypeAlias
 
 from monolith.data.batch import Batch
 from monolith.data.schema import Schema
@@ -9,6 +9,9 @@ from monolith.errors import MonolithError
 
 State: TypeAlias = dict[str, Any]
 """A position as JSON values; only the source that made it knows what is inside."""
+
+OnError: TypeAlias = Literal["raise", "skip"]
+"""What a source does with a record that it cannot read: raise, or skip and count it."""
 
 
 class OffsetError(MonolithError, LookupError):

@@ -13,9 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from monolith.data.batch import Column
 from monolith.embedding.layout.fused_layout import layout_tensors
 from monolith.embedding.layout.plan import LayoutPlan
-from monolith.embedding.layout.sharded_fids import Column, ShardedFids, shard_columns
+from monolith.embedding.layout.sharded_fids import ShardedFids, shard_columns
 from monolith.protos.example_pb2 import FeatureConfigs
 
 _BATCH_TYPES = ("example_batch", "examplebatch")

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-Shape = Sequence[int | None]
+OpenShape = Sequence[int | None]
 """A target shape; at most one size may be None (or -1): it follows from the number of elements."""
 
 
 def static_reshape(
-    inputs: Sequence[Tensor], shapes: Sequence[Shape | None], enable_parallelism: bool = True
+    inputs: Sequence[Tensor], shapes: Sequence[OpenShape | None], enable_parallelism: bool = True
 ) -> tuple[list[Tensor], Tensor]:
     """Return the reshaped tensors, and the number of elements of each as int64.
 
@@ -42,9 +42,9 @@ class StaticReshapeNBuilder:
     def __init__(self) -> None:
         """Start with nothing to reshape."""
         self._inputs: list[Tensor] = []
-        self._shapes: list[Shape | None] = []
+        self._shapes: list[OpenShape | None] = []
 
-    def add(self, input: Tensor, shape: Shape | None) -> int:
+    def add(self, input: Tensor, shape: OpenShape | None) -> int:
         """Add a tensor and return its index in the outputs of ``build``."""
         self._inputs.append(input)
         self._shapes.append(shape)
@@ -55,7 +55,7 @@ class StaticReshapeNBuilder:
         return static_reshape(self._inputs, self._shapes)
 
 
-def _complete(i: int, num_elements: int, shape: Shape | None) -> list[int]:
+def _complete(i: int, num_elements: int, shape: OpenShape | None) -> list[int]:
     """Fill in the open size, if any."""
     if shape is None:
         raise ValueError(f"Shape cannot be unknown rank for input [{i}]!")
@@ -77,5 +77,5 @@ def _complete(i: int, num_elements: int, shape: Shape | None) -> list[int]:
     return sizes
 
 
-def _text(shape: Shape) -> str:
+def _text(shape: OpenShape) -> str:
     return "[" + ",".join("?" if size in (None, -1) else str(size) for size in shape) + "]"

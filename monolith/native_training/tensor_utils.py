@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from monolith.native_training.static_reshape_op import Shape, StaticReshapeNBuilder
+from monolith.native_training.static_reshape_op import OpenShape, StaticReshapeNBuilder
 from monolith.tensors import Ragged
 
 
@@ -58,7 +58,7 @@ def pack_tensors(keyed_tensors: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
     return torch.cat(flat), sizes
 
 
-def unpack_tensors(keyed_shape: Mapping[str, Shape], packed: tuple[Tensor, Tensor]) -> dict[str, Tensor]:
+def unpack_tensors(keyed_shape: Mapping[str, OpenShape], packed: tuple[Tensor, Tensor]) -> dict[str, Tensor]:
     """Return what `pack_tensors` packed: views of the packed tensor in their shapes, by sorted key.
 
     A shape may leave one size open (None): it follows from the sizes.
@@ -94,7 +94,7 @@ def pack_typed_keyed_tensors(list_of_keyed_tensors: Sequence[Mapping[str, Tensor
 
 
 def unpack_packed_tensors(
-    list_of_keyed_shape: Sequence[Mapping[str, Shape]], packed_list: Sequence[Tensor]
+    list_of_keyed_shape: Sequence[Mapping[str, OpenShape]], packed_list: Sequence[Tensor]
 ) -> list[dict[str, Tensor]]:
     """Return the groups that `pack_typed_keyed_tensors` packed, in their shapes."""
     *tensors, sizes = packed_list

@@ -7,8 +7,8 @@ from pathlib import Path
 from monolith.data.event_log.folder import read_schema
 from monolith.data.event_log.segment import (
     NO_GENERATION,
+    EventArray,
     LogSegment,
-    Records,
     list_segments,
     segment_name,
 )
@@ -37,7 +37,7 @@ class LogReader:
         """Generation of the event before it: which opening of a writer appended it."""
         self._path = path
         self._schema = schema
-        self._rest: Records | None = None
+        self._rest: EventArray | None = None
         self._rest_generation = NO_GENERATION
         self._segment = LogSegment(path, _segment_of(path, offset), schema)
         try:
@@ -51,7 +51,7 @@ class LogReader:
         """Close the file that is open."""
         self._segment.close()
 
-    def read(self, count: int) -> Records | None:
+    def read(self, count: int) -> EventArray | None:
         """Return 1 to `count` records, or None if no whole frame is there at present."""
         if self._rest is None and not self._next_frame():
             return None
