@@ -105,7 +105,7 @@ def test_a_wrong_number_of_tensors_is_refused():
         nested.get_nested_result(nested.get_tensors()[:2])
 
 
-def test_leaves_are_mapped_in_order():
+def test_slices_are_mapped_in_order():
     seen = []
     map_leaves({"a": 1, "b": [2, (3, None)]}, seen.append)
     assert seen == [1, 2, 3]
