@@ -30,7 +30,7 @@ from monolith.protos.example_pb2 import (
 SlicePooling: TypeAlias = Literal["sum", "mean", "first_n"]
 Joining: TypeAlias = Literal["CONCAT", "STACK", "ADDN", "NONE"]
 
-_POOLING_TYPES: dict[SlicePooling, PoolingType.ValueType] = {"sum": SUM, "mean": MEAN, "first_n": FIRSTN}
+_POOLING_TYPES: dict[SlicePooling, PoolingType] = {"sum": SUM, "mean": MEAN, "first_n": FIRSTN}
 
 BATCH = -1
 """Stands for the size of the batch in a shape."""

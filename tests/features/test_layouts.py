@@ -147,7 +147,7 @@ def test_layouts_that_do_not_fit_are_refused(joining, slices, message):
 def test_descriptions_that_cannot_be_are_refused():
     with pytest.raises(ValueError, match="first_n goes with a positive max_sequence_length, got first_n and 0"):
         FeatMeta(slot=1, table=USER, pooling="first_n")
-    with pytest.raises(ValueError, match="got SUM and 3"):
+    with pytest.raises(ValueError, match="got sum and 3"):
         FeatMeta(slot=1, table=USER, max_sequence_length=3)
     with pytest.raises(ValueError, match="different names"):
         TableMeta(name="t", slices=(("a", 1), ("a", 2)))
