@@ -23,8 +23,8 @@ from monolith.data.event_log.segment import (
     HEADER_BYTES,
     MAX_PAYLOAD_BYTES,
     NO_GENERATION,
-    Records,
-    Segment,
+    EventArray,
+    LogSegment,
     encode_frame,
     encode_header,
     list_segments,
@@ -149,7 +149,7 @@ class EventLogWriter:
     ) -> None:
         self.close()
 
-    def _pack(self, columns: Mapping[str, Values]) -> Records:
+    def _pack(self, columns: Mapping[str, Values]) -> EventArray:
         if set(columns) != set(self.schema.names):
             raise ValueError(f"append needs exactly the columns {self.schema.names}, got {tuple(columns)}")
         found = to_columns(columns, self.schema, self._fill)
@@ -162,7 +162,7 @@ class EventLogWriter:
             records[name] = column.numpy()
         return records
 
-    def _append_frame(self, records: Records) -> None:
+    def _append_frame(self, records: EventArray) -> None:
         frame = encode_frame(records, self._offset, self._generation)
         end = self._position + self._buffered_bytes
         if end > HEADER_BYTES and end + len(frame) > self._segment_bytes:
@@ -198,7 +198,7 @@ class EventLogWriter:
         firsts = list_segments(self.path)
         if not firsts:
             raise CorruptFileError(f"event log {self.path} has a {SCHEMA_FILE} but no segment: its events are gone")
-        segment = Segment(self.path, firsts[-1], self.schema)
+        segment = LogSegment(self.path, firsts[-1], self.schema)
         try:
             position, self._offset, self._tail = segment.skip_to(sys.maxsize, check=True)
         finally:

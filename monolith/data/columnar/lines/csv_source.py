@@ -12,9 +12,10 @@ from monolith.data.columnar.arrow_types import stored_names
 from monolith.data.columnar.column_error import ColumnError
 from monolith.data.columnar.file_list import Files
 from monolith.data.columnar.lines.line_blocks import LineBlocks, Lines
-from monolith.data.columnar.lines.line_source import LineSource, OnError, ReadLines
+from monolith.data.columnar.lines.line_source import LineSource, ReadLines
 from monolith.data.parse import ColumnRequest, RecordParser
 from monolith.data.schema import ColumnType, Schema
+from monolith.data.source import OnError
 
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 """What some programs put at the beginning of a file: no part of the first name or value."""

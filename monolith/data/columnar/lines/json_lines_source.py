@@ -12,8 +12,9 @@ from monolith.data.columnar.column_error import ColumnError
 from monolith.data.columnar.file_list import Files
 from monolith.data.columnar.json_table import read_objects
 from monolith.data.columnar.lines.line_blocks import LineBlocks, Lines
-from monolith.data.columnar.lines.line_source import LineSource, OnError, ReadLines
+from monolith.data.columnar.lines.line_source import LineSource, ReadLines
 from monolith.data.schema import Schema
+from monolith.data.source import OnError
 
 
 class JsonLinesSource(LineSource):

@@ -2,18 +2,17 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Literal, Self
+from typing import Self
 
 from monolith.data.batch import Column
 from monolith.data.columnar.arrow_columns import Fill, check_fill
 from monolith.data.columnar.column_error import ColumnError
 from monolith.data.columnar.file_list import Files, list_files
-from monolith.data.columnar.file_source import FileSource, Place
+from monolith.data.columnar.file_source import FilePlace, FileSource
 from monolith.data.columnar.lines.line_blocks import LineBlocks, Lines
 from monolith.data.schema import Schema
-from monolith.data.source import OffsetError
+from monolith.data.source import OffsetError, OnError
 
-OnError = Literal["raise", "skip"]
 ReadLines = Callable[[Lines], dict[str, Column]]
 """Returns the events of some lines as columns; hands bad lines to `LineSource._pass_bad`."""
 
@@ -64,7 +63,7 @@ class LineSource(FileSource):
     def _begin(self, path: str, blocks: LineBlocks) -> ReadLines:
         """Read what stands before the first event; return how to read the rest."""
 
-    def _open(self, path: str, place: Place) -> "_LineReader":
+    def _open(self, path: str, place: FilePlace) -> "_LineReader":
         blocks = LineBlocks(path)
         try:
             read = self._begin(path, blocks)
@@ -99,7 +98,7 @@ class _LineReader:
         self._to_columns = to_columns
 
     @property
-    def place(self) -> Place:
+    def place(self) -> FilePlace:
         """The event's line without what stands before the first, and the line and byte in the file."""
         return {"row": self._row, "line": self._blocks.line, "byte": self._blocks.byte}
 
