@@ -35,7 +35,9 @@ class CsvEvents:
         self.columns: dict[str, Any] = {name: records.columns[name] for name in (LABEL, *DENSE_NAMES)}
         self.texts = {name: [f"{id_ & 0xFFFFFFFF:08x}" for id_ in records.columns[name].tolist()] for name in ID_NAMES}
         self.num_events = len(self.columns[LABEL])
-        every = {**self.texts, **{name: column.tolist() for name, column in self.columns.items()}}
+        # As few digits as name the float32, as programs write it.
+        numbers = {name: column.astype(str).tolist() for name, column in self.columns.items()}
+        every = {**self.texts, **numbers}
         with open(self.path, "w", newline="") as file:
             writer = csv.writer(file)
             writer.writerow(every)
