@@ -21,7 +21,7 @@ Text: TypeAlias = str | bytes | int
 """What a column of type "hash" takes; a whole number counts as its decimal text."""
 
 
-def text_bytes(value: Text) -> bytes:
+def text_bytes(value: object) -> bytes:
     r"""Return the bytes that are hashed: text as UTF-8, bytes as they are, whole numbers as decimal text.
 
     >>> text_bytes("café"), text_bytes(b"\xff"), text_bytes(-7)

@@ -148,7 +148,8 @@ def test_deltas_count_for_the_newest_and_for_each_alone(tmp_path):
 def of_texts(tmp_path_factory):
     """A model whose movies are texts, and whose run kept them."""
     folder = tmp_path_factory.mktemp("texts")
-    columns = {"uid": [1, 2, 3, 4], "mov": ["Heat", "Up", "Heat", "196"], "label": [1.0, 0.0, 1.0, 0.0]}
+    events = {"uid": [1, 2, 3], "mov": ["Heat", "Up", "196"], "label": [1.0, 0.0, 1.0]}
+    columns = {name: 4 * values for name, values in events.items()}
     source = mono.data.arrays(columns, schema=mono.data.Schema.of(uid="int64", mov="hash", label="float32"))
 
     class Texts(MovieRanking):

@@ -237,7 +237,7 @@ def test_wrong_records_are_refused_before_parsing() -> None:
     with pytest.raises(ValueError, match="on_error"):
         TfExampleParser({"a": "int64"}, on_error="ignore")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="neither slots nor a line id"):
-        native.RecordParser("tf_example", [("a", "slot", "int64", 1, 0, 0.0, 0.0, False)])
+        native.RecordParser("tf_example", [ColumnRequest(name="a", dtype="int64[]", source="slot").native()])
 
 
 def test_strings_become_ids_by_the_stated_hash() -> None:

@@ -107,9 +107,11 @@ class CsvSource(LineSource):
         requests = []
         for name, dtype in self.schema:
             kind, fill = ColumnType.parse(dtype), self._fill.get(name)
-            if fill is not None and not kind.is_list and not isinstance(fill, str | bytes | int | float):
-                raise ColumnError(f"column {name!r} is {dtype}, of which {fill!r} in fill_missing is none")
-            missing = 0.0 if kind.is_list or (kind.is_hash and fill is None) else fill
+            missing: float | str | bytes | None = 0.0  # an empty cell is an empty list or text
+            if not kind.is_list and not (kind.is_hash and fill is None):
+                if fill is not None and not isinstance(fill, str | bytes | int | float):
+                    raise ColumnError(f"column {name!r} is {dtype}, of which {fill!r} in fill_missing is none")
+                missing = fill
             requests.append(ColumnRequest(name=name, dtype=dtype, source="cell", slot=cells[name], missing=missing))
         shape = (num_cells, ord(self._delimiter), self._list_delimiter)
         return RecordParser("csv", requests, on_error="skip", csv=shape)
