@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "ops/city_hash.h"
 #include "ops/text_dictionary.h"
 #include "parse/column.h"
 #include "parse/wire_reader.h"
@@ -101,6 +102,15 @@ class ColumnSink {
   void add_floats(Bytes packed);            // float32
   void add_doubles(Bytes packed);           // float32
   void add_string(Bytes bytes);             // bytes; int64 takes the string's city_hash64
+
+  // The id of the row's one text, of a hashed column that is no list.
+  void put_text(Bytes text) {
+    const std::uint64_t id = city_hash64({text.begin, text.size()});
+    if (texts_ != nullptr) [[unlikely]]
+      texts_->note(id, {text.begin, text.size()});
+    static_cast<std::int64_t*>(fixed_)[row_] = static_cast<std::int64_t>(id);
+    touched_ = true;
+  }
 
   // Whether the column takes values of this type; if not, the row fails unless a later occurrence replaces them.
   bool takes(ValueType type, Bytes at, const char* kind) {

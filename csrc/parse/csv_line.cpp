@@ -96,7 +96,7 @@ class CsvFormat final : public RowFormat {
         throw std::invalid_argument("column '" + specs[i].name + "': a line has cells 0 to " +
                                     std::to_string(shape.num_cells) + " only");
       }
-      wanted_.push_back({specs[i].number, i});
+      wanted_.push_back({specs[i].number, i, specs[i].hashed && !specs[i].is_list});
     }
     std::stable_sort(wanted_.begin(), wanted_.end(), [](Wanted a, Wanted b) { return a.cell < b.cell; });
   }
@@ -121,7 +121,14 @@ class CsvFormat final : public RowFormat {
       }
       if (is_wanted) {
         try {
-          for (; next != wanted_.end() && next->cell == num_cells; ++next) take(cell, rows.sinks[next->column]);
+          for (; next != wanted_.end() && next->cell == num_cells; ++next) {
+            ColumnSink& sink = rows.sinks[next->column];
+            if (!next->is_text) {
+              take(cell, sink);
+            } else if (cell.size() > 0) {
+              sink.put_text(cell);
+            }
+          }
         } catch (WireError& error) {
           error.at = p;  // Of the record: a value in quotes was copied.
           throw;
@@ -139,6 +146,7 @@ class CsvFormat final : public RowFormat {
   struct Wanted {
     std::size_t cell;
     std::size_t column;
+    bool is_text;  // one text, the most frequent of all
   };
 
   // Appends the value that begins with a quote at `p`; returns where it ends, at a delimiter or the end of the line.
@@ -164,8 +172,6 @@ class CsvFormat final : public RowFormat {
       take_list(cell, sink);
     } else if (spec.type == ValueType::kBytes) {
       sink.add_string(cell);
-    } else if (spec.hashed) {
-      if (cell.size() > 0) sink.add_string(cell);
     } else {
       const std::string_view text = trimmed(cell.text());
       if (!is_null(text)) {

@@ -34,9 +34,9 @@ def text_bytes(value: object) -> bytes:
         return value.encode()
     if isinstance(value, bytes):
         return value
-    if isinstance(value, Integral) and not isinstance(value, bool):
-        return str(int(value)).encode()
-    raise ValueError(f"{value!r} is neither text, bytes nor a whole number; convert it to text first")
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise ValueError(f"{value!r} is neither text, bytes nor a whole number; convert it to text first")
+    return str(int(value)).encode()
 
 
 def ids_of_texts(values: Iterable[Text | None], missing: Text = "") -> Tensor:

@@ -149,12 +149,12 @@ def of_texts(tmp_path_factory):
     """A model whose movies are texts, and whose run kept them."""
     folder = tmp_path_factory.mktemp("texts")
     events = {"uid": [1, 2, 3], "mov": ["Heat", "Up", "196"], "label": [1.0, 0.0, 1.0]}
-    columns = {name: 4 * values for name, values in events.items()}
+    columns = {name: 6 * values for name, values in events.items()}
     source = mono.data.arrays(columns, schema=mono.data.Schema.of(uid="int64", mov="hash", label="float32"))
 
     class Texts(MovieRanking):
         def input_fn(self, mode):
-            return mono.data.arrays(columns, schema=source.schema)
+            return mono.data.arrays(columns, batch_size=3, schema=source.schema)
 
     config = mono.RunConfig(model_dir=folder / "model", log_step_count_steps=0, keep_strings=True)
     mono.Estimator(Texts, config, params={"log": "", "batch_size": 4}).train()
