@@ -113,7 +113,7 @@ def changed_files() -> dict[str, str]:
         )
     )
     kernels = kernels.replace('#include "optim/sgd.h"\n', '#include "optim/sgd.h"\n#include "optim/sign_sgd.h"\n')
-    kernels = kernels.replace("kKinds[] = {\n", "kKinds[] = {\n    kernels_of<SignSgd>(),\n")
+    kernels = re.sub(r"(kKinds\[\] = \{.*?)(\};)", r"\1    kernels_of<SignSgd>(),\n\2", kernels, count=1, flags=re.S)
     classes = classes.replace('    "SgdOptimizer",\n', '    "SgdOptimizer",\n    "SignSgdOptimizer",\n')
     return {
         "csrc/optim/sign_sgd.h": HEADER,
