@@ -11,8 +11,7 @@ from torch.nn.parameter import is_lazy
 
 from monolith.data import Column, ColumnType, Schema
 from monolith.embedding import Segment
-from monolith.embedding.admission import FilterType
-from monolith.embedding.config.admission import AdmissionConfig
+from monolith.embedding.admission import AdmissionConfig, FilterType
 from monolith.model.base import MonolithModel
 from monolith.model.dense import run_model_fn
 from monolith.model.modes import Mode

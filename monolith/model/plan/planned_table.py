@@ -9,7 +9,7 @@ from typing import Any, Self
 from google.protobuf.json_format import MessageToDict, ParseDict
 
 from monolith.embedding import LearningRate, PolynomialDecay, Segment, TableConfig
-from monolith.embedding.config.admission import AdmissionConfig
+from monolith.embedding.admission import AdmissionConfig
 from monolith.model.plan.feature_column import CombinerName, check_combiner
 from monolith.protos.embedding_hash_table_pb2 import EntryConfig
 

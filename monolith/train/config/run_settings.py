@@ -7,7 +7,7 @@ from typing import Any
 
 from monolith.checkpoint.keep.tide_window import TideConfig
 from monolith.data.input_config import InputConfig
-from monolith.embedding.config.admission import AdmissionConfig
+from monolith.embedding.admission import AdmissionConfig
 from monolith.model.hyper_params.spelling import to_snake_case
 from monolith.train.config.readers import READERS
 from monolith.train.config.runner_config import RunnerConfig

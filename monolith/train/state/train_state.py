@@ -25,7 +25,7 @@ from monolith.checkpoint.format.state_files import refresh_checkpoint_file
 from monolith.checkpoint.keep import Retention, choose_snapshot
 from monolith.checkpoint.keep.rollback import is_in, set_aside_others
 from monolith.data import Source
-from monolith.embedding.config.admission import AdmissionConfig
+from monolith.embedding.admission import AdmissionConfig
 from monolith.embedding.table import NO_TIME
 from monolith.errors import CorruptFileError
 from monolith.model import FusedLookup, Lookup, Mode, MonolithModel, admission_filters, dry_run, make_tables

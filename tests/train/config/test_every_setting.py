@@ -26,7 +26,7 @@ OWNERS = {
     "TideConfig": "monolith.checkpoint.keep.tide_window",
     "RestoreConfig": "monolith.train.state.restore_config",
     "StateConfig": "monolith.train.state.train_state",
-    "AdmissionConfig": "monolith.embedding.config.admission",
+    "AdmissionConfig": "monolith.embedding.admission",
     "LoopConfig": "monolith.train.loop",
     "WatchConfig": "monolith.train.hooks.standard",
     "LiveConfig": "monolith.train.live.live_config",
