@@ -1,11 +1,10 @@
-"""The folder of a model: its snapshots, the newest usable one, what a crash left, and who trains in it."""
+"""The folder of a model: what a crash left in it, and who trains in it."""
 
 import fcntl
 import json
 import os
 import shutil
 import socket
-import warnings
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -21,34 +20,14 @@ from monolith.checkpoint.format.layout import (
     list_snapshots,
     remove_snapshot,
 )
-from monolith.checkpoint.format.manifest import MANIFEST_NAME, check_files, read_manifest
+from monolith.checkpoint.format.manifest import MANIFEST_NAME
 from monolith.checkpoint.format.write_errors import write_error
 from monolith.checkpoint.keep.generations import GENERATION_NAME, OWNER_NAME
 from monolith.checkpoint.keep.generations import claim_generation as claim_generation
-from monolith.errors import CorruptFileError, ModelDirInUseError, NewerFormatError
+from monolith.errors import CorruptFileError, ModelDirInUseError
 
 DAMAGED_SUFFIX = ".damaged"
 _STATE_NAMES = (GENERATION_NAME, "checkpoint", "monolith_checkpoint", "restore_ckpt", "clear_nn")
-
-
-def latest_snapshot(model_dir: str | os.PathLike[str]) -> Path | None:
-    """Return the newest snapshot whose manifest and files are whole; None if there is none.
-
-    Those that are not are passed over with a warning that says why.
-
-    Raises:
-        NewerFormatError: The newest whole one was written by a later release.
-    """
-    for path in reversed(list_snapshots(model_dir)):
-        try:
-            check_files(path, read_manifest(path))
-        except NewerFormatError:
-            raise  # it is whole: what was trained since an older one must not be lost unasked
-        except (CorruptFileError, FileNotFoundError) as error:
-            warnings.warn(f"snapshot {path} is not used: {error}", stacklevel=2)
-        else:
-            return path
-    return None
 
 
 def clean_leftovers(model_dir: str | os.PathLike[str]) -> list[Path]:

@@ -79,6 +79,9 @@ class TrainState:
         self.lookup = (FusedLookup if config.fused_layout else Lookup)(self.plan, self.tables, tried.layouts)
         self.clock = EventClock(
             config.evict_every_seconds,
+            evict_table_every_seconds={
+                one.name: one.evict_every_hours * 3600 for one in self.plan.planned_tables if one.evict_every_hours
+            },
             jump_seconds=config.event_time_jump_seconds,
             jump_events=config.event_time_jump_events,
         )
