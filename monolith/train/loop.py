@@ -16,6 +16,7 @@ from monolith.hooks import Hook, RunContext, StepValues
 from monolith.model import Mode, Pulled, run_dense
 from monolith.model.spec import EstimatorSpec
 from monolith.observe.stack_traces import stack_traces_on_signal
+from monolith.observe.summary.plugin_data import PluginTensor, collected_summaries
 from monolith.train.culprit import blame
 from monolith.train.saving.run_saver import RunSaver
 from monolith.train.saving.save_listener import SaveListener
@@ -76,12 +77,12 @@ class Trainer:
         *,
         hooks: Sequence[Hook] = (),
         syncs: Sequence[Sync] = (),
-        saving_listeners: Sequence[SaveListener] = (),
-        guard_listeners: Sequence[SaveListener] = (),
+        listeners: Sequence[SaveListener] = (),
+        guards: Sequence[SaveListener] = (),
     ) -> None:
         """Take what `TrainState.open` made ready.
 
-        `saving_listeners` run before each save and after each successful one, `guard_listeners` after every one.
+        `listeners` run before each save and after each successful one, `guards` after every one.
         """
         self.state = state
         self.config = config
@@ -96,11 +97,12 @@ class Trainer:
         )
         self.context.saved_step = state.saved_step
         self.context.times_rejected = state.clock.num_rejected
-        self.saver = RunSaver(state, saving, self.context, listeners=saving_listeners, guards=guard_listeners)
+        self.saver = RunSaver(state, saving, self.context, listeners=listeners, guards=guards)
         self.context.save = self.saver.save
         self.context.save_dense = self.saver.save_dense
         self._between_steps = False  # the source or hooks run: the state is whole, and no save has failed
         self._warned = False
+        self._summaries: list[PluginTensor] = []  # of the last step
         self._folder = saving.folder
         self._run_dense = torch.compile(run_dense) if config.compile else run_dense
 
@@ -145,7 +147,10 @@ class Trainer:
         """
         state, columns = self.state, batch.columns
         pulled = state.lookup.pull(columns)
-        with torch.autocast("cpu", torch.bfloat16, enabled=self.config.autocast):
+        with (
+            torch.autocast("cpu", torch.bfloat16, enabled=self.config.autocast),
+            collected_summaries() as self._summaries,
+        ):
             spec = self._run_dense(state.model, pulled.leaves, columns, Mode.TRAIN)
         # All checks come before the first change: an error up to here leaves rows and weights alone.
         loss = self._checked_loss(spec, batch, pulled)
@@ -256,6 +261,7 @@ class Trainer:
             first=batch.first,
             last=batch.last,
             spec=spec,
+            summaries=self._summaries,
             batch=batch,
         )
         for hook in self.hooks:

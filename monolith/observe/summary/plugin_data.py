@@ -1,13 +1,15 @@
 """Tensors for the `monolith` plugin: weights of an architecture search, and what each feature contributes."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from monolith.observe.summary.event_files import create_summary_metadata, tensor_summary
 from monolith.observe.summary.head import (
     MONOLITH_FI_DATA,
     MONOLITH_NAS_DATA,
@@ -16,6 +18,31 @@ from monolith.observe.summary.head import (
     SummaryType,
     prepare_head,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class PluginTensor:
+    """A tensor for the `monolith` plugin."""
+
+    tag: str
+    values: Tensor
+    description: str
+    content: bytes | str
+    """What the plugin knows of the tensor: its head as JSON."""
+
+
+_collected: ContextVar[list[PluginTensor] | None] = ContextVar("collected", default=None)
+
+
+@contextmanager
+def collected_summaries() -> Iterator[list[PluginTensor]]:
+    """Yield a list that `nas_data` and `feature_insight_data` fill inside the block."""
+    found: list[PluginTensor] = []
+    token = _collected.set(found)
+    try:
+        yield found
+    finally:
+        _collected.reset(token)
 
 
 def nas_data(
@@ -27,15 +54,15 @@ def nas_data(
     collections: Any = None,
     description: str | None = None,
     name: str | None = None,
-) -> Any:
-    """Return the summary of architecture weights; give it to `SummaryWriter.add_summary`.
+) -> PluginTensor:
+    """Return the summary of architecture weights.
 
-    `collections` is accepted as the original takes it; a summary belongs to its writer.
+    Training writes what `model_fn` makes this way at its next summary. Elsewhere, pass the result to
+    `SummaryWriter.add_summary`. `collections` is accepted and ignored, as the original's signature has it.
     """
     content, kind = prepare_head(segment_names, segment_sizes, group_info, raw_tag, out_type="bytes")
     tag = f"{name}_{kind}" if name else str(kind)
-    metadata = create_summary_metadata(description or kind, content)
-    return tensor_summary(f"{tag}/{MONOLITH_NAS_DATA}", weight, metadata)
+    return _collect(f"{tag}/{MONOLITH_NAS_DATA}", weight, description or str(kind), content)
 
 
 def feature_insight_data(
@@ -48,16 +75,15 @@ def feature_insight_data(
     collections: Any = None,
     description: str | None = None,
     name: str | None = None,
-) -> Any:
-    """Return the summary of a layer's input, by feature, with the labels behind it.
+) -> PluginTensor:
+    """Return the summary of a layer's input, by feature, with the labels behind it; it is written as in `nas_data`.
 
     With `weight` [width, units] each feature's part of the input is multiplied by its rows of the weight, so that the
     summary holds what the feature adds to each unit.
     """
-    data = input_tensor
-    sizes = list(segment_sizes)
+    data, sizes = input_tensor.detach(), list(segment_sizes)
     if weight is not None:
-        data, sizes = feature_insight(input_tensor, weight, sizes), [weight.shape[1]] * len(sizes)
+        data, sizes = feature_insight(data, weight.detach(), sizes), [weight.shape[1]] * len(sizes)
     kind = SummaryType.FEATURE_INSIGHT_DIRECT if label is None else SummaryType.FEATURE_INSIGHT_TRAIN
     content, _ = prepare_head(segment_names, sizes, group_info, kind, out_type="json")
     if label is not None:
@@ -65,7 +91,16 @@ def feature_insight_data(
         content = json.dumps({**json.loads(content), "label_size": columns.shape[1]})
         data = torch.cat([data, columns], dim=1)
     tag = f"{name}_{kind}" if name else kind
-    return tensor_summary(f"{tag}/{MONOLITH_FI_DATA}", data, create_summary_metadata(description or kind, content))
+    return _collect(f"{tag}/{MONOLITH_FI_DATA}", data, description or kind, content)
+
+
+def _collect(tag: str, values: Tensor, description: str, content: bytes | str) -> PluginTensor:
+    # A copy: the step that follows changes weights in place.
+    made = PluginTensor(tag, values.detach().clone(), description, content)
+    found = _collected.get()
+    if found is not None:
+        found.append(made)
+    return made
 
 
 def feature_insight(
