@@ -168,3 +168,12 @@ def _is_json(value: Any) -> bool:
     except (TypeError, ValueError):
         return False
     return True
+
+
+def dump_model(folder: Path, model: MonolithModel, config: RunnerConfig, plan: LookupPlan) -> None:
+    """Write the definition of a model to the file `model_dump` of a folder."""
+    dump = DumpUtils(enable=True)
+    dump.record_params(model)
+    dump.add_config(config)
+    dump.add_plan(plan)
+    dump.dump(folder / MODEL_DUMP_NAME)

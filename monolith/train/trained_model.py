@@ -75,9 +75,7 @@ class TrainedModel:
 
     def export(self, base: Path, schema: Schema, *, name: str) -> Path:
         """Write a version to serve into `base`, whose requests have columns of `schema`, and return it."""
-        return export.write_export(
-            base,
-            export.next_version(base),
+        made = export.Export(
             model=self.model,
             plan=self.plan,
             tables=self.tables,
@@ -86,6 +84,7 @@ class TrainedModel:
             sequence=0,
             name=name,
         )
+        return export.write_export(base, export.next_version(base), made)
 
     def variables(self) -> dict[str, Tensor]:
         """Return the dense weights and buffers by name, and "global_step"."""

@@ -6,8 +6,6 @@ import os
 import shutil
 import socket
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from monolith.checkpoint.format.durable_files import make_folder, sync_folder
 from monolith.checkpoint.format.layout import (
@@ -24,6 +22,7 @@ from monolith.checkpoint.format.manifest import MANIFEST_NAME
 from monolith.checkpoint.format.write_errors import write_error
 from monolith.checkpoint.keep.generations import GENERATION_NAME, OWNER_NAME
 from monolith.checkpoint.keep.generations import claim_generation as claim_generation
+from monolith.closing import Closing
 from monolith.errors import CorruptFileError, ModelDirInUseError
 
 DAMAGED_SUFFIX = ".damaged"
@@ -83,7 +82,7 @@ def set_aside_newer(model_dir: str | os.PathLike[str], snapshot: Path | None) ->
     return aside
 
 
-class ModelDirOwner:
+class ModelDirOwner(Closing):
     """The right to train in a folder; one process at a time has it, and loses it when it ends, however it ends."""
 
     def __init__(self, model_dir: str | os.PathLike[str]) -> None:
@@ -118,13 +117,3 @@ class ModelDirOwner:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
-
-    def __enter__(self) -> Self:
-        """Return itself; leaving the block gives the folder back."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Give the folder back."""
-        self.close()
