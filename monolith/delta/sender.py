@@ -83,7 +83,7 @@ class DeltaSender(Closing):
 
     @property
     def sequence(self) -> int:
-        """The number that an export begun now may bear: it contains every change numbered so far."""
+        """The number for an export that starts now: it contains every change up to this number."""
         return self._sequences.value
 
     def push_once(self) -> PushReport:

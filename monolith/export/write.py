@@ -80,7 +80,7 @@ class Export:
     """By table, how all of its rows are stored; by default as the plan says."""
 
     skip_zero_embedding: bool = False
-    """Rows of zeros are left out, and a server drops those that become so: they read the same."""
+    """Leave out rows of zeros, and drop rows that become zero: their ids read as zeros anyway."""
 
     progress: Progress | None = None
     """Called with how far each table is."""
@@ -89,10 +89,10 @@ class Export:
 def write_export(base: str | Path, version: int, export: Export) -> Path:
     """Write ``<base>/<version>/`` and return it; on any error, or Ctrl-C, nothing is left behind.
 
-    The folder `base` and the shared secret of trainer and server are made if they are missing. A version that is there
-    already is a FileExistsError.
+    The folder `base` and the shared secret of trainer and server are made if they are missing. A version that
+    exists already is a FileExistsError.
 
-    Tables may be trained meanwhile: rows newer than `sequence` get in, and the deltas after it bring them again. Given
+    Training may go on: rows newer than `sequence` get in, and the deltas after it bring them again. Given
     `graph` and `weights`, the model itself is not touched, so that training may go on in another thread.
     """
     root = Path(base)

@@ -156,7 +156,7 @@ class GuardedConnection(H11Protocol):
         return Phase.IDLE if cycle.response_complete else Phase.ANSWERING
 
     def note_phase(self) -> None:
-        """Begin to count the time anew if it waits for something else than before."""
+        """Restart the timer if it now waits for something else."""
         phase = self.phase()
         if phase is not self._phase:
             self._phase, self.since = phase, self.loop.time()

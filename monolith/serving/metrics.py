@@ -1,4 +1,4 @@
-"""What a server tells Prometheus: requests, how long they took, rows, and how fresh they are."""
+"""The metrics of a server for Prometheus: requests and their durations, rows and their freshness."""
 
 import time
 from collections.abc import Callable, Iterable

@@ -1,4 +1,4 @@
-"""A process that serves: loads the newest export, follows the trainer, answers over HTTP until it is told to stop."""
+"""A process that serves: loads the newest export, follows the trainer, answers over HTTP until a signal stops it."""
 
 import errno
 import json
@@ -187,7 +187,7 @@ def _follow(model: ServingModel, config: ServerConfig, cleanup: ExitStack) -> tu
 
 
 def _await_version(base: str | Path, stop: threading.Event) -> bool:
-    """Return True as soon as there is a version; False on a request to stop before."""
+    """Return True as soon as a version exists, False if a signal comes first."""
     while latest_version(base) is None:
         if stop.wait(_POLL_SECONDS):
             return False
@@ -195,7 +195,7 @@ def _await_version(base: str | Path, stop: threading.Event) -> bool:
 
 
 def _bind(host: str, port: int) -> socket.socket:
-    """Return a socket bound but not yet listening: who asks too early is refused, not kept waiting."""
+    """Return a bound socket that does not listen yet: early clients are refused at once."""
     try:
         family, kind, protocol, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except socket.gaierror as error:

@@ -1,4 +1,4 @@
-"""CpuTraining: a task turned into something that runs, and training of one process in one call."""
+"""CpuTraining: a task with its configuration; `local_train` trains one in this process."""
 
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -35,7 +35,7 @@ class CpuTraining:
     """
 
     def __init__(self, config: CpuTrainingConfig, task: MonolithModel, sync_backend: Any = None) -> None:
-        """Fill in what the configuration leaves open; parameter servers build no model, so only workers are taken."""
+        """Fill in what the configuration leaves open; only a worker builds a model, so others are refused."""
         if config.server_type != "worker":
             raise ValueError(f"server_type in CpuTraining must be `worker`, got {config.server_type!r}")
         self.config = task_settings(config, task)

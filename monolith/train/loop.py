@@ -270,10 +270,10 @@ class Trainer:
     @contextmanager
     def _hooks(self) -> Iterator[None]:
         """Call `after_create_session` of all hooks at the start and `end` at the end, also after an error."""
-        told: list[Hook] = []
+        started: list[Hook] = []
         try:
             for hook in self.hooks:
-                told.append(hook)
+                started.append(hook)
                 hook.after_create_session(self.context)
             yield
         except BaseException as error:
@@ -281,7 +281,7 @@ class Trainer:
             self._save_what_was_trained(error)
             raise
         finally:
-            _end_all(told, self.context)
+            _end_all(started, self.context)
 
     def _save_what_was_trained(self, error: BaseException) -> None:
         """Write a snapshot if the source or a hook failed: no step is half done then. Say from where to go on."""
@@ -299,7 +299,7 @@ class Trainer:
 
 
 def _end_all(hooks: Sequence[Hook], context: RunContext) -> None:
-    """Tell all hooks of the end, also if one of them fails: others have files and threads to close."""
+    """Call `end` of all hooks, even if one of them fails: others have files and threads to close."""
     errors: list[Exception] = []
     for hook in hooks:
         try:
@@ -316,7 +316,7 @@ def _end_all(hooks: Sequence[Hook], context: RunContext) -> None:
 
 @contextmanager
 def _determinism(wanted: bool) -> Iterator[None]:
-    """Refuse operations whose result may differ from run to run, meanwhile."""
+    """Inside the block, refuse operations whose result may differ from run to run."""
     before = torch.are_deterministic_algorithms_enabled()
     torch.use_deterministic_algorithms(wanted or before)
     try:

@@ -74,7 +74,7 @@ class TrainedModel:
             yield {key: found[key] for key in keys or found}
 
     def export(self, base: Path, schema: Schema, *, name: str) -> Path:
-        """Write a version to serve into `base`, whose requests have columns of `schema`, and return it."""
+        """Write a version into `base` and return it; its requests have the columns of `schema`."""
         made = export.Export(
             model=self.model,
             plan=self.plan,

@@ -35,10 +35,12 @@ class RunSettings:
     watch: WatchConfig
     live: LiveConfig | None
     """None unless what is learned goes to servers."""
+    exports: LiveConfig | None
+    """Where a version goes with every save; None unless the task's `serving.export_when_saving` asks for it."""
 
     @classmethod
     def of(cls, config: RunnerConfig, model: Any) -> "RunSettings":
-        """Return the parts that a configuration describes; what it leaves open, the model's own parameters say."""
+        """Return the parts that a configuration describes; the model's own parameters fill in what it leaves open."""
         config = task_settings(config, model)
         tide = TideConfig(**_fields(config, TideConfig))
         state = _fields(config, StateConfig)
@@ -64,11 +66,12 @@ class RunSettings:
             saving=SavingConfig(**saving, tide=tide),
             watch=WatchConfig(**watch, tide=tide),
             live=_live(config, model),
+            exports=_exports(config, model),
         )
 
 
 def input_config(config: RunnerConfig) -> InputConfig:
-    """Return what the settings say about data; evaluating and exporting need no more."""
+    """Return the settings of the input; evaluating and exporting need only these."""
     return InputConfig(**_fields(config, InputConfig))
 
 
@@ -122,6 +125,17 @@ def _live(config: RunnerConfig, model: Any) -> LiveConfig | None:
         keep_exports=config.exports_max_to_keep,
         skip_zero_embedding=config.skip_zero_embedding_when_serving,
         tls=_tls({"cert_path": config.tls_cert, "key_path": config.tls_key, "ca_path": config.tls_ca}),
+    )
+
+
+def _exports(config: RunnerConfig, model: Any) -> LiveConfig | None:
+    if not task_parameter(model, "serving", "export_when_saving"):
+        return None
+    return LiveConfig(
+        export_base=export_base_of(config, model),
+        name=serving_name(config, model),
+        keep_exports=config.exports_max_to_keep,
+        skip_zero_embedding=config.skip_zero_embedding_when_serving,
     )
 
 

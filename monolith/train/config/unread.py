@@ -1,4 +1,4 @@
-"""Settings of the original that nothing reads here: each with its reason, and what setting it means."""
+"""Settings of the original that nothing reads here: the reason for each, and what happens if it is set."""
 
 import warnings
 from collections.abc import Iterable, Mapping
@@ -101,11 +101,11 @@ UNREAD: Mapping[str, Unread] = {
 
 
 def check_unread(values: Mapping[str, Any], changed: Iterable[str]) -> None:
-    """Refuse or warn about settings that somebody changed and nothing reads.
+    """Refuse, or warn about, changed settings that nothing reads.
 
     Raises:
-        NotImplementedError: the setting asks for something that is not there yet.
-        ValueError: the setting asks for something that is said in another way.
+        NotImplementedError: the setting asks for something that does not exist yet.
+        ValueError: another way to ask for it exists; the message names it.
     """
     for name in changed:
         unread = UNREAD.get(name)

@@ -26,7 +26,7 @@ class TrainingStatus:
     """Somebody stopped training."""
 
     blocked: bool
-    """It waits already; a run that is in the middle of a step, or waits for events, is not there yet."""
+    """The run waits now; a run inside a step, or one that waits for events, does not yet."""
 
 
 class ControllerClient(Closing):

@@ -23,7 +23,7 @@ class BeforeSaveListener(SaveListener):
         self._listener = listener
 
     def before_save(self, step: int) -> None:
-        """Tell it."""
+        """Run its `before_save`."""
         self._listener.before_save(step)
 
 
@@ -35,5 +35,5 @@ class AfterSaveListener(SaveListener):
         self._listener = listener
 
     def after_save(self, step: int) -> None:
-        """Tell it."""
+        """Run its `after_save`."""
         self._listener.after_save(step)

@@ -224,7 +224,7 @@ class EventClock:
         found.count, found.newest = 0, NO_TIME
 
     def _believe(self, found: Reading, one: int) -> None:
-        """Take note of a time that does not contradict the clock, nor do others up to it."""
+        """Follow a time; neither it nor any earlier time contradicts the clock."""
         if one <= NO_TIME:
             return
         self._end_streak(found)
