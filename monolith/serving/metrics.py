@@ -67,7 +67,7 @@ class Metrics:
         return generate_latest(self._registry)
 
     def collect(self) -> Iterable[Metric]:
-        """Yield what is read off the model at this moment; Prometheus's registry asks for it."""
+        """Yield the present values of the model; Prometheus's registry calls this."""
         rows = GaugeMetricFamily("monolith_table_rows", "Rows of a serving table.", labels=["table"])
         held = GaugeMetricFamily("monolith_table_bytes", "Memory a serving table takes.", labels=["table"])
         for name, table in self._model.tables.tables.items():

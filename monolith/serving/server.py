@@ -41,13 +41,9 @@ class Ready:
     """What a server says of itself when it is about to answer; also the content of the ready file."""
 
     model: str
-
     version: int
-
     host: str
-
     port: int
-
     sync_address: str | None
     """Where it takes deltas."""
 
@@ -245,7 +241,7 @@ def _http_config(app: FastAPI, connections: Connections) -> uvicorn.Config:
 def _stop_signals() -> Iterator[threading.Event]:
     """Yield an event that SIGTERM and Ctrl-C set, instead of ending the process in the middle of its work.
 
-    While uvicorn runs it takes the signals itself, and raises them again when it has shut down: they end here.
+    While uvicorn runs it takes the signals itself, and raises them again when it has shut down: they end in this block.
     """
     stop = threading.Event()
     if threading.current_thread() is not threading.main_thread():

@@ -16,7 +16,7 @@ from monolith.hooks import Hook, RunContext, StepValues
 from monolith.model import Mode, Pulled, run_dense
 from monolith.model.spec import EstimatorSpec
 from monolith.observe.stack_traces import stack_traces_on_signal
-from monolith.observe.summary.plugin_data import PluginTensor, collected_summaries
+from monolith.observe.summary.plugin_tensor import PluginTensor, collected_summaries
 from monolith.train.culprit import blame
 from monolith.train.saving.run_saver import RunSaver
 from monolith.train.saving.save_listener import SaveListener
@@ -25,7 +25,7 @@ from monolith.train.state import TrainState
 from monolith.train.stop_signals import StopSignals
 
 Sync = Callable[[TrainState], None]
-"""Called after every step; sends what changed to serving when it thinks it is time."""
+"""Called after every step; decides itself when to send changes to servers."""
 
 _log = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ class LoopConfig:
 
 
 class Trainer:
-    """Trains a state on its source until the data ends, `max_steps` is reached, or somebody asks for a stop."""
+    """Trains a state on its source until the data ends, `max_steps` is reached, or a stop is requested."""
 
     def __init__(
         self,
@@ -242,7 +242,7 @@ class Trainer:
 
     @contextmanager
     def _saves(self) -> Iterator[None]:
-        """Leave no save under way behind; one that fails after another error is noted on that."""
+        """End every save under way; if one fails after another error, that error gets a note."""
         try:
             yield
         except BaseException as error:
@@ -284,7 +284,7 @@ class Trainer:
             _end_all(started, self.context)
 
     def _save_what_was_trained(self, error: BaseException) -> None:
-        """Write a snapshot if the source or a hook failed: no step is half done then. Say from where to go on."""
+        """Write a snapshot if the source or a hook failed: no step is half done then. Note where to continue."""
         state = self.state
         if self._between_steps and isinstance(error, Exception):
             try:

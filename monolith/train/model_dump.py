@@ -1,4 +1,4 @@
-"""DumpUtils: what a model was trained with, written down as JSON so that it can be looked at and made again."""
+"""DumpUtils: the definition of a trained model as JSON, to read it or to make the model again."""
 
 import json
 import os

@@ -33,7 +33,7 @@ class TrainedModel:
     ) -> None:
         """Read the snapshot in folder `path`; the plan is the one it was trained with.
 
-        `options` tell of dense weights that were renamed, and whether rows that are not finite are left out.
+        `options` name renamed dense weights, and say whether to leave out rows that are not finite.
         """
         options = options or RestoreConfig()
         folder = Path(path)

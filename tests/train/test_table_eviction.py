@@ -15,8 +15,8 @@ from monolith.checkpoint.format.manifest import read_manifest
 from monolith.data import EventLogSource, EventLogWriter, Schema
 from monolith.embedding import CuckooHashTableConfig, SgdOptimizer, ZerosInitializer
 from monolith.model.native_task import FeatureColumnV1, FeatureSlotConfig, NativeTask, TaskSpec
+from monolith.native_training.cpu_training import local_train_internal
 from monolith.train.config import RunnerConfig
-from monolith.train.cpu_training import local_train_internal
 
 HOUR = 3600
 START = 1_685_000_000

@@ -1,14 +1,13 @@
 """The newest state in a folder: the newest whole snapshot, with the deltas on it up to the first broken one."""
 
 import os
-import shutil
 import warnings
 from pathlib import Path
 
 from monolith.checkpoint.format.delta_chain import newest_link
 from monolith.checkpoint.format.layout import base_and_number, complete_snapshots, deltas_on, list_snapshots
 from monolith.checkpoint.format.manifest import MANIFEST_NAME, check_files, read_manifest
-from monolith.checkpoint.keep.model_dir import DAMAGED_SUFFIX
+from monolith.checkpoint.keep.model_dir import rename_damaged
 from monolith.errors import CorruptFileError, NewerFormatError
 
 
@@ -40,10 +39,4 @@ def latest_state(model_dir: str | os.PathLike[str], *, checked: bool = True) -> 
 def set_aside_broken(newest: Path) -> list[Path]:
     """Rename deltas behind `newest`, which cannot be restored, to `<name>.damaged`; returns the new names."""
     base, number = base_and_number(newest)
-    aside = []
-    for path in deltas_on(base):
-        if base_and_number(path)[1] > number:
-            name = path.with_name(f"{path.name}{DAMAGED_SUFFIX}")
-            shutil.rmtree(name, ignore_errors=True)
-            aside.append(path.rename(name))
-    return aside
+    return rename_damaged(path for path in deltas_on(base) if base_and_number(path)[1] > number)

@@ -5,18 +5,18 @@ import json
 import os
 import shutil
 import socket
+from collections.abc import Iterable
 from pathlib import Path
 
+from monolith.checkpoint.format.delta_chain import remove_orphans
 from monolith.checkpoint.format.durable_files import make_folder, sync_folder
 from monolith.checkpoint.format.layout import (
     DENSE_ONLY_FOLDER,
     FETCHED_FOLDER,
     TEMPORARY_SUFFIX,
-    base_and_number,
     finish_replacements,
     list_deltas,
     list_snapshots,
-    remove_snapshot,
 )
 from monolith.checkpoint.format.manifest import MANIFEST_NAME
 from monolith.checkpoint.format.write_errors import write_error
@@ -52,9 +52,7 @@ def _clean_one(folder: Path) -> list[Path]:
     headless = [path for path in both if not (path / MANIFEST_NAME).exists()]
     for path in temporary + headless:
         shutil.rmtree(path)
-    orphans = [path for path in list_deltas(folder) if not base_and_number(path)[0].exists()]
-    for path in orphans:
-        remove_snapshot(path)
+    orphans = remove_orphans(folder)
     files = [path for name in _STATE_NAMES if (path := folder / f"{name}{TEMPORARY_SUFFIX}").is_file()]
     for path in files:
         path.unlink()
@@ -73,9 +71,13 @@ def set_aside_newer(model_dir: str | os.PathLike[str], snapshot: Path | None) ->
             f"none of the {len(paths)} snapshots in {model_dir} can be used (the warnings say why); move them away to "
             "start over"
         )
-    newer = paths[paths.index(snapshot) + 1 :] if snapshot is not None else []
+    return rename_damaged(paths[paths.index(snapshot) + 1 :] if snapshot is not None else [])
+
+
+def rename_damaged(paths: Iterable[Path]) -> list[Path]:
+    """Rename folders to `<name>.damaged`, in place of earlier ones; returns the new names."""
     aside = []
-    for path in newer:
+    for path in paths:
         name = path.with_name(f"{path.name}{DAMAGED_SUFFIX}")
         shutil.rmtree(name, ignore_errors=True)
         aside.append(path.rename(name))

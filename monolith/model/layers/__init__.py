@@ -48,7 +48,7 @@ from monolith.model.layers.sequence.dmr import DMR_U2I
 from monolith.model.layers.towers.dense import Dense, variable_axis_size_partitioner
 from monolith.model.layers.towers.lhuc import LHUCTower
 from monolith.model.layers.towers.mlp import MLP
-from monolith.observe.summary.plugin_data import feature_insight
+from monolith.tensors.feature_insight import feature_insight
 
 __all__ = [
     "CAN",

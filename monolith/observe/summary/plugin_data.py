@@ -1,10 +1,7 @@
 """Tensors for the `monolith` plugin: weights of an architecture search, and what each feature contributes."""
 
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -18,31 +15,8 @@ from monolith.observe.summary.head import (
     SummaryType,
     prepare_head,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class PluginTensor:
-    """A tensor for the `monolith` plugin."""
-
-    tag: str
-    values: Tensor
-    description: str
-    content: bytes | str
-    """What the plugin knows of the tensor: its head as JSON."""
-
-
-_collected: ContextVar[list[PluginTensor] | None] = ContextVar("collected", default=None)
-
-
-@contextmanager
-def collected_summaries() -> Iterator[list[PluginTensor]]:
-    """Yield a list that `nas_data` and `feature_insight_data` fill inside the block."""
-    found: list[PluginTensor] = []
-    token = _collected.set(found)
-    try:
-        yield found
-    finally:
-        _collected.reset(token)
+from monolith.observe.summary.plugin_tensor import PluginTensor, collect
+from monolith.tensors.feature_insight import feature_insight
 
 
 def nas_data(
@@ -62,7 +36,7 @@ def nas_data(
     """
     content, kind = prepare_head(segment_names, segment_sizes, group_info, raw_tag, out_type="bytes")
     tag = f"{name}_{kind}" if name else str(kind)
-    return _collect(f"{tag}/{MONOLITH_NAS_DATA}", weight, description or str(kind), content)
+    return collect(f"{tag}/{MONOLITH_NAS_DATA}", weight, description or str(kind), content)
 
 
 def feature_insight_data(
@@ -91,31 +65,4 @@ def feature_insight_data(
         content = json.dumps({**json.loads(content), "label_size": columns.shape[1]})
         data = torch.cat([data, columns], dim=1)
     tag = f"{name}_{kind}" if name else kind
-    return _collect(f"{tag}/{MONOLITH_FI_DATA}", data, description or kind, content)
-
-
-def _collect(tag: str, values: Tensor, description: str, content: bytes | str) -> PluginTensor:
-    # A copy: the step that follows changes weights in place.
-    made = PluginTensor(tag, values.detach().clone(), description, content)
-    found = _collected.get()
-    if found is not None:
-        found.append(made)
-    return made
-
-
-def feature_insight(
-    input_tensor: Tensor, weight: Tensor, segment_sizes: Sequence[int], aggregate: bool = False
-) -> Tensor:
-    """Return, side by side, each segment of the input times its rows of the weight: [events, segments x units].
-
-    With `aggregate` the squares of a segment's units are summed: [events, segments].
-    """
-    if sum(segment_sizes) != input_tensor.shape[1] or weight.shape[0] != input_tensor.shape[1]:
-        raise ValueError(
-            f"segments of {list(segment_sizes)} and a weight of {weight.shape[0]} rows do not fit an input of width "
-            f"{input_tensor.shape[1]}"
-        )
-    sizes = list(segment_sizes)
-    pairs = zip(torch.split(input_tensor, sizes, dim=1), torch.split(weight, sizes), strict=True)
-    parts = [one @ rows for one, rows in pairs]
-    return torch.cat([part.square().sum(1, keepdim=True) for part in parts] if aggregate else parts, dim=1)
+    return collect(f"{tag}/{MONOLITH_FI_DATA}", data, description or kind, content)

@@ -1,7 +1,7 @@
 """RunSettings: what a run takes, one part per owner, made from the flat names that users know."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +66,7 @@ class RunSettings:
             saving=SavingConfig(**saving, tide=tide),
             watch=WatchConfig(**watch, tide=tide),
             live=_live(config, model),
-            exports=_exports(config, model),
+            exports=_versions(config, model) if task_parameter(model, "serving", "export_when_saving") else None,
         )
 
 
@@ -116,21 +116,17 @@ def _live(config: RunnerConfig, model: Any) -> LiveConfig | None:
         _require_targets(config)
     targets = config.sync_targets or ()
     default_seconds = REALTIME_SYNC_SECONDS if config.enable_realtime_training else DEFAULT_SYNC_SECONDS
-    return LiveConfig(
-        export_base=export_base_of(config, model),
-        name=serving_name(config, model),
+    return replace(
+        _versions(config, model),
         sync_targets=tuple(targets.split(",") if isinstance(targets, str) else targets),
         sync_seconds=default_seconds if config.sync_every_seconds is None else config.sync_every_seconds,
         export_seconds=config.export_every_seconds,
-        keep_exports=config.exports_max_to_keep,
-        skip_zero_embedding=config.skip_zero_embedding_when_serving,
         tls=_tls({"cert_path": config.tls_cert, "key_path": config.tls_key, "ca_path": config.tls_ca}),
     )
 
 
-def _exports(config: RunnerConfig, model: Any) -> LiveConfig | None:
-    if not task_parameter(model, "serving", "export_when_saving"):
-        return None
+def _versions(config: RunnerConfig, model: Any) -> LiveConfig:
+    """Return where the versions of a model go, with nobody to send changes to."""
     return LiveConfig(
         export_base=export_base_of(config, model),
         name=serving_name(config, model),

@@ -37,7 +37,7 @@ class TideStoppingHook(Hook):
 class CustomGlobalStepWaiterHook(Hook):
     """Holds a worker back until the others have taken some steps together, but not for ever.
 
-    The wait ends with the step, when somebody asks for a stop (SIGTERM and Ctrl-C do), with a stop outside the tide
+    The wait ends with the step, when a stop is requested (SIGTERM and Ctrl-C do), with a stop outside the tide
     window, or `max_non_tide_wait_minute` (and up to ten minutes more, drawn at random) after the first step was seen.
     """
 

@@ -35,7 +35,7 @@ class Exporter:
     """Writes a version when asked and, between `start` and `stop`, at a fixed interval from a thread of its own."""
 
     def __init__(self, state: TrainState, config: LiveConfig, *, gate: StepGate, sequence: Callable[[], int]) -> None:
-        """Trace the model, which takes seconds; a version bears the `sequence` of the moment before it is written."""
+        """Trace the model, which takes seconds; a version gets the `sequence` from just before it is written."""
         self._state = state
         self._config = config
         self._gate = gate

@@ -22,7 +22,7 @@ MAX_AHEAD_SECONDS = 3600
 """Event time is believed up to this far ahead of the wall clock."""
 
 JUMP_SECONDS = 86_400
-"""A time further ahead than this of the newest one so far is not believed at once: it would expire every row."""
+"""A time further ahead of the newest one is not believed at once: it would expire every row."""
 
 JUMP_EVENTS = 64
 """The clock accepts a jump after this many consecutive events."""
@@ -32,11 +32,11 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Reading:
-    """What a batch says about the time; nothing follows from it until the clock advances to it."""
+    """What a batch says about the time; it has no effect until the clock advances to it."""
 
     partition: str
     streak_of: str
-    """The partition whose streak the batch goes on with: its own, or the one before."""
+    """The partition whose streak the batch continues: its own, or the previous one."""
 
     now: int
     """The newest believed time."""
@@ -164,7 +164,7 @@ class EventClock:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state; one of a clock that believed everything has the two times alone."""
+        """Continue from a state; older snapshots have only the two times in it."""
         self.now, self.first_time = int(state["now"]), int(state["last_eviction"])
         self.last_evictions = {str(name): int(then) for name, then in state.get("last_evictions", {}).items()}
         confirmed = bool(state.get("is_confirmed", self.now != NO_TIME))
@@ -175,7 +175,7 @@ class EventClock:
         self._partition = str(state.get("partition", ""))
 
     def _read_each(self, found: Reading, times: NDArray[np.int64]) -> None:
-        """Take note of times one after the other; those that cannot contradict the clock are passed over in bulk."""
+        """Follow times one by one; times that cannot contradict the clock are skipped in bulk."""
         first = 0
         while first < len(times) and found.support < self._jump_events:
             self._see(found, int(times[first]))
@@ -198,7 +198,7 @@ class EventClock:
             self._believe(found, int(newest[-1]))
 
     def _see(self, found: Reading, one: int) -> None:
-        """Take note of one time."""
+        """Follow one time."""
         if one <= NO_TIME:
             return
         jump, now = self._jump_seconds, found.now

@@ -141,7 +141,7 @@ class TrainState:
         return path
 
     def moment(self, *, dense_only: bool = False) -> dict[str, Any]:
-        """Return what a `Saver` takes of this moment besides the tables: all of it, or the dense part alone."""
+        """Return what a `Saver` saves besides the tables: everything, or the dense part alone."""
         common = {"step": self.global_step, "stream": self.stream, "generation": self.generation}
         if dense_only:
             dense = dense_tensors(self.model, self.optimizer)
@@ -196,7 +196,7 @@ class TrainState:
         self.epoch = snapshot.epoch
 
     def _keep_cleared(self, folder: Path, source: Path, replaces_all: bool) -> None:
-        """Write the state with new dense weights; only then is it settled that they were cleared."""
+        """Write the state with new dense weights, then the marker that they were cleared."""
         written = self.save(folder, retention=Retention(max_to_keep=None))
         if replaces_all:
             set_aside_others(written)  # it counts steps from 0 again: by number, they would be newer

@@ -12,9 +12,9 @@ import torch
 import monolith as mono
 from monolith.embedding import Segment, SgdOptimizer, Table, TableConfig
 from monolith.model.hyper_params import InstantiableParams
+from monolith.native_training.cpu_training import local_train_internal
 from monolith.native_training.summary.summary_ops import feature_insight_data, nas_data
 from monolith.train.config import CpuTrainingConfig
-from monolith.train.cpu_training import local_train_internal
 from monolith.train.hooks import SummaryHook
 from monolith.train.hooks.summary import row_lengths
 from tests.model.movie_model import MovieRanking, write_movie_log
