@@ -98,8 +98,7 @@ def local_train_internal(
     values["is_local"] = True
     if model_dir is not None:
         values["model_dir"] = model_dir
-    if profiling and values["profile_some_steps_from"] is None:
-        values["profile_some_steps_from"] = 0
+    values["enable_local_profiling"] |= profiling
     estimator = Estimator(params, RunnerConfig(**values))
     estimator.train(steps=steps, hooks=user_hooks)
     return estimator

@@ -118,8 +118,6 @@ class RunConfig:
             target = _RENAMED.get(name, name)
             if target in known:
                 setattr(config, target, getattr(self, name))
-        if self.enable_local_profiling and config.profile_some_steps_from is None:
-            config.profile_some_steps_from = 0
         asked = config.changed()
         if config.discovery_type is ServiceDiscoveryType.CONSUL:
             config.discovery_type = ServiceDiscoveryType.ZK

@@ -44,12 +44,14 @@ class RunSettings:
         config = task_settings(config, model)
         tide = TideConfig(**_fields(config, TideConfig))
         state = _fields(config, StateConfig)
+        profiles_all = config.enable_local_profiling and config.profile_some_steps_from is None
         watch = {
             **_fields(config, WatchConfig),
             "folder": Path(config.model_dir),
             "name": config.deep_insight_name or config.model_name,
             "is_chief": is_chief(config),
             "native_metrics": not config.disable_native_metrics,
+            "profile_from": 0 if profiles_all else config.profile_some_steps_from,
             "throughput": task_parameter(model, "metrics", "enable_throughput_hook") is not False,
         }
         saving = {

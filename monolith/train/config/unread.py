@@ -24,6 +24,11 @@ class Unread:
         """Another value asks for another result, so it is refused."""
         return self.refused_by is not None
 
+    @property
+    def outcome(self) -> str:
+        """What another value than the default brings about."""
+        return "error" if self.changes_result else "nothing" if self.happens_anyway else "warning"
+
 
 def _later(capability: str, *, refused: bool = False) -> Unread:
     return Unread(f"{capability} will read it, and is not there yet", NotImplementedError if refused else None)
