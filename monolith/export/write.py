@@ -17,8 +17,8 @@ from monolith.embedding import Compressor, MultiTable
 from monolith.export.dense_graph import DenseGraph, dense_weights, graph_bytes, trace_dense
 from monolith.export.description import Description, FileCheck, RowInput
 from monolith.export.graph_check import weight_places
-from monolith.export.serving_tables import Progress, config_to_json, to_serving
-from monolith.export.signature import Column, Signature, TensorSpec
+from monolith.export.serving_tables import OnRowsServed, config_to_json, to_serving
+from monolith.export.signature import Array, Signature, TensorSpec
 from monolith.export.versions import (
     GRAPH_FILE,
     MODEL_FILE,
@@ -37,12 +37,12 @@ _DATATYPES = {"int64": "INT64", "float32": "FP32"}
 
 def trace_model(model: MonolithModel, plan: LookupPlan, schema: Schema) -> DenseGraph:
     """Return the ONNX graph of a model; with it, `write_export` need not run the model again."""
-    leaves = {key: plan.leaf_shape(key) for key in plan.places}
+    slices = {key: plan.slice_shape(key) for key in plan.places}
     plain = {name: kind for name, kind in schema.types.items() if not kind.is_ragged}
     columns = {name: (_TORCH_TYPES[kind.item], kind.event_shape) for name, kind in plain.items()}
     # Tracing runs the model, which may draw numbers: a run that exports must take the same steps as one that does not.
     with torch.random.fork_rng(devices=[]):
-        return trace_dense(model, leaves, columns)
+        return trace_dense(model, slices, columns)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,7 +73,7 @@ class Export:
     graph: DenseGraph | None = None
     """From `trace_model`; traced now if not given."""
 
-    weights: Mapping[str, Column] | None = None
+    weights: Mapping[str, Array] | None = None
     """A copy of the dense weights; the model's present ones if not given."""
 
     compressors: Mapping[str, Compressor] = field(default_factory=dict)
@@ -82,7 +82,7 @@ class Export:
     skip_zero_embedding: bool = False
     """Leave out rows of zeros, and drop rows that become zero: their ids read as zeros anyway."""
 
-    progress: Progress | None = None
+    progress: OnRowsServed | None = None
     """Called with how far each table is."""
 
 
@@ -144,7 +144,7 @@ def _describe(export: Export, version: int, graph: DenseGraph) -> Description:
     )
 
 
-def _write_dense(folder: Path, graph: DenseGraph, weights: Mapping[str, Column]) -> None:
+def _write_dense(folder: Path, graph: DenseGraph, weights: Mapping[str, Array]) -> None:
     """Write the weights, and the graph that finds them there by their place in the file."""
     missing = sorted(set(graph.weights) - set(weights))
     if missing:
@@ -172,7 +172,7 @@ def _write_tables(folder: Path, export: Export) -> dict[str, dict[str, Any]]:
 
 def _signature(graph: DenseGraph, schema: Schema) -> Signature:
     """Inputs are the columns that predictions need, in the order of the schema."""
-    needed = {feature for feature, _ in graph.leaves.values()} | set(graph.columns.values())
+    needed = {feature for feature, _ in graph.slices.values()} | set(graph.columns.values())
     absent = needed - set(schema.names)
     if absent:
         raise ValueError(f"the plan looks up {sorted(absent)[0]!r}, but the schema has only {', '.join(schema.names)}")
@@ -190,7 +190,7 @@ def _signature(graph: DenseGraph, schema: Schema) -> Signature:
 def _row_inputs(graph: DenseGraph, plan: LookupPlan) -> dict[str, RowInput]:
     tables = {feature.name: feature.table for feature in plan.features}
     inputs = {}
-    for name, (feature, slice_name) in graph.leaves.items():
+    for name, (feature, slice_name) in graph.slices.items():
         offset, dim = plan.places[feature, slice_name]
         inputs[name] = RowInput(feature=feature, slice_name=slice_name, table=tables[feature], offset=offset, dim=dim)
     return inputs

@@ -9,7 +9,7 @@ import numpy as np
 from starlette.responses import Response
 
 from monolith.errors import NotFiniteError
-from monolith.export.signature import Column
+from monolith.export.signature import Array
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,7 +24,7 @@ class Answer:
     """Number of bytes that are JSON, if raw tensors follow; None if everything is JSON."""
 
 
-def require_finite(outputs: Mapping[str, Column]) -> None:
+def require_finite(outputs: Mapping[str, Array]) -> None:
     """Raise a NotFiniteError that names the output if a value is NaN or infinite: JSON cannot hold it."""
     for name, values in outputs.items():
         if not np.isfinite(values).all():

@@ -14,9 +14,9 @@ from monolith.embedding.combiners import FirstN
 from monolith.export import load_export, newest_export
 from monolith.export.versions import complete_versions
 from monolith.model.native_task import FeatureColumnV1, FeatureSlotConfig, NativeTask, TaskSpec
+from monolith.native_training.cpu_training import local_train_internal
 from monolith.tensors import Ragged
 from monolith.train.config import CpuTrainingConfig, RunnerConfig
-from monolith.train.cpu_training import local_train_internal
 from monolith.train.trained_model import open_trained
 from tests.train.recorder import Recorder
 

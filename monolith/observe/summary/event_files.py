@@ -20,7 +20,7 @@ except ImportError as error:
     ) from error
 
 from monolith.closing import Closing
-from monolith.observe.summary.head import PLUGIN_NAME
+from monolith.observe.summary import PLUGIN_NAME
 from monolith.observe.summary.plugin_tensor import PluginTensor
 
 NUM_HISTOGRAM_BUCKETS = 30
