@@ -106,6 +106,8 @@ class _Recorder:
             expire_days=owner.expire_time,
             filter_capacity=self._filter_capacity(owner) if counts else 0,
             admission=self._admission if counts else DEFAULT_ADMISSION,
+            evict_every_hours=owner.evict_every_hours,
+            initial_capacity=owner.initial_capacity,
         )
 
     def _filter_capacity(self, owner: FeatureColumn) -> int:
