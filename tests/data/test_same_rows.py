@@ -189,6 +189,8 @@ def test_json_may_mix_text_and_numbers(tmp_path):
     path = tmp_path / "rows.jsonl"
     path.write_text('{"user": "7", "tags": [1, 2]}\n{"user": 7, "tags": ["1", "2"]}\n{"user": "x", "tags": []}\n')
     found = read(mono.data.jsonl(path, user="hash", tags="hash[]"))
+    records = mono.data.arrays({"record": path.read_bytes().splitlines()})
+    assert found == read(records.parse("json", user="hash", tags="hash[]"))
     assert found["user"] == [id_of(7), id_of(7), id_of("x")]
     assert found["tags"] == [[id_of(1), id_of(2)]] * 2 + [[]]
 

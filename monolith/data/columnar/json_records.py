@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from monolith.data.batch import Column, select_rows
+from monolith.data.batch import Column, concatenate, select_rows, slice_rows
 from monolith.data.columnar.arrow import arrow
 from monolith.data.columnar.arrow_columns import Fill, check_fill, columns_of
 from monolith.data.columnar.checks.json_objects import check_objects
@@ -45,7 +45,7 @@ class JsonParser:
     def __call__(self, records: Ragged) -> tuple[dict[str, Column], Tensor | None]:
         """Return the columns, and the indices of the records that were not left out (None: all are there)."""
         try:
-            return self._columns(records), None
+            return self._columns_of_all(records), None
         except (arrow().ArrowException, ColumnError):
             pass
         good = [number for number in range(records.num_rows) if self._is_good(records, number)]
@@ -53,7 +53,19 @@ class JsonParser:
         self.num_skipped += records.num_rows - len(good)
         chosen = select_rows(records, kept)
         assert isinstance(chosen, Ragged)  # rows of a Ragged are one
-        return self._columns(chosen), kept
+        return self._columns_of_all(chosen), kept
+
+    def _columns_of_all(self, records: Ragged) -> dict[str, Column]:
+        """Return the columns; where records cannot be read at once, halves are: text and numbers may alternate."""
+        try:
+            return self._columns(records)
+        except arrow().ArrowInvalid:
+            if records.num_rows <= 1:
+                raise
+        middle = records.num_rows // 2
+        cuts = (slice_rows(records, 0, middle), slice_rows(records, middle, records.num_rows))
+        halves = [self._columns_of_all(cut) for cut in cuts if isinstance(cut, Ragged)]
+        return {name: concatenate([half[name] for half in halves]) for name in self.schema.names}
 
     def _columns(self, records: Ragged) -> dict[str, Column]:
         # White space between two tokens may be any; within strings JSON knows no plain line breaks.

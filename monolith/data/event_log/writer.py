@@ -5,11 +5,10 @@ import secrets
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import numpy as np
 
+from monolith.closing import Closing
 from monolith.data.batch import num_events
 from monolith.data.columnar.arrow_columns import Fill, check_fill
 from monolith.data.event_log.folder import (
@@ -39,7 +38,7 @@ DEFAULT_SEGMENT_BYTES = 64 << 20
 _BUFFER_BYTES = 1 << 20
 
 
-class EventLogWriter:
+class EventLogWriter(Closing):
     """The one writer of an event log; opens the log, or makes it.
 
     `append` collects, `flush` shows what was collected to readers, `sync` also puts it on the disk: what came before
@@ -140,14 +139,6 @@ class EventLogWriter:
             self.sync()
         finally:
             self._release()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _pack(self, columns: Mapping[str, Values]) -> EventArray:
         if set(columns) != set(self.schema.names):
