@@ -2,8 +2,8 @@
 
 import json
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from typing import Any
 
 import typer
 from rich.progress import Progress
@@ -11,19 +11,7 @@ from rich.table import Table
 
 from monolith.cli.console import console
 from monolith.cli.models.estimators import estimator_of
-from monolith.cli.models.flags import ModelFlags, parse_arguments
 from monolith.hooks import Hook, RunContext, StepValues
-from monolith.train.config import setting
-
-
-@dataclass(kw_only=True)
-class EvaluateFlags(ModelFlags):
-    """Flags of `monolith evaluate` besides the settings."""
-
-    steps: int | None = setting(None, "Batches to look at; all there are if not given.")
-    checkpoint_path: str | None = setting(None, "Folder of the snapshot; the newest in model_dir if not given.")
-    group_by: str | None = setting(None, "Column of ids; adds the AUC within each of its groups.")
-    json: bool = setting(False, "Print one JSON object instead of a table.")
 
 
 class _Bar(Hook):
@@ -43,9 +31,8 @@ class _Bar(Hook):
         self._progress.stop()
 
 
-def run(model: str, arguments: Sequence[str]) -> None:
+def run(model: str, settings: Mapping[str, Any], own: Mapping[str, Any]) -> None:
     """Evaluate, and print the figures."""
-    settings, own = parse_arguments("evaluate", model, arguments, EvaluateFlags)
     estimator = estimator_of(model, settings, own["params"])
     found = estimator.evaluate(
         steps=own["steps"],
