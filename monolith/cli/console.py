@@ -9,3 +9,10 @@ def print_error(message: str) -> None:
     """Print an error on stderr."""
     # soft_wrap: one line stays one line, however narrow the terminal; a script may read it.
     Console(stderr=True).print(f"monolith: {message}", style="red", soft_wrap=True, markup=False, highlight=False)
+
+
+def print_warning(message: Warning | str, category: type[Warning], *place: object) -> None:
+    """Print a warning on stderr: what Python calls instead of `warnings.showwarning`."""
+    Console(stderr=True).print(
+        f"monolith: warning: {message}", style="yellow", soft_wrap=True, markup=False, highlight=False
+    )

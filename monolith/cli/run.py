@@ -1,11 +1,12 @@
 """Where the `monolith` command starts, and what a user sees when it fails."""
 
 import sys
+import warnings
 from importlib import import_module
 
 import typer
 
-from monolith.cli.console import print_error
+from monolith.cli.console import print_error, print_warning
 from monolith.cli.mistakes import USER_ERRORS, UsageError, error_words, usage_words
 
 STOPPED = 130
@@ -20,7 +21,14 @@ def main() -> None:
     The status is 0, 2 after an error of the user's, 1 after any other error, or 130 after Ctrl-C. An error is a line on
     stderr; `--traceback`, anywhere on the command line, shows where it came from instead.
     """
-    arguments = [one for one in sys.argv[1:] if one != _TRACEBACK]
+    with warnings.catch_warnings():
+        if _TRACEBACK not in sys.argv:
+            warnings.showwarning = print_warning
+        sys.exit(_status([one for one in sys.argv[1:] if one != _TRACEBACK]))
+
+
+def _status(arguments: list[str]) -> int:
+    """Run the command and return its status."""
     try:
         # Imported here because that fails too, where the compiled core or torch is missing.
         app = import_module("monolith.cli.app").app
@@ -30,14 +38,14 @@ def main() -> None:
             error.show()
         else:
             print_error("stopped" if isinstance(error, typer.Abort) else usage_words(error, arguments))
-        sys.exit(2)
+        return 2
     except KeyboardInterrupt:
         if _TRACEBACK in sys.argv:
             raise
-        sys.exit(STOPPED)
+        return STOPPED
     except Exception as error:  # noqa: BLE001  every error is a line, not a traceback
         if _TRACEBACK in sys.argv:
             raise
         print_error(error_words(error))
-        sys.exit(2 if isinstance(error, USER_ERRORS) else 1)
-    sys.exit(status if isinstance(status, int) else 0)
+        return 2 if isinstance(error, USER_ERRORS) else 1
+    return status if isinstance(status, int) else 0

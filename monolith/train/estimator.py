@@ -4,6 +4,7 @@ import copy
 import getpass
 import os
 import tempfile
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -50,7 +51,8 @@ class Estimator:
             config.restore_dir = warm_start_from
         check_unread(vars(config), config.changed())
         self.model = make_model(model, params, seed=config.seed, override=config.params_override)
-        if not str(config.model_dir):
+        self._is_kept = bool(str(config.model_dir))
+        if not self._is_kept:
             config.model_dir = default_model_dir(type(self.model).__name__)
         self.config = config
         # The specification has these two exported for processes that are started later.
@@ -80,6 +82,12 @@ class Estimator:
             steps, max_steps = (task_parameter(self.model, "train", name) for name in ("steps", "max_steps"))
         _check_counts(steps=steps, max_steps=max_steps)
         _check_hooks(hooks)
+        if not self._is_kept:
+            warnings.warn(
+                f"model_dir is not set, so the model is kept in {self.config.model_dir}, a folder for temporary files. "
+                "The system may empty it, and a model of the same name continues from it: set model_dir (--model-dir)",
+                stacklevel=2,
+            )
         self._name_metrics()
         return run(
             self.model,
@@ -103,8 +111,8 @@ class Estimator:
         """Return loss and metrics of a snapshot, the newest one if none is named, on the source for EVAL.
 
         It changes nothing, and another process may train in `model_dir` meanwhile. Without a snapshot in `model_dir`,
-        the one in `restore_dir` is used. A classification has "auc" and "calibration", a regression "mse". With several
-        heads, the head's name comes first. `loss` is the mean of the batches' losses.
+        the one in `restore_dir` is used. A classification has "auc", "logloss" and "calibration", a regression "mse".
+        With several heads, the head's name comes first. `loss` is the mean of the batches' losses.
 
         Args:
             steps: batches to look at; the task's own `eval.steps`, else all there are, if not given.

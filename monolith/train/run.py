@@ -51,7 +51,7 @@ def run(
     """
     settings = RunSettings.of(config, model)  # first: what it refuses must not leave a trace
     settings.process.apply()
-    view = LiveView(every_steps=settings.watch.log_steps)
+    view = LiveView(every_steps=settings.watch.log_steps, folder=settings.saving.folder)
     watching = [*standard_hooks(settings.watch), *hooks, view]
     begun = _begin([*watching, *model.training_hooks])
     folder = settings.saving.folder

@@ -12,21 +12,26 @@ from rich.console import Console
 from torch import Tensor
 
 from monolith.cli.models.estimators import estimator_of
+from monolith.cli.models.progress import ProgressHook
 
 
 def run(model: str, settings: Mapping[str, Any], own: Mapping[str, Any]) -> None:
     """Predict, and write a line per event; a file is there as a whole or not at all."""
     estimator = estimator_of(model, settings, own["params"])
     keys = own["predict_keys"].split(",") if own["predict_keys"] else None
-    batches = estimator.predict(keys, checkpoint_path=own["checkpoint_path"], yield_single_examples=False)
     num_events = 0
-    messages = Console(stderr=True)
-    with _opened(own["output"]) as file, messages.status("predicting") as status:
+    messages = Console(stderr=True)  # standard output may be the predictions
+    batches = estimator.predict(
+        keys,
+        hooks=[ProgressHook("predicting", messages)],
+        checkpoint_path=own["checkpoint_path"],
+        yield_single_examples=False,
+    )
+    with _opened(own["output"]) as file:
         for found in batches:
             for line in _lines(found):
                 file.write(line)
                 num_events += 1
-            status.update(f"predicting: {num_events:,} events")
     messages.print(f"{num_events:,} predictions written to {own['output'] or 'standard output'}", soft_wrap=True)
 
 

@@ -7,6 +7,7 @@ from typing import Any, Self
 from monolith.data.batch import Batch, num_events
 from monolith.data.flow.position import check_position
 from monolith.data.flow.row_reader import RowReader
+from monolith.data.progress import share_read
 from monolith.data.schema import Schema
 from monolith.data.source import Source, State
 
@@ -41,6 +42,10 @@ class Rebatched:
             first = self._rows
             self._rows += num_events(next(iter(columns.values())))
             yield Batch(columns, first=first, last=self._rows, partition=self._partition)
+
+    def share_read(self) -> float | None:
+        """Return how much of the data was read; None where nobody knows."""
+        return share_read(self.source)
 
     def state(self) -> State:
         """Return the source's position before the oldest batch needed, the rows of it to skip, and the rows yielded."""

@@ -7,6 +7,7 @@ from typing import Any, Self
 
 from monolith.data.batch import Batch
 from monolith.data.flow.position import check_position
+from monolith.data.progress import share_read
 from monolith.data.schema import Schema
 from monolith.data.source import Source, State
 
@@ -51,6 +52,11 @@ class Repeated:
             self.source.restore(self._begin)
             self._epoch += 1
             from_begin = True
+
+    def share_read(self) -> float | None:
+        """Return how much of all epochs was read; None where they or the data have no known end."""
+        share = share_read(self.source)
+        return None if self._epochs is None or share is None else (self._epoch + share) / self._epochs
 
     def state(self) -> State:
         """Return the epoch and the position in it."""

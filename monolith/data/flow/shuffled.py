@@ -11,6 +11,7 @@ from monolith.data.draws import permutation
 from monolith.data.flow.position import check_position
 from monolith.data.flow.rebatched import shard_partition
 from monolith.data.flow.row_reader import RowReader
+from monolith.data.progress import share_read
 from monolith.data.schema import Schema
 from monolith.data.source import Source, State
 
@@ -59,6 +60,10 @@ class Shuffled:
             if self._taken == len(rows):
                 self._close()
             yield Batch(chosen.columns, first=first, last=first + len(places), partition=self._partition)
+
+    def share_read(self) -> float | None:
+        """Return how much of the data was read; None where nobody knows."""
+        return share_read(self.source)
 
     def state(self) -> State:
         """Return the position of the window's begin, its number, and the rows taken of it."""
