@@ -45,7 +45,7 @@ class Rebatched:
 
     def share_read(self) -> float | None:
         """Return how much of the data was read; None where nobody knows."""
-        return share_read(self.source)
+        return share_read(self._reader.source)
 
     def state(self) -> State:
         """Return the source's position before the oldest batch needed, the rows of it to skip, and the rows yielded."""

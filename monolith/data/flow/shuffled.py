@@ -63,7 +63,7 @@ class Shuffled:
 
     def share_read(self) -> float | None:
         """Return how much of the data was read; None where nobody knows."""
-        return share_read(self.source)
+        return share_read(self._reader.source)
 
     def state(self) -> State:
         """Return the position of the window's begin, its number, and the rows taken of it."""
