@@ -46,6 +46,11 @@ class Estimator:
 
         A model without its own snapshot starts from the folder `warm_start_from`; `restore_dir` does the same.
         """
+        if not isinstance(conf, RunConfig | RunnerConfig):
+            raise TypeError(
+                f"an Estimator takes a RunConfig after the model, got {conf!r}; to name a folder, write "
+                "Estimator(Model, monolith.RunConfig(model_dir=...))"
+            )
         config = conf.to_runner_config() if isinstance(conf, RunConfig) else copy.copy(conf)
         if warm_start_from is not None:
             config.restore_dir = warm_start_from

@@ -50,6 +50,6 @@ def test_pages_do_not_share_a_folder():
     found = {}
     for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
         text = page.read_text(encoding="utf-8")
-        found[page.name] = set(re.findall(r"--model-dir[ =](\w+)|model_dir=\"(\w+)\"", text))
-    names = [name for folders in found.values() for pair in folders for name in pair if name]
+        found[page.name] = set(re.findall(r"(?:--model-dir[ =]|model_dir=\")(\w+)", text))
+    names = [name for folders in found.values() for name in folders]
     assert len(names) == len({*names}), found

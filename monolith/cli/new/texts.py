@@ -67,7 +67,8 @@ README_MD = """\
 | `events.py` | the data reader |
 | `data/` | made-up events, a line each; put your own here |
 
-CSV files need `pip install 'monolith-recsys[columnar]'`, exports and the server `pip install 'monolith-recsys[serving]'`.
+CSV files need `pip install 'monolith-recsys[columnar]'`. Exports and the server need
+`pip install 'monolith-recsys[serving]'`.
 
 Train. Run it again to continue where it stopped; delete `trained` to start anew:
 
