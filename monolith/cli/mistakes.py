@@ -14,7 +14,7 @@ import typer
 from monolith.errors import MonolithError
 
 # What can go wrong without a defect of ours: the message alone says what to do.
-USER_ERRORS = (MonolithError, ValueError, OSError, ImportError)
+USER_ERRORS = (MonolithError, ValueError, OSError, ImportError, NotImplementedError, SyntaxError)
 
 UsageError: Any = typer.BadParameter.__bases__[0]
 """What typer raises for wrong arguments; it does not export the name."""
@@ -37,12 +37,24 @@ def error_words(error: BaseException) -> str:
     place = user_place(error)
     if place:
         notes.append(f"(at {place})")
-    if not isinstance(error, USER_ERRORS):
+    if not is_user_error(error):
         message = f"{type(error).__name__}: {message}"
         notes.append("(--traceback shows where it came from)")
     indented = [line.rstrip() for line in message.splitlines() if line.startswith("  ")]
     joined = [word for line in message.splitlines() if not line.startswith("  ") for word in line.split()]
     return "\n".join([" ".join([*joined, *notes]), *indented])
+
+
+def is_user_error(error: BaseException) -> bool:
+    """Return whether the message of an error is enough to mend it: so it is where our code raised it in words."""
+    if isinstance(error, USER_ERRORS):
+        return True
+    frames = extract_tb(error.__traceback__)
+    return (
+        bool(frames)
+        and (frames[-1].line or "").startswith("raise ")
+        and Path(frames[-1].filename).resolve().is_relative_to(_PACKAGE)
+    )
 
 
 def user_place(error: BaseException) -> str | None:

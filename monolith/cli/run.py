@@ -7,7 +7,7 @@ from importlib import import_module
 import typer
 
 from monolith.cli.console import print_error, print_warning
-from monolith.cli.mistakes import USER_ERRORS, UsageError, error_words, usage_words
+from monolith.cli.mistakes import UsageError, error_words, is_user_error, usage_words
 
 STOPPED = 130
 """What shells report for a command that Ctrl-C ended."""
@@ -47,5 +47,5 @@ def _status(arguments: list[str]) -> int:
         if _TRACEBACK in sys.argv:
             raise
         print_error(error_words(error))
-        return 2 if isinstance(error, USER_ERRORS) else 1
+        return 2 if is_user_error(error) else 1
     return status if isinstance(status, int) else 0

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from monolith.checkpoint import latest_state
 from monolith.data import Source
-from monolith.data.input_config import input_settings
 from monolith.hooks import Hook
 from monolith.model import Mode
 from monolith.observe.metric_prefix import DEFAULT_PREFIX, set_metric_prefix
@@ -22,7 +21,7 @@ from monolith.train.config.run_settings import export_base_of, input_config, res
 from monolith.train.config.task_settings import task_parameter
 from monolith.train.config.unread import check_unread
 from monolith.train.loop import RunResult, Sync
-from monolith.train.made_model import ModelLike, make_model
+from monolith.train.made_model import ModelLike, make_model, make_source
 from monolith.train.run import run, training_source
 from monolith.train.saving.save_listener import SaveListener
 from monolith.train.trained_model import TrainedModel, open_trained
@@ -198,8 +197,7 @@ class Estimator:
         return self._trained().variables()
 
     def _source(self, mode: Mode) -> Source:
-        with input_settings(input_config(self.config)):
-            return self.model.input_fn(mode)
+        return make_source(self.model, mode, input_config(self.config))
 
     def _name_metrics(self) -> None:
         name = self.config.deep_insight_name

@@ -99,12 +99,12 @@ def test_traceback_shows_where_an_error_came_from(monkeypatch):
 
 def test_any_other_error_says_how_to_see_where_it_came_from(monkeypatch, capsys):
     def fail(name: str) -> None:
-        raise KeyError("a bug")
+        raise KeyError("bug")
 
     monkeypatch.setattr(run, "import_module", fail)
     with pytest.raises(SystemExit) as stopped:
         run.main()
     assert stopped.value.code == 1
     line = capsys.readouterr().err
-    assert line.startswith("monolith: KeyError: a bug (at tests/cli/test_command.py, line ")
+    assert line.startswith("monolith: KeyError: bug (at tests/cli/test_command.py, line ")
     assert line.endswith("(--traceback shows where it came from)\n")

@@ -89,7 +89,7 @@ def _say(line: str) -> None:
 
 def _entries(model_dir: Path) -> list[dict[str, Any]]:
     if not model_dir.is_dir():
-        raise FileNotFoundError(f"there is no folder {model_dir}")
+        raise FileNotFoundError(f"there is no folder {model_dir}; name the model_dir of a run")
     exempt = {Path(path).resolve() for path in exempt_checkpoints(model_dir)}
     entries: list[dict[str, Any]] = []
     for path in [one for base in list_snapshots(model_dir) for one in (base, *deltas_on(base))]:

@@ -19,7 +19,7 @@ def reshard_snapshot(snapshot: Path, out: Path, *, num_shards: int) -> None:
 def compact_deltas(model_dir: Path, *, drop_not_finite: bool) -> None:
     """Write the newest snapshot and the deltas on it as one snapshot, and remove these deltas."""
     if not require_local(model_dir).is_dir():
-        raise FileNotFoundError(f"there is no folder {model_dir}")
+        raise FileNotFoundError(f"there is no folder {model_dir}; name the model_dir of a run")
     before = {path.name for path in model_dir.iterdir()}
     with progress_bar() as progress:
         path = compact(model_dir, drop_not_finite=drop_not_finite, on_progress=progress)
