@@ -68,3 +68,11 @@ def test_a_packed_file_alone_says_nothing(tmp_path):
         writer.write_all([b"x" * 100] * 10)
     source = mono.data.tfrecord(f"{tmp_path}/a.gz", batch_size=5)
     assert shares(source) == [None, None]
+
+
+def test_a_packed_file_is_counted_as_a_whole(tmp_path):
+    for name in "ab":
+        with mono.data.TFRecordWriter(f"{tmp_path}/{name}.gz") as writer:
+            writer.write_all([b"x" * 100] * 10)
+    source = mono.data.tfrecord([f"{tmp_path}/a.gz", f"{tmp_path}/b.gz"], batch_size=5)
+    assert shares(source) == [0.0, 0.0, 0.5, 0.5]

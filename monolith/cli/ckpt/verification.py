@@ -6,7 +6,7 @@ from math import isfinite
 from pathlib import Path
 
 import typer
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 from rich.table import Table
 
 from monolith.checkpoint.format.delta_chain import chain_to, check_chain
@@ -25,7 +25,13 @@ def verify(snapshot: Path, *, deep: bool) -> None:
     folder = named_snapshot(snapshot)
     links = chain_to(folder)
     total = sum(entry.bytes for link in links for entry in read_manifest(link).files.values())
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("checking", total=total)
         manifests = check_chain(links, lambda num_bytes: progress.advance(task, num_bytes))
