@@ -30,7 +30,7 @@ def _expand(name: str) -> list[str]:
     storage, path = fsspec.core.url_to_fs(name)
     if not any(mark in path for mark in "*?["):
         if not storage.exists(path):
-            raise FileNotFoundError(f"there is no file {name}{_closest(path)}")
+            raise FileNotFoundError(f"there is no file {name}{'' if '://' in name else _closest(path)}")
         return [name]
     matches = sorted(storage.glob(path))
     if not matches:
@@ -39,9 +39,9 @@ def _expand(name: str) -> list[str]:
 
 
 def _closest(path: str) -> str:
-    """Return words that name the file that was meant, if its folder is on this machine and has one like it."""
+    """Return words that name the file of this machine that was meant, if its folder has one like it."""
     folder, name = os.path.split(path)
     if not os.path.isdir(folder):
-        return f"; there is no folder {folder} either" if folder.startswith("/") else ""
+        return f"; there is no folder {folder} either"
     near = difflib.get_close_matches(name, os.listdir(folder), n=1)
     return f"; did you mean {near[0]}?" if near else f"; look into {folder}"
