@@ -74,7 +74,7 @@ def usage_words(error: Any, arguments: Sequence[str]) -> str:
     context = getattr(error, "ctx", None)
     path = " ".join(["monolith", *arguments[:1]]) if context is None else context.command_path
     lists = f"`{path} --help` lists all"
-    if hasattr(error, "possibilities"):
+    if context is not None and hasattr(error, "possibilities"):
         known = [name for one in context.command.params for name in getattr(one, "opts", ()) if name.startswith("-")]
         near = difflib.get_close_matches(error.option_name.replace("_", "-"), known, n=2, cutoff=0.5)
         hint = f"did you mean {' or '.join(near)}? {lists}" if near else lists

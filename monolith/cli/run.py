@@ -33,11 +33,13 @@ def _status(arguments: list[str]) -> int:
         # Imported here because that fails too, where the compiled core or torch is missing.
         app = import_module("monolith.cli.app").app
         status = app(args=arguments, prog_name="monolith", standalone_mode=False)
-    except (UsageError, typer.Abort) as error:
+    except typer.Abort:
+        return STOPPED
+    except UsageError as error:
         if type(error).__name__ == "NoArgsIsHelpError":
             error.show()
         else:
-            print_error("stopped" if isinstance(error, typer.Abort) else usage_words(error, arguments))
+            print_error(usage_words(error, arguments))
         return 2
     except KeyboardInterrupt:
         if _TRACEBACK in sys.argv:
