@@ -219,7 +219,7 @@ class _Metrics:
             if not self._classification:
                 found[f"{prefix}mse"] = head.mse.value()
                 continue
-            measures = {"auc": head.auc, "logloss": head.logloss, "calibration": head.calibration}
+            measures: dict[str, Any] = {"auc": head.auc, "logloss": head.logloss, "calibration": head.calibration}
             found |= {f"{prefix}{measure}": one.value() for measure, one in measures.items()}
             if self._group_by is not None:
                 found[f"{prefix}auc_by_{self._group_by}"] = head.grouped.value()
