@@ -10,7 +10,7 @@ from monolith.data.progress import share_of_files
 from monolith.data.schema import Schema
 from monolith.data.source import OffsetError, State, check_shard
 
-Place: TypeAlias = dict[str, int]
+FilePlace: TypeAlias = dict[str, int]
 """Where in a file: "row", and what a reader needs to get there without reading what lies before."""
 
 
@@ -18,7 +18,7 @@ class RowReader(Protocol):
     """The rows of one file, in order."""
 
     @property
-    def place(self) -> Place:
+    def place(self) -> FilePlace:
         """Behind the rows read or skipped so far."""
         ...
 
@@ -66,7 +66,7 @@ class FileSource(ABC):
         self._file, self._place = 0, {"row": 0}
 
     @abstractmethod
-    def _open(self, path: str, place: Place) -> RowReader:
+    def _open(self, path: str, place: FilePlace) -> RowReader:
         """Open a file at a place."""
 
     def __iter__(self) -> Iterator[Batch]:
