@@ -69,7 +69,7 @@ def parameters_of_the_package() -> set[str]:
 @cache
 def flags_of_commands() -> dict[str, set[str]]:
     """The flags of each command, by its words; commands that run a model take every setting."""
-    found = {f"monolith {name}": set(map(flag_name, flag_kinds(flags))) for name, flags in COMMANDS.items()}
+    found = {f"monolith {name}": {*map(flag_name, flag_kinds(flags)), "--help-all"} for name, flags in COMMANDS.items()}
 
     def walk(command: click.Command, words: str) -> None:
         flags = {flag for one in command.params for flag in (*one.opts, *one.secondary_opts)}
