@@ -75,6 +75,13 @@ def test_a_terminal_has_a_bar_with_the_time_left(tmp_path):
     assert "nan" not in text
 
 
+def test_no_loss_is_not_shown_as_one(tmp_path):
+    text = shown(tmp_path, terminal=True, source=Events(0))
+    assert "events/s" in text
+    assert "no step was taken: the data ended before" in text
+    assert "loss" not in text and "nan" not in text
+
+
 def test_without_a_known_end_there_is_no_bar(tmp_path):
     assert "━" not in shown(tmp_path, terminal=True)
     assert "left" not in shown(tmp_path / "other")
