@@ -12,7 +12,8 @@ import typer
 
 import monolith as mono
 from monolith.cli.app import app
-from monolith.train.config import RunConfig, RunnerConfig, flag_kinds
+from monolith.cli.models.flags import COMMANDS
+from monolith.train.config import RunConfig, RunnerConfig, flag_kinds, flag_name
 from tests.train.counting_model import Counting, Events
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -68,8 +69,7 @@ def parameters_of_the_package() -> set[str]:
 @cache
 def flags_of_commands() -> dict[str, set[str]]:
     """The flags of each command, by its words; commands that run a model take every setting."""
-    settings = {f"--{name}" for name in flag_kinds(RunnerConfig)} | {"--max_steps", "--steps"}
-    found = {f"monolith {name}": settings for name in ("train", "evaluate", "predict", "export")}
+    found = {f"monolith {name}": {*map(flag_name, flag_kinds(flags)), "--help-all"} for name, flags in COMMANDS.items()}
 
     def walk(command: click.Command, words: str) -> None:
         flags = {flag for one in command.params for flag in (*one.opts, *one.secondary_opts)}
@@ -146,16 +146,15 @@ def test_pages_are_read():
     assert {"no_first_save", "tide_end_minute", "dense_only_save_checkpoints_secs", "restore_ckpt"} <= set(in_tables)
     assert "compile=True" in inline_code(texts["training.md"])
     assert ("monolith serve", "--sync-address") in [(command_of(a), b) for a, b in flags_named(texts["serving.md"])]
-    assert ("monolith train", "--model_dir") in [(command_of(a), b) for a, b in flags_named(texts["README.md"])]
+    assert ("monolith train", "--model-dir") in [(command_of(a), b) for a, b in flags_named(texts["README.md"])]
     assert is_dataclass(RunConfig) and len(parameters_of_the_package()) > 1000
 
 
 def test_every_setting_of_a_run_reaches_what_runs():
     """A setting that is taken and then ignored is worse than one that is refused."""
     known = {one.name for one in fields(RunnerConfig)}
-    assert RUN_SETTINGS - known == {"enable_parameter_sync", "enable_local_profiling"}  # under another name, below
+    assert RUN_SETTINGS - known == {"enable_parameter_sync"}  # under another name, below
     assert RunConfig(enable_parameter_sync=True).to_runner_config().enable_realtime_training
-    assert RunConfig(enable_local_profiling=True).to_runner_config().profile_some_steps_from == 0
     changed = RunConfig(no_first_save=True, ignore_save_errors=True, tide_start_hour=3, profile_some_steps_from=7)
     config = changed.to_runner_config()
     assert (config.no_first_save, config.ignores_save_errors) == (True, True)

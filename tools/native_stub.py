@@ -47,15 +47,16 @@ RETURNS = {
     "RowTable.read_rows": ROWS,
     "RowTable.read_snapshot": ROWS,
     "RowTable.take_changes": "tuple[NDArray[numpy.int64], NDArray[numpy.int64], bool]",
+    "TextDictionary.take_new": "tuple[bytes, list[int]]",
     "TfExampleConverter.convert": "tuple[torch.Tensor, torch.Tensor, list[tuple[int, int, str]]]",
     "fused_reorder_by_indices": TENSORS,
     "group_by_index": TENSORS,
     "init_state": "NDArray[numpy.float32]",
     "initialize": "NDArray[numpy.float32]",
+    "line_ends": "torch.Tensor",
     "ragged_group_by_index": TENSORS,
     "reorder_by_indices": TENSORS,
     "unique_keys_with_offsets": "tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, int]",
-    "optimizer_kinds": "dict[str, list[tuple[str, float]]]",
 }
 VAGUE = re.compile(r"-> (tuple|dict|list|object)\b(?!\[)")
 

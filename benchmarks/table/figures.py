@@ -60,7 +60,7 @@ def _training_figures(training: dict[str, Any]) -> list[Figure]:
             name="train_vs_bound",
             value=_worst(bounds),
             at_least=0.6,
-            meaning="uniform ids: share of a prefetched gather and step on a plain array, at the worst number of threads",
+            meaning="uniform ids: share of a prefetched gather and step on a plain array, the worst number of threads",
         ),
         Figure(
             name="train_vs_torch",

@@ -6,8 +6,8 @@
 
 namespace monolith {
 
-// Spins a little, then gives the core away: first to whoever is ready to run, then for real. Waiting never keeps a core
-// from the thread that is waited for, also where there are more threads than cores.
+// Spins a little, then gives the core away: first to a thread that is ready to run, then for real. Waiting never keeps
+// a core from the thread that is waited for, also where there are more threads than cores.
 class Backoff {
  public:
   void wait() {

@@ -224,7 +224,7 @@ class RowTable:
     def take_changes(self, consumer: int) -> tuple[NDArray[numpy.int64], NDArray[numpy.int64], bool]: ...
     def give_back_changes(self, consumer: int, touched: _Int64s, erased: _Int64s, overflowed: bool) -> None: ...
 
-class TablePlan:
+class BatchPlan:
     def __init__(self, table: RowTable, ids: _Int64s, merge_repeated: bool = True) -> None: ...
     @property
     def num_ids(self) -> int: ...
@@ -248,7 +248,7 @@ class TablePlan:
         self, gradients: _Floats, learning_rates: Sequence[float], global_step: int, time: int
     ) -> ChangeResult: ...
 
-class MultiPlan:
+class MultiBatchPlan:
     def __init__(
         self, tables: Sequence[RowTable], ids: _Int64s, sizes: Sequence[int], merge_repeated: bool = True
     ) -> None: ...
@@ -370,8 +370,50 @@ NUM_BUCKETS: int = 1024
 
 NUM_SUB_TABLES: int = 256
 
-def optimizer_kinds() -> dict[str, list[tuple[str, float]]]:
-    """Returns {kind: [(hyper-parameter, default), ...]} in declared order."""
+class HyperParameter:
+    """A number that a rule takes beside the learning rate."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def default(self) -> float:
+        """A bool for a switch."""
+
+    @property
+    def range(self) -> str:
+        """The values that make sense."""
+
+    @property
+    def meaning(self) -> str: ...
+
+class StateSlot:
+    """A part of the state that a rule keeps beside the weights."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def is_step(self) -> bool:
+        """Whether it is a step number, whose 64 bits lie in two floats."""
+
+    def floats(self, dim: int) -> int:
+        """Returns its number of floats beside dim weights."""
+
+class OptimizerKind:
+    """A rule as its header in csrc/optim declares it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def learning_rate(self) -> float:
+        """The default; 0 for a rule that takes none."""
+
+    @property
+    def hyper_parameters(self) -> list[HyperParameter]: ...
+    @property
+    def state(self) -> list[StateSlot]: ...
+
+def optimizer_kinds() -> list[OptimizerKind]:
+    """Returns every rule; its hyper-parameters and the parts of its state are in the order of the kernels."""
 
 def state_floats(kind: str, params: Sequence[float], dim: int) -> int:
     """Returns the floats of state beside dim weights; no params means the defaults."""
@@ -565,9 +607,21 @@ def fill_with_offset_map_grad(
     grad: _Doubles,
     out: _Doubles,
 ) -> None: ...
+
+class TextDictionary:
+    """Texts that became ids; the way in is monolith.features.kept_strings."""
+
+    def __init__(self, max_texts: int) -> None: ...
+    def __len__(self) -> int: ...
+    def add_known(self, bytes: _Bytes, row_splits: _Int64s) -> None:
+        """Takes texts that are written already."""
+
+    def take_new(self) -> tuple[bytes, list[int]]:
+        """Returns the texts noted since the last call, end to end, and the places where they end."""
+
 def city_hash64(bytes: bytes) -> int: ...
 def city_hash64_values(values: _Int64s, out: _Int64s) -> None: ...
-def city_hash64_rows(bytes: _Bytes, row_splits: _Int64s, out: _Int64s) -> None: ...
+def city_hash64_rows(bytes: _Bytes, row_splits: _Int64s, out: _Int64s, texts: TextDictionary | None = None) -> None: ...
 
 class FusedLayoutPlan:
     """How rows of looked-up ids become the tensors of all layouts."""
@@ -633,9 +687,14 @@ def pair_products_grad(rows: _Floats, grad: _Floats, out: _Floats) -> None: ...
 class RecordParser:
     """Turns serialized records of one format into columns; the way in is monolith.data.parse."""
 
-    def __init__(self, format: str, columns: Sequence[tuple[str, str, str, int, int, float, float, bool]]) -> None: ...
+    def __init__(
+        self,
+        format: str,
+        columns: Sequence[tuple[str, str, str, int, int, float, float, bool, int, bool, bool]],
+        csv: tuple[int, int, str] = (0, 44, "|"),
+    ) -> None: ...
     def parse(
-        self, data: _Bytes, row_splits: _Int64s
+        self, data: _Bytes, row_splits: _Int64s, texts: TextDictionary | None = None
     ) -> tuple[
         int,
         int,
@@ -646,6 +705,9 @@ class RecordParser:
         list[tuple[int, int, str]],
     ]:
         """Returns num_rows, num_places, ints, floats, ragged columns, absent columns, bad records."""
+
+def line_ends(text: _Bytes) -> torch.Tensor:
+    """Returns the place behind every line feed."""
 
 class TfExampleConverter:
     """Turns tf.Examples into Examples; see monolith.data.parse."""
@@ -754,6 +816,7 @@ class FrameRead(FramePass):
     def num_read(self) -> int: ...
 
 def skip_frames(input: _Bytes, layout: FrameLayout, max_frames: int) -> FramePass: ...
+def decode_frames(input: _Bytes, layout: FrameLayout, payloads: _Bytes, row_splits: _Int64s) -> FramePass: ...
 def read_frames(
     file: int,
     buffer: _Bytes,

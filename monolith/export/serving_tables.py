@@ -7,8 +7,8 @@ from typing import Any
 from monolith.embedding import Compressor, Segment, SgdOptimizer, Table, TableConfig
 from monolith.protos.embedding_hash_table_pb2 import EntryConfig
 
-Progress = Callable[[str, int, int], None]
-"""Is told, now and then: table, rows done, rows there were when it began."""
+OnRowsServed = Callable[[str, int, int], None]
+"""Called now and then with the table, the rows done, and the rows at the start."""
 
 
 def serving_config(
@@ -29,11 +29,11 @@ def serving_config(
 def to_serving(
     table: Table,
     compressor: Compressor | None = None,
-    progress: Progress | None = None,
+    progress: OnRowsServed | None = None,
     *,
     skip_zero_embedding: bool = False,
 ) -> Table:
-    """Return a serving table with the rows of `table`, which may be trained meanwhile.
+    """Return a serving table with the rows of `table`, which may be in training.
 
     Each row is whole, from some moment between call and return.
     """

@@ -101,14 +101,16 @@ class ServerRole:
 
     def run(self) -> None:
         """Wait for the first version, then serve until SIGTERM."""
-        import_module("monolith.serving.server").serve(
-            self.export_base,
+        server = import_module("monolith.serving.server")
+        config = server.ServerConfig(
+            export_base=self.export_base,
             host=self.host,
             port=self.port,
             sync_address=self.sync_address,
             ready_file=self.ready_path,
             wait=True,
         )
+        server.serve(config)
 
 
 ROLES: Mapping[str, type[GeneratorRole] | type[TrainerRole] | type[ServerRole]] = {
@@ -139,8 +141,10 @@ def load_class(where: str) -> Any:
     """
     module, _, name = where.partition(":")
     if not module or not name:
-        raise ValueError(f"a model is named as 'module:Class', got {where!r}")
-    found = getattr(import_module(module), name, None)
+        raise ValueError(f"a model is named as 'module:Class', got {where!r}; write, for example, ranking:Ranking")
+    loaded = import_module(module)
+    found = getattr(loaded, name, None)
     if not isinstance(found, type):
-        raise ValueError(f"module {module!r} has no class {name!r}")
+        own = [one for one, value in vars(loaded).items() if isinstance(value, type) and value.__module__ == module]
+        raise ValueError(f"module {module!r} has no class {name!r}; its classes are: {', '.join(own) or 'none'}")
     return found

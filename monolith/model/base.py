@@ -18,7 +18,7 @@ from monolith.model.plan.feature_column import (
     CombinerName,
     FeatureColumn,
 )
-from monolith.model.plan.feature_groups import Feature, Features, OutType, combine, feature_groups, name_of_feature
+from monolith.model.plan.feature_groups import FeatureKey, Features, OutType, combine, feature_groups, name_of_feature
 from monolith.model.plan.slices import SliceReader, SliceRequest
 from monolith.model.spec import EstimatorSpec
 
@@ -35,7 +35,7 @@ class MonolithModel(nn.Module):
         super().__init__()
         self.params = params
         self.feature_columns: dict[str, FeatureColumn] = {}
-        self.layout_dict: dict[str, tuple[tuple[tuple[Feature, str, int], ...], OutType | None]] = {}
+        self.layout_dict: dict[str, tuple[tuple[tuple[FeatureKey, str, int], ...], OutType | None]] = {}
         self.slice_reader: SliceReader | None = None
         self.training_hooks: list[Hook] = []
         self._added_losses: list[Tensor] = []
@@ -98,10 +98,12 @@ class MonolithModel(nn.Module):
 
     def create_embedding_feature_column(
         self,
-        feature_name: Feature,
+        feature_name: FeatureKey,
         *,
         occurrence_threshold: int = 0,
         expire_time: int = 36500,
+        evict_every_hours: int = 0,
+        initial_capacity: int = 1,
         filter_capacity: int = DEFAULT_FILTER_CAPACITY,
         max_seq_length: int = 0,
         shared_name: str | None = None,
@@ -123,6 +125,8 @@ class MonolithModel(nn.Module):
             name=name,
             occurrence_threshold=occurrence_threshold,
             expire_time=expire_time,
+            evict_every_hours=evict_every_hours,
+            initial_capacity=initial_capacity,
             filter_capacity=filter_capacity,
             combiner=combiner or ("first_n" if max_seq_length else "reduce_sum"),
             max_seq_length=max_seq_length,
@@ -206,7 +210,7 @@ class MonolithModel(nn.Module):
         return tensors if out_type is None else combine(tensors, out_type)
 
     def add_layout(
-        self, name: str, slice_list: Sequence[tuple[Feature, str, int]], out_type: OutType | None = None
+        self, name: str, slice_list: Sequence[tuple[FeatureKey, str, int]], out_type: OutType | None = None
     ) -> None:
         """Name a tensor, or a list of them, made of (feature, slice, dim); `get_layout` returns it in `model_fn`.
 

@@ -1,11 +1,11 @@
-"""JSON from anybody: every value is checked before it is used.
+"""JSON from untrusted clients: every value is checked before use.
 
 The core reads it, without the interpreter lock and without an object per value: see ``csrc/parse/json_document.h``.
 """
 
 from monolith._core.native import JsonValue, parse_json
 from monolith.errors import shown
-from monolith.export.signature import Column
+from monolith.export.signature import Array
 
 MAX_DEPTH = 64
 """Lists and objects in each other; a request needs five, and its tensors may have nested lists."""
@@ -17,7 +17,7 @@ _KINDS = {"text": "a text", "list": "a list", "object": "an object"}
 
 
 def read_object(body: bytes, size: int | None = None) -> JsonValue:
-    """Return the JSON object in the first `size` bytes of a request; a ValueError says what is no JSON.
+    """Return the JSON object in the first `size` bytes of a request; a ValueError says where it is not JSON.
 
     >>> len(read_object(b'{"inputs": []}'))
     1
@@ -32,7 +32,7 @@ def read_object(body: bytes, size: int | None = None) -> JsonValue:
 
 
 def field(value: JsonValue, name: str, kind: str) -> JsonValue:
-    """Return a member of a JSON object that must be there and of this kind.
+    """Return a required member of a JSON object; a ValueError if it is missing or of another kind.
 
     >>> field(read_object(b'{"shape": 3}'), "shape", "list")
     Traceback (most recent call last):
@@ -55,7 +55,7 @@ def text_field(value: JsonValue, name: str) -> str:
     return field(value, name, "text").text()
 
 
-def checked_array(what: str, data: JsonValue, datatype: str) -> Column:
+def checked_array(what: str, data: JsonValue, datatype: str) -> Array:
     """Return a list of JSON numbers as an array of a datatype, without rounding, wrapping or guessing.
 
     >>> checked_array("input 'uid'", field(read_object(b'{"data": [1, 2.5]}'), "data", "list"), "INT64")
@@ -64,7 +64,7 @@ def checked_array(what: str, data: JsonValue, datatype: str) -> Column:
     ValueError: input 'uid': its data must be INT64 numbers, got 2.5
     """
     try:
-        array: Column = data.array(datatype)
+        array: Array = data.array(datatype)
     except ValueError as error:
         raise ValueError(f"{what}: {error}") from None
     return array

@@ -11,11 +11,13 @@ from torch import Tensor
 
 from monolith._core import native
 from monolith.data import Batch
+from monolith.data.progress import share_read
 from monolith.errors import NotFiniteError
 from monolith.hooks import Hook, RunContext, StepValues
 from monolith.model import Mode, Pulled, run_dense
 from monolith.model.spec import EstimatorSpec
 from monolith.observe.stack_traces import stack_traces_on_signal
+from monolith.observe.summary.plugin_tensor import PluginTensor, collected_summaries
 from monolith.train.culprit import blame
 from monolith.train.saving.run_saver import RunSaver
 from monolith.train.saving.save_listener import SaveListener
@@ -24,7 +26,7 @@ from monolith.train.state import TrainState
 from monolith.train.stop_signals import StopSignals
 
 Sync = Callable[[TrainState], None]
-"""Called after every step; sends what changed to serving when it thinks it is time."""
+"""Called after every step; decides itself when to send changes to servers."""
 
 _log = logging.getLogger(__name__)
 
@@ -35,6 +37,12 @@ class RunResult:
 
     global_step: int
     """Steps taken in all runs together."""
+
+    num_steps: int
+    """Steps taken in this run."""
+
+    ending: str
+    """How it ended, in words, such as "the data ended" or "interrupted at step 12, saved; run again to continue"."""
 
     loss: float
     """Of the last batch; NaN if there was none."""
@@ -66,7 +74,7 @@ class LoopConfig:
 
 
 class Trainer:
-    """Trains a state on its source until the data ends, `max_steps` is reached, or somebody asks for a stop."""
+    """Trains a state on its source until the data ends, `max_steps` is reached, or a stop is requested."""
 
     def __init__(
         self,
@@ -76,12 +84,12 @@ class Trainer:
         *,
         hooks: Sequence[Hook] = (),
         syncs: Sequence[Sync] = (),
-        saving_listeners: Sequence[SaveListener] = (),
-        guard_listeners: Sequence[SaveListener] = (),
+        listeners: Sequence[SaveListener] = (),
+        guards: Sequence[SaveListener] = (),
     ) -> None:
         """Take what `TrainState.open` made ready.
 
-        `saving_listeners` run before each save and after each successful one, `guard_listeners` after every one.
+        `listeners` run before each save and after each successful one, `guards` after every one.
         """
         self.state = state
         self.config = config
@@ -96,11 +104,12 @@ class Trainer:
         )
         self.context.saved_step = state.saved_step
         self.context.times_rejected = state.clock.num_rejected
-        self.saver = RunSaver(state, saving, self.context, listeners=saving_listeners, guards=guard_listeners)
+        self.saver = RunSaver(state, saving, self.context, listeners=listeners, guards=guards)
         self.context.save = self.saver.save
         self.context.save_dense = self.saver.save_dense
         self._between_steps = False  # the source or hooks run: the state is whole, and no save has failed
         self._warned = False
+        self._summaries: list[PluginTensor] = []  # of the last step
         self._folder = saving.folder
         self._run_dense = torch.compile(run_dense) if config.compile else run_dense
 
@@ -111,6 +120,8 @@ class Trainer:
         error inside a step there is no new snapshot; a note on the error names the newest one.
         """
         state, loss = self.state, float("nan")
+        first_step = state.global_step
+        self.context.read_share = lambda: self._share(first_step, max_steps)
         state.model.train()
         self.saver.begin()
         with (
@@ -130,12 +141,42 @@ class Trainer:
                     sync(state)
                 self.saver.after_step()
                 self._between_steps = True
+                self.context.num_steps += 1
                 self._tell_hooks(batch, loss, spec)
                 if self.context.save_requested:
                     self.saver.save()
             self._between_steps = False
             self.saver.end()
-        return RunResult(global_step=state.global_step, loss=loss, metrics=self.metrics.read())
+            self.context.ending = self._ending(max_steps, interrupted=signals.received is not None)
+        return RunResult(
+            global_step=state.global_step,
+            num_steps=self.context.num_steps,
+            ending=self.context.ending,
+            loss=loss,
+            metrics=self.metrics.read(),
+        )
+
+    def _share(self, first_step: int, max_steps: int | None) -> float | None:
+        """Return how much of the run is done: by its steps or by its data, whichever ends first."""
+        found = [share_read(self.state.source)]
+        if max_steps is not None and max_steps > first_step:
+            found.append((self.state.global_step - first_step) / (max_steps - first_step))
+        return max((share for share in found if share is not None), default=None)
+
+    def _ending(self, max_steps: int | None, *, interrupted: bool) -> str:
+        """Return how the run ended, in words."""
+        step = self.state.global_step
+        if interrupted:
+            return f"interrupted at step {step}, saved; run again to continue"
+        if max_steps is not None and step >= max_steps:
+            reason, way_out = f"max_steps ({max_steps}) was reached", "raise it, or train in another model_dir"
+        elif self.context.stop_requested:
+            reason, way_out = "a hook asked for a stop", "look at the hooks of the run"
+        elif step:
+            reason, way_out = "the data ended", "the model has read all of it: add data, or train in another model_dir"
+        else:
+            reason, way_out = "the data ended", "input_fn returned a source without events"
+        return reason if self.context.num_steps else f"no step was taken: {reason} before ({way_out})"
 
     def _step(self, batch: Batch) -> tuple[float, EstimatorSpec]:
         """Train on one batch; after an error rows and weights have their old values.
@@ -145,8 +186,11 @@ class Trainer:
         """
         state, columns = self.state, batch.columns
         pulled = state.lookup.pull(columns)
-        with torch.autocast("cpu", torch.bfloat16, enabled=self.config.autocast):
-            spec = self._run_dense(state.model, pulled.leaves, columns, Mode.TRAIN)
+        with (
+            torch.autocast("cpu", torch.bfloat16, enabled=self.config.autocast),
+            collected_summaries() as self._summaries,
+        ):
+            spec = self._run_dense(state.model, pulled.slices, columns, Mode.TRAIN)
         # All checks come before the first change: an error up to here leaves rows and weights alone.
         loss = self._checked_loss(spec, batch, pulled)
         state.model.backward(loss)
@@ -215,7 +259,7 @@ class Trainer:
         try:
             self.state.lookup.push(pulled, global_step=self.state.global_step, time=event_time)
         except ValueError as error:
-            gradients = {key: leaf.grad for key, leaf in pulled.leaves.items() if leaf.grad is not None}
+            gradients = {key: rows.grad for key, rows in pulled.slices.items() if rows.grad is not None}
             bad = ["/".join(key) for key, values in gradients.items() if not bool(torch.isfinite(values).all())]
             self.state.model.zero_grad()
             if isinstance(error, native.NotFiniteRow):
@@ -237,7 +281,7 @@ class Trainer:
 
     @contextmanager
     def _saves(self) -> Iterator[None]:
-        """Leave no save under way behind; one that fails after another error is noted on that."""
+        """End every save under way; if one fails after another error, that error gets a note."""
         try:
             yield
         except BaseException as error:
@@ -256,6 +300,7 @@ class Trainer:
             first=batch.first,
             last=batch.last,
             spec=spec,
+            summaries=self._summaries,
             batch=batch,
         )
         for hook in self.hooks:
@@ -264,10 +309,10 @@ class Trainer:
     @contextmanager
     def _hooks(self) -> Iterator[None]:
         """Call `after_create_session` of all hooks at the start and `end` at the end, also after an error."""
-        told: list[Hook] = []
+        started: list[Hook] = []
         try:
             for hook in self.hooks:
-                told.append(hook)
+                started.append(hook)
                 hook.after_create_session(self.context)
             yield
         except BaseException as error:
@@ -275,10 +320,10 @@ class Trainer:
             self._save_what_was_trained(error)
             raise
         finally:
-            _end_all(told, self.context)
+            _end_all(started, self.context)
 
     def _save_what_was_trained(self, error: BaseException) -> None:
-        """Write a snapshot if the source or a hook failed: no step is half done then. Say from where to go on."""
+        """Write a snapshot if the source or a hook failed: no step is half done then. Note where to continue."""
         state = self.state
         if self._between_steps and isinstance(error, Exception):
             try:
@@ -293,7 +338,7 @@ class Trainer:
 
 
 def _end_all(hooks: Sequence[Hook], context: RunContext) -> None:
-    """Tell all hooks of the end, also if one of them fails: others have files and threads to close."""
+    """Call `end` of all hooks, even if one of them fails: others have files and threads to close."""
     errors: list[Exception] = []
     for hook in hooks:
         try:
@@ -310,7 +355,7 @@ def _end_all(hooks: Sequence[Hook], context: RunContext) -> None:
 
 @contextmanager
 def _determinism(wanted: bool) -> Iterator[None]:
-    """Refuse operations whose result may differ from run to run, meanwhile."""
+    """Inside the block, refuse operations whose result may differ from run to run."""
     before = torch.are_deterministic_algorithms_enabled()
     torch.use_deterministic_algorithms(wanted or before)
     try:

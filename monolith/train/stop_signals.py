@@ -3,7 +3,7 @@
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any, Self, TypeVar
 
 Item = TypeVar("Item")
@@ -12,7 +12,7 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class _StopWaitingError(Exception):
-    """Raised by the handler inside a source that waits for events, which nothing else would wake."""
+    """Raised by the handler inside a source that waits for events: nothing else wakes it."""
 
 
 class StopSignals:
@@ -24,6 +24,8 @@ class StopSignals:
     def __init__(self, request_stop: Callable[[], None]) -> None:
         """Take what asks the run for a stop."""
         self._request_stop = request_stop
+        self.received: signal.Signals | None = None
+        """The first signal that came."""
         self._requested = False
         self._waiting = False
         self._before: dict[signal.Signals, Any] = {}
@@ -53,9 +55,7 @@ class StopSignals:
             self._before = {number: signal.signal(number, self._handle) for number in SIGNALS}
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Give the signals back."""
         for number, handler in self._before.items():
             signal.signal(number, handler)
@@ -64,6 +64,7 @@ class StopSignals:
         if self._requested and number == signal.SIGINT:
             raise KeyboardInterrupt
         self._requested = True
+        self.received = self.received or signal.Signals(number)
         self._request_stop()
         if self._waiting:
             self._waiting = False

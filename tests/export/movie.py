@@ -11,7 +11,7 @@ from torch import nn
 import monolith.model as mono
 from monolith.data import Schema
 from monolith.embedding import MultiTable
-from monolith.export import trace_model, write_export
+from monolith.export import Export, trace_model, write_export
 from monolith.export.dense_graph import DenseGraph
 from monolith.model import Lookup, LookupPlan, dense, make_plan, make_tables
 
@@ -60,7 +60,7 @@ def export(base: Path, version: int = 1, *, seed: int = 0, **options: Any) -> Pa
     """Write `trained(seed)`, or the model, plan and tables given."""
     model, plan, tables = trained(seed)
     parts = {"model": model, "plan": plan, "tables": tables, "graph": traced_graph(), "generation": 1, "sequence": 0}
-    return write_export(base, version, schema=SCHEMA, **{**parts, **options})
+    return write_export(base, version, Export(schema=SCHEMA, **{**parts, **options}))
 
 
 def randomize(model: nn.Module, generator: torch.Generator) -> None:
@@ -83,10 +83,10 @@ def request(num_rows: int, seed: int = 0, num_ids: int = 200) -> dict[str, np.nd
 def eager(model: MovieRanking, plan: LookupPlan, tables: MultiTable, columns: dict[str, np.ndarray]) -> np.ndarray:
     """What torch says, from the training tables."""
     features = {name: torch.from_numpy(np.ascontiguousarray(column)) for name, column in columns.items()}
-    leaves = Lookup(plan, tables).pull(features).leaves
+    slices = Lookup(plan, tables).pull(features).slices
     training = model.training
     model.eval()
     with torch.no_grad():
-        (prediction,) = dense(model, leaves, features).values()
+        (prediction,) = dense(model, slices, features).values()
     model.train(training)
     return prediction.numpy()

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Protocol, Self, TypeAlias
 
 from monolith.data.batch import Batch, Column
+from monolith.data.progress import share_of_files
 from monolith.data.schema import Schema
 from monolith.data.source import OffsetError, State, check_shard
 
-Place: TypeAlias = dict[str, int]
+FilePlace: TypeAlias = dict[str, int]
 """Where in a file: "row", and what a reader needs to get there without reading what lies before."""
 
 
@@ -17,7 +18,7 @@ class RowReader(Protocol):
     """The rows of one file, in order."""
 
     @property
-    def place(self) -> Place:
+    def place(self) -> FilePlace:
         """Behind the rows read or skipped so far."""
         ...
 
@@ -65,7 +66,7 @@ class FileSource(ABC):
         self._file, self._place = 0, {"row": 0}
 
     @abstractmethod
-    def _open(self, path: str, place: Place) -> RowReader:
+    def _open(self, path: str, place: FilePlace) -> RowReader:
         """Open a file at a place."""
 
     def __iter__(self) -> Iterator[Batch]:
@@ -81,6 +82,10 @@ class FileSource(ABC):
             elif is_last:
                 self.close()
                 return
+
+    def share_read(self) -> float | None:
+        """Return how much of the files was read, by their sizes; None where nobody knows them."""
+        return share_of_files(self.files, self._file + 1, {self.files[self._file]: self._place.get("byte", 0)})
 
     def state(self) -> State:
         """Return the file, and the place in it behind the last batch yielded."""

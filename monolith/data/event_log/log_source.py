@@ -14,7 +14,7 @@ import torch
 from monolith.data.batch import Batch
 from monolith.data.event_log.folder import read_schema
 from monolith.data.event_log.reader import LogReader
-from monolith.data.event_log.segment import NO_GENERATION, Records
+from monolith.data.event_log.segment import NO_GENERATION, EventArray
 from monolith.data.source import check_shard
 
 PARTITION = "0"
@@ -117,12 +117,18 @@ class EventLogSource:
         part._position, part._generation = 0, NO_GENERATION
         return part
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Return a source at the same position; both end with the same `stop`."""
+        made = copy.copy(self)
+        made._reader, made._pieces = None, []
+        return made
+
     def close(self) -> None:
         """Close the files; the position stays, and iteration opens them again."""
         if self._reader is not None:
             self._reader.close()
         self._reader = None
-        self._pieces: list[Records] = []
+        self._pieces: list[EventArray] = []
 
     def _next_batch(self) -> Batch | None:
         end = (self._position // self._batch_size + 1) * self._batch_size

@@ -10,11 +10,12 @@ from monolith.data.batch import Batch, Column
 from monolith.data.files.byte_streams import STDIN
 from monolith.data.files.framing import Framing, FramingName, framing_of
 from monolith.data.files.patterns import is_remote
-from monolith.data.files.record_file import OnError, RecordFile, Records
+from monolith.data.files.record_file import RecordFile, Records
 from monolith.data.files.record_types import CompressType
 from monolith.data.files.recycled_bytes import RecycledBytes
+from monolith.data.progress import share_of_files
 from monolith.data.schema import Schema
-from monolith.data.source import State, check_shard
+from monolith.data.source import OnError, State, check_shard
 
 
 @dataclass(slots=True)
@@ -105,6 +106,10 @@ class RecordFileSource:
             if len(batch):
                 self._count_turn()
                 yield batch
+
+    def share_read(self) -> float | None:
+        """Return how much of the files was read, by their sizes; None where nobody knows them."""
+        return share_of_files(self.files, self._next, {place.file: place.byte for place in self._places})
 
     def state(self) -> State:
         """Return how far each open file was read, which file comes next, and whose turn it is."""

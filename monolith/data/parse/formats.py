@@ -5,10 +5,11 @@ from typing import ClassVar, Self
 
 from monolith.data.parse.column_request import FLT_MIN, ColumnRequest, label_column, weight_column
 from monolith.data.parse.line_id_field import line_id_column
-from monolith.data.parse.record_parser import Format, OnError, RecordParser, with_options
+from monolith.data.parse.record_parser import Format, RecordParser, with_options
 from monolith.data.schema import ColumnType, Dtype, Schema
+from monolith.data.source import OnError
 
-Features = Mapping[str, Dtype] | Schema
+FeatureTypes = Mapping[str, Dtype] | Schema
 """Columns by name, with their types."""
 
 
@@ -16,7 +17,8 @@ class TfExampleParser(RecordParser):
     """Parses `tf.Example` records: each column is the feature of its name.
 
     Lists longer than a fixed width are cut, shorter ones filled up with `missing` (0 unless said otherwise). Strings
-    where int64 is asked for become ids by the stated hash, `monolith.features.string_hash`.
+    where "hash" or int64 is asked for become ids by the stated hash, `monolith.features.string_hash`; numbers where
+    "hash" is asked for count as their decimal text.
 
     >>> from monolith.data.parse import records_of
     >>> from monolith.protos.tf_example_pb2 import Example
@@ -31,10 +33,10 @@ class TfExampleParser(RecordParser):
 
     def __init__(
         self,
-        features: Features,
+        features: FeatureTypes,
         *,
         required: Sequence[str] | bool = (),
-        missing: Mapping[str, float] | None = None,
+        missing: Mapping[str, float | str | bytes] | None = None,
         on_error: OnError = "raise",
     ) -> None:
         """Prepare for these features.
@@ -42,7 +44,7 @@ class TfExampleParser(RecordParser):
         Args:
             features: Names and types.
             required: Names that some record of every batch must have, or True for all.
-            missing: What a feature of a fixed width reads as where a record lacks it, by name.
+            missing: What a feature of a fixed width reads as where a record lacks it, by name; a text for "hash".
             on_error: "raise": a bad record is a `BadRecordError`; "skip": it is left out.
         """
         requests = [ColumnRequest(name=name, dtype=dtype) for name, dtype in _items(features)]
@@ -61,7 +63,7 @@ class _NamedFeatureParser(RecordParser):
 
     def __init__(
         self,
-        features: Features,
+        features: FeatureTypes,
         *,
         line_id: Sequence[str] | Mapping[str, int | None] = (),
         required: Sequence[str] | bool = (),
@@ -109,7 +111,7 @@ class InstanceParser(RecordParser):
 
     def __init__(
         self,
-        features: Features | None = None,
+        features: FeatureTypes | None = None,
         *,
         slots: Mapping[str, int] | None = None,
         line_id: Sequence[str] | Mapping[str, int | None] = (),
@@ -165,5 +167,5 @@ def _line_id_columns(fields: Sequence[str] | Mapping[str, int | None]) -> list[C
     return [line_id_column(name, width) for name, width in widths.items()]
 
 
-def _items(features: Features) -> list[tuple[str, Dtype]]:
+def _items(features: FeatureTypes) -> list[tuple[str, Dtype]]:
     return list(features.columns if isinstance(features, Schema) else features.items())

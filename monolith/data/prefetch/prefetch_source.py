@@ -2,14 +2,15 @@
 
 import copy
 from collections.abc import Iterator, Mapping
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import torch
 
+from monolith.closing import Closing
 from monolith.data.batch import Batch
 from monolith.data.prefetch.background import Background
 from monolith.data.prefetch.gpu_prefetch import DeviceCopier, InFlight
+from monolith.data.progress import share_read
 from monolith.data.schema import Schema
 from monolith.data.source import Source, State
 
@@ -17,7 +18,7 @@ _Made = tuple[InFlight[Batch] | None, State]
 """A batch with the position behind it; no batch marks the end of the data."""
 
 
-class Prefetched:
+class Prefetched(Closing):
     """The batches of a source, made up to `capacity` ahead by a background thread; a source itself.
 
     `state` is the position behind the batch that was taken last, however far the thread is ahead. The source must not
@@ -73,6 +74,10 @@ class Prefetched:
                 return
             yield made.receive()
 
+    def share_read(self) -> float | None:
+        """Return how much of the data was read; None where nobody knows."""
+        return share_read(self._source)
+
     def state(self) -> State:
         """Return the position behind the batch taken last."""
         return self._source.state() if self._capacity == 0 else copy.deepcopy(self._state)
@@ -107,14 +112,6 @@ class Prefetched:
     def close(self) -> None:
         """End the thread; the source then stands where this one does. Iterating again starts a new thread."""
         self._stop()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _running_worker(self) -> Background[_Made]:
         if self._worker is not None and self._worker.finished:

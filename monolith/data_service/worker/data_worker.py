@@ -6,8 +6,9 @@ import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any
 
+from monolith.closing import Closing
 from monolith.data.source import Source
 from monolith.data_service.batch_message import join_batches
 from monolith.data_service.input_name import SourceFactory, load_input
@@ -66,7 +67,7 @@ class DataWorkerConfig:
             )
 
 
-class DataWorker:
+class DataWorker(Closing):
     """Reads splits and sends their batches until it is closed; it keeps nothing that another could not read again."""
 
     def __init__(self, config: DataWorkerConfig) -> None:
@@ -119,14 +120,6 @@ class DataWorker:
             self._ids.clear()
         self._dispatcher.close()
 
-    def __enter__(self) -> Self:
-        """Return itself; leaving the block closes it."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Close."""
-        self.close()
-
     def _load(self) -> SourceFactory:
         if self.config.input not in (None, self.input):
             raise ValueError(
@@ -165,7 +158,7 @@ class DataWorker:
 
     def _open(self, message: Message) -> Message:
         meta = message.meta
-        key = (meta["trainer"], meta["epoch"], meta["split"])
+        key = (meta["trainer"], meta["round"], meta["split"])
         if meta["num_splits"] != self._num_splits:
             raise ValueError(f"the input is cut into {self._num_splits} splits, the trainer says {meta['num_splits']}")
         stream = SplitStream(self._opener(meta["split"]), meta["state"], prefetch_batches=self.config.prefetch_batches)

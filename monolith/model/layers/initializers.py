@@ -2,14 +2,14 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import asdict, dataclass, replace
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 Shape = Sequence[int]
-Initializer = Callable[..., Tensor]
+LayerInitializer = Callable[..., Tensor]
 """Called with a shape and a dtype, returns a tensor."""
 
 # The standard deviation of a normal distribution cut off at two standard deviations.
@@ -99,47 +99,37 @@ class VarianceScaling:
 
 
 @dataclass(frozen=True)
-class GlorotUniform:
+class _Scaled:
+    seed: int | None = None
+    scaling: ClassVar[VarianceScaling]
+
+    def __call__(self, shape: Shape, dtype: torch.dtype | None = None) -> Tensor:
+        """Return a tensor of this shape."""
+        return replace(self.scaling, seed=self.seed)(shape, dtype)
+
+
+class GlorotUniform(_Scaled):
     """Evenly between ±√(6 / (fan in + fan out))."""
 
-    seed: int | None = None
-
-    def __call__(self, shape: Shape, dtype: torch.dtype | None = None) -> Tensor:
-        """Return a tensor of this shape."""
-        return VarianceScaling(1.0, "fan_avg", "uniform", self.seed)(shape, dtype)
+    scaling = VarianceScaling(1.0, "fan_avg", "uniform")
 
 
-@dataclass(frozen=True)
-class GlorotNormal:
+class GlorotNormal(_Scaled):
     """Truncated normal, variance 2 / (fan in + fan out)."""
 
-    seed: int | None = None
-
-    def __call__(self, shape: Shape, dtype: torch.dtype | None = None) -> Tensor:
-        """Return a tensor of this shape."""
-        return VarianceScaling(1.0, "fan_avg", "truncated_normal", self.seed)(shape, dtype)
+    scaling = VarianceScaling(1.0, "fan_avg", "truncated_normal")
 
 
-@dataclass(frozen=True)
-class HeUniform:
+class HeUniform(_Scaled):
     """Evenly between ±√(6 / fan in)."""
 
-    seed: int | None = None
-
-    def __call__(self, shape: Shape, dtype: torch.dtype | None = None) -> Tensor:
-        """Return a tensor of this shape."""
-        return VarianceScaling(2.0, "fan_in", "uniform", self.seed)(shape, dtype)
+    scaling = VarianceScaling(2.0, "fan_in", "uniform")
 
 
-@dataclass(frozen=True)
-class HeNormal:
+class HeNormal(_Scaled):
     """Truncated normal, variance 2 / fan in."""
 
-    seed: int | None = None
-
-    def __call__(self, shape: Shape, dtype: torch.dtype | None = None) -> Tensor:
-        """Return a tensor of this shape."""
-        return VarianceScaling(2.0, "fan_in", "truncated_normal", self.seed)(shape, dtype)
+    scaling = VarianceScaling(2.0, "fan_in", "truncated_normal")
 
 
 _CLASSES: dict[str, type] = {
@@ -151,7 +141,7 @@ _CLASSES: dict[str, type] = {
 }  # fmt: skip
 
 
-def get(identifier: Any) -> Initializer | None:
+def get(identifier: Any) -> LayerInitializer | None:
     """Return an initializer for a name in any case, with or without underscores, a dict {name, params} or an object.
 
     >>> get("glorot_uniform")
@@ -170,7 +160,7 @@ def get(identifier: Any) -> Initializer | None:
     raise ValueError(f"Could not interpret initializer identifier: {identifier!r}; there are {sorted(_CLASSES)}")
 
 
-def serialize(initializer: Initializer | None) -> Any:
+def serialize(initializer: LayerInitializer | None) -> Any:
     """Return {name, params} of an initializer of this module; another one as it is."""
     if type(initializer) not in _CLASSES.values():
         return initializer

@@ -5,15 +5,15 @@ from monolith.train.config.command_line import (
     UnknownFlagError,
     command_line,
     flag_kinds,
+    flag_name,
     parse_flags,
 )
 from monolith.train.config.run_config import RunConfig
-from monolith.train.config.runner_config import ContainerType, RunnerConfig, ServiceDiscoveryType
+from monolith.train.config.runner_config import RunnerConfig, ServiceDiscoveryType
 from monolith.train.config.setting import setting, setting_help
 from monolith.train.config.training_config import CpuTrainingConfig, DistributedCpuTrainingConfig, is_chief
 
 __all__ = [
-    "ContainerType",
     "CpuTrainingConfig",
     "DistributedCpuTrainingConfig",
     "LinkDataclassToFlags",
@@ -23,6 +23,7 @@ __all__ = [
     "UnknownFlagError",
     "command_line",
     "flag_kinds",
+    "flag_name",
     "is_chief",
     "parse_flags",
     "setting",

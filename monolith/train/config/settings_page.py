@@ -14,8 +14,8 @@ from monolith.train.config.unread import UNREAD
 _HEAD = """# Settings
 
 This page lists every setting of a run. `RunnerConfig` takes all of them. `RunConfig` takes the ones marked with a
-star. `monolith train`, `evaluate`, `predict` and `export` take each as a flag: `--num_ps=2`, `--deterministic`,
-`--nosort_id`.
+star. `monolith train`, `evaluate`, `predict` and `export` take each as a flag: `--num-ps 2`, `--deterministic`,
+`--no-sort-id`. Underscores are accepted in place of dashes.
 
 A value set in code wins if it differs from its default. Otherwise the flag applies, then the task's own parameter where
 the specification says so, then the default. The column "read by" names the class that reads a setting, and its field.
@@ -28,8 +28,8 @@ the specification says so, then the default. The column "read by" names the clas
 _NOBODY = """
 ## Settings that have no effect
 
-They keep the original's scripts running. Another value than the default raises an error if it would change the result,
-and a warning otherwise.
+They keep the original's scripts running. Another value than the default raises an error if it would change the result.
+Otherwise it gives a warning, or nothing where both values mean what happens anyway.
 
 | setting | default | set to another value | why |
 |---|---|---|---|
@@ -46,8 +46,7 @@ def settings_page() -> str:
         if name in READERS
     ]
     unread = [
-        f"| `{name}` | {_shown(defaults[name])} | {'error' if UNREAD[name].changes_result else 'warning'} | "
-        f"{UNREAD[name].reason} |"
+        f"| `{name}` | {_shown(defaults[name])} | {UNREAD[name].outcome} | {UNREAD[name].reason} |"
         for name in defaults
         if name in UNREAD
     ]
