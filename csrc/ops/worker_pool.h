@@ -1,4 +1,4 @@
-// Threads that help with loops. A loop ends when all its tasks are done, whoever did them: a thread that gets no core,
+// Threads that help with loops. A loop ends when all its tasks are done, by any thread: a thread that gets no core,
 // on a machine that others use too, holds nobody up.
 #pragma once
 
