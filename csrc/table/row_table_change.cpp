@@ -62,6 +62,7 @@ struct RowTable::Change {
   // While nobody names a time, all rows have time 0 and none is written.
   bool keeps_time;
   std::size_t num_consumers;
+  bool is_watched;  // by a consumer or a snapshot
 
   std::span<const std::uint64_t> hashes = plan.hashes();
   std::span<FoundRow> found = plan.found();
@@ -95,7 +96,8 @@ ChangeResult RowTable::change(BatchPlan& plan, const ChangeRequest& request) {
   if (filter_ != nullptr) admit(plan, request, skipped, result);
   insert_missing(plan, known, request, skipped, result);
   plan.set_rows_known(true);
-  Change change{plan, request, skipped, max_time() != 0, sub_tables_[0].consumers.size()};
+  const std::size_t num_consumers = sub_tables_[0].consumers.size();
+  Change change{plan, request, skipped, max_time() != 0, num_consumers, num_consumers != 0 || snapshot_running_};
   change_rows(change);
   result.inserted += change.inserted.load();
   result.refused += change.refused.load();
@@ -151,7 +153,7 @@ void RowTable::change_rows(Change& change) {
   prefetch_lines(chunk_layout_.weights(at.chunk, at.row), chunk_layout_.weight_bytes);
   prefetch_lines(chunk_layout_.state(at.chunk, at.row), chunk_layout_.state_bytes);
   if (change.keeps_time) __builtin_prefetch(&ChunkLayout::last_seen(at.chunk, at.row), 1);
-  if (change.num_consumers != 0 || snapshot_running_) __builtin_prefetch(at.chunk, 1);
+  if (change.is_watched) __builtin_prefetch(at.chunk, 1);
 }
 
 template <bool kAlone>
@@ -178,7 +180,7 @@ void RowTable::change_group(Change& change, std::size_t g, Scratch& scratch) {
   if (positions.empty()) return;
   std::unique_lock<RwSpinLock> lock;
   if constexpr (kAlone) {
-    mark_change(change, hash, at);
+    if (change.is_watched) mark_change(change, hash, at);
   } else {
     SubTable& sub_table = sub_table_of(hash);
     lock = std::unique_lock(sub_table.lock);
@@ -206,7 +208,6 @@ void RowTable::find_again(Change& change, std::size_t g, SubTable& sub_table) {
 // For a thread that has the table for itself but for other threads of its batch. Rows of one chunk share a word of
 // dirty bits, so they are set under the lock; most rows that training changes are dirty already, and need none.
 void RowTable::mark_change(const Change& change, std::uint64_t hash, FoundRow at) const {
-  if (change.num_consumers == 0 && !snapshot_running_) return;
   auto& header = *reinterpret_cast<ChunkHeader*>(at.chunk);
   const std::uint64_t bit = std::uint64_t{1} << SubTable::place_of(at.row);
   if (!snapshot_running_ && header.is_dirty_for_all(change.num_consumers, bit)) return;
