@@ -1,4 +1,5 @@
 // Hashes of values and byte strings.
+#include "bind/arrays.h"
 #include "bind/ops.h"
 #include "ops/city_hash.h"
 
@@ -29,6 +30,12 @@ void bind_hashing(nb::module_& m) {
         city_hash64_rows(span_of(bytes), span_of(row_splits), span_of(out));
       },
       "bytes"_a.noconvert(), "row_splits"_a.noconvert(), "out"_a.noconvert(), Release());
+  m.def(
+      "city_hash64_prefixed",
+      [](Flat<const std::uint8_t> bytes) {
+        return to_array(without_gil([&] { return city_hash64_prefixed(span_of(bytes)); }));
+      },
+      "bytes"_a.noconvert(), "Hashes byte strings, each after its length in four little-endian bytes.");
 }
 
 }  // namespace monolith::bind

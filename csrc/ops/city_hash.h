@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 namespace monolith {
 
@@ -19,5 +20,9 @@ void city_hash64_values(std::span<const std::int64_t> values, std::span<std::int
 // the results are negative. Throws std::invalid_argument unless row_splits fits the bytes.
 void city_hash64_rows(std::span<const std::uint8_t> bytes, std::span<const std::int64_t> row_splits,
                       std::span<std::int64_t> out);
+
+// Hashes byte strings of which each follows its length, four little-endian bytes: the binary form of BYTES tensors.
+// Throws std::invalid_argument if the bytes end inside a string.
+std::vector<std::int64_t> city_hash64_prefixed(std::span<const std::uint8_t> bytes);
 
 }  // namespace monolith

@@ -1,6 +1,8 @@
 """A model that answers: serving tables and dense weights, both of which may change while it does."""
 
+import math
 from collections.abc import Mapping
+from typing import overload
 
 import numpy as np
 import torch
@@ -10,11 +12,15 @@ from monolith.embedding import MultiTable
 from monolith.errors import shown
 from monolith.export.dense_session import DenseSession
 from monolith.export.description import Description
-from monolith.export.signature import Column
+from monolith.export.signature import Column, Values, num_rows
 from monolith.model import Lookup, LookupPlan
+from monolith.tensors import Ragged
 
 _NO_IDS = torch.empty(0, dtype=torch.int64)
 """For a feature that only training looks up."""
+
+MAX_FLOATS = 1 << 28
+"""Floats that one call looks up, 1 GiB: an example of a few bytes may have long sequences of wide rows."""
 
 
 class ServingModel:
@@ -37,6 +43,7 @@ class ServingModel:
         self._columns = description.columns
         self._lookup = Lookup(plan, tables)
         self._features = [feature.name for feature in plan.features]
+        self._floats_per_example = sum(math.prod(plan.leaf_shape(key)) for key in plan.places)
         self._session = session
         self.generation = description.generation
         self.sequence = description.sequence
@@ -52,13 +59,17 @@ class ServingModel:
         """The dense weights in force; not to be written to."""
         return self._session.weights
 
-    def predict(self, columns: Mapping[str, Column]) -> dict[str, Column]:
+    def predict(self, columns: Mapping[str, Values]) -> dict[str, Column]:
         """Return the outputs by name, one row per example; ids that have no row read as zeros.
+
+        Lists of ids, one per example, are a `Ragged` or Python lists, and are pooled or cut as in training. An input of
+        texts takes texts or their ids.
 
         Raises:
             ValueError: an input is unknown, missing, or of another type or shape; the message names it.
         """
         checked = self.signature.check(columns)
+        self._check_size(checked)
         leaves = self._lookup.pull(
             {name: _as_tensor(checked[name]) if name in checked else _NO_IDS for name in self._features},
             requires_grad=False,
@@ -67,7 +78,7 @@ class ServingModel:
             name: np.ascontiguousarray(leaves[place.feature, place.slice_name].numpy())
             for name, place in self._rows.items()
         }
-        inputs.update((name, checked[column]) for name, column in self._columns.items())
+        inputs.update((name, _as_array(checked[column])) for name, column in self._columns.items())
         return self._session.run(inputs)
 
     def swap_dense(self, weights: Mapping[str, Column]) -> None:
@@ -88,11 +99,34 @@ class ServingModel:
         self._require_table(table)
         return self.tables[table].erase(_as_tensor(ids))
 
+    def _check_size(self, columns: Mapping[str, Column | Ragged]) -> None:
+        num_examples = max((num_rows(column) for column in columns.values()), default=0)
+        if num_examples * self._floats_per_example > MAX_FLOATS:
+            raise ValueError(
+                f"{num_examples} examples at a time would look up {self._floats_per_example} floats each, more than "
+                f"{MAX_FLOATS} together; send at most {MAX_FLOATS // self._floats_per_example}"
+            )
+
     def _require_table(self, name: str) -> None:
         if name not in self.tables.tables:
             raise ValueError(f"there is no table {shown(name)}; the tables are {', '.join(self.tables.names)}")
 
 
-def _as_tensor(values: Column | Tensor) -> Tensor:
+def _as_array(values: Column | Ragged) -> Column:
+    assert not isinstance(values, Ragged)  # `load_export` has made sure
+    return values
+
+
+@overload
+def _as_tensor(values: Column | Tensor) -> Tensor: ...
+
+
+@overload
+def _as_tensor(values: Column | Ragged) -> Tensor | Ragged: ...
+
+
+def _as_tensor(values: Column | Tensor | Ragged) -> Tensor | Ragged:
     # Copied if read-only, as arrays out of a message are: torch knows no such thing and would warn.
-    return values if isinstance(values, Tensor) else torch.from_numpy(np.require(values, requirements=["C", "W"]))
+    return (
+        values if isinstance(values, Tensor | Ragged) else torch.from_numpy(np.require(values, requirements=["C", "W"]))
+    )

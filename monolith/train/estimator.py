@@ -36,16 +36,17 @@ class Estimator:
     def __init__(
         self,
         model: ModelLike,
-        conf: RunConfig | RunnerConfig,
+        conf: RunConfig | RunnerConfig | str | os.PathLike[str],
         warm_start_from: str | None = None,
         *,
         params: Any = None,
     ) -> None:
         """Take a model, its parameters, or a class that is called with `params`; the last two make it after seeding.
 
-        A model without its own snapshot starts from the folder `warm_start_from`; `restore_dir` does the same.
+        `conf` has the settings; a path means `RunConfig(model_dir=path)`. A model without its own snapshot starts from
+        the folder `warm_start_from`; `restore_dir` does the same.
         """
-        config = conf.to_runner_config() if isinstance(conf, RunConfig) else copy.copy(conf)
+        config = _runner_config(conf)
         if warm_start_from is not None:
             config.restore_dir = warm_start_from
         check_unread(vars(config), config.changed())
@@ -191,6 +192,16 @@ class Estimator:
     def _name_metrics(self) -> None:
         name = self.config.deep_insight_name
         set_metric_prefix(f"{DEFAULT_PREFIX}.{name}" if name else DEFAULT_PREFIX)
+
+
+def _runner_config(conf: RunConfig | RunnerConfig | str | os.PathLike[str]) -> RunnerConfig:
+    if isinstance(conf, str | os.PathLike):
+        conf = RunConfig(model_dir=os.fspath(conf))
+    if isinstance(conf, RunConfig):
+        return conf.to_runner_config()
+    if not isinstance(conf, RunnerConfig):
+        raise TypeError(f"an Estimator takes a RunConfig, such as RunConfig(model_dir='model'), got {conf!r}")
+    return copy.copy(conf)
 
 
 def _check_counts(**counts: int | None) -> None:

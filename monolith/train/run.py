@@ -1,5 +1,6 @@
 """run: puts a training run together. Every way to train a model ends here."""
 
+import warnings
 from collections.abc import Sequence
 from contextlib import ExitStack
 from importlib import import_module
@@ -58,6 +59,7 @@ def run(
     with ExitStack() as cleanup:
         cleanup.enter_context(ModelDirOwner(folder))
         state = TrainState(model, training_source(model, settings.input) if source is None else source, settings.state)
+        _check_export(state, is_live=settings.live is not None)
         # Some models add their hooks when their model function first runs, in the dry run above.
         _begin([hook for hook in model.training_hooks if hook not in begun])
         watching += model.training_hooks
@@ -88,6 +90,16 @@ def run(
             guard_listeners=guard_listeners,
         )
         return trainer.run(_last_step(state, steps, max_steps))
+
+
+def _check_export(state: TrainState, *, is_live: bool) -> None:
+    """Say before the first step what an export would say after the last: as an error if this run exports."""
+    if not state.obstacles:
+        return
+    reason = f"{type(state.model).__name__} cannot be exported: {'; '.join(state.obstacles)}"
+    if is_live:
+        raise ValueError(f"{reason}. Leave out export_base and sync_targets to train it without servers")
+    warnings.warn(f"{reason}. Training, evaluate and predict do not need it", stacklevel=3)
 
 
 def _begin(hooks: Sequence[Hook]) -> Sequence[Hook]:
