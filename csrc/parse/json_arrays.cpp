@@ -31,7 +31,8 @@ std::string wanted(JsonType type) {
 // What the sender can do about it; nothing for most values.
 const char* way_out(JsonKind got, JsonType type) {
   if (type == JsonType::kText) {
-    return got >= JsonKind::kInteger && got <= JsonKind::kReal ? "; put it in quotes, as the training data had it" : "";
+    if (got == JsonKind::kNull) return "; where the training data had no text, send \"\"";
+    return got == JsonKind::kReal || got == JsonKind::kLargeInteger ? "; put it in quotes" : "";
   }
   if (got == JsonKind::kText && type != JsonType::kBool) {
     return "; send a number without quotes. To send texts, give the column the type hash where the data is read, and "
@@ -60,8 +61,9 @@ T converted(const JsonDocument& document, std::size_t number) {
     if (node.kind != JsonKind::kTrue && node.kind != JsonKind::kFalse) refuse(document, number, kType);
     return node.kind == JsonKind::kTrue;
   } else if constexpr (kType == JsonType::kText) {
-    if (node.kind != JsonKind::kText) refuse(document, number, kType);
-    const std::string text = document.text_of(number);
+    if (node.kind != JsonKind::kText && node.kind != JsonKind::kInteger) refuse(document, number, kType);
+    // A whole number counts as its decimal text, as it does in data.
+    const std::string text = node.kind == JsonKind::kText ? document.text_of(number) : std::to_string(node.integer);
     return static_cast<T>(city_hash64({reinterpret_cast<const std::uint8_t*>(text.data()), text.size()}));
   } else if constexpr (std::numeric_limits<T>::is_integer) {
     if (node.kind == JsonKind::kLargeInteger) too_large(kType);

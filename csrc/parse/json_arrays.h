@@ -13,7 +13,8 @@
 
 namespace monolith::parse {
 
-// A type of the Open Inference Protocol. Texts (BYTES) become int64 ids: the string hash of their UTF-8.
+// A type of the Open Inference Protocol. Texts (BYTES) become int64 ids, the string hash of their UTF-8;
+// a whole number counts as its decimal text.
 enum class JsonType { kInt64, kInt32, kFloat32, kFloat64, kBool, kText };
 
 // Throws std::invalid_argument for an unknown name.

@@ -62,8 +62,8 @@ class ServingModel:
     def predict(self, columns: Mapping[str, Values]) -> dict[str, Column]:
         """Return the outputs by name, one row per example; ids that have no row read as zeros.
 
-        Lists of ids, one per example, are a `Ragged` or Python lists, and are pooled or cut as in training. An input of
-        texts takes texts or their ids.
+        Lists, one per example, are a `Ragged` or Python lists; their rows are pooled or cut as in training. An input of
+        texts takes texts, or their ids as a tensor.
 
         Raises:
             ValueError: an input is unknown, missing, or of another type or shape; the message names it.

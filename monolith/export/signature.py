@@ -7,6 +7,7 @@ from typing import Any, Self
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from monolith.errors import shown
 from monolith.features import hash_byte_rows
@@ -14,8 +15,8 @@ from monolith.tensors import Ragged
 
 Column = NDArray[Any]
 
-Values = Column | Ragged | Sequence[Any]
-"""What an input may be given as: one value per example, or a list of ids per example."""
+Values = Column | Tensor | Ragged | Sequence[Any]
+"""What an input may be given as. For an input of texts, arrays and lists hold texts, a `Tensor` or `Ragged` ids."""
 
 LENGTHS = ":lengths"
 """The lists of the input NAME are two tensors in the Open Inference Protocol: NAME, and NAME followed by this."""
@@ -134,8 +135,7 @@ class Signature:
     def check(self, columns: Mapping[str, Values]) -> dict[str, Column | Ragged]:
         """Return the columns in order, contiguous and of the right types, or say which one is wrong.
 
-        A type that fits without loss (int32 for int64) is converted; another is a ValueError. Lists of ids are a
-        `Ragged`, or Python lists; texts become ids.
+        A type that fits without loss (int32 for int64) is converted; another is a ValueError. Texts become ids.
 
         >>> Signature((TensorSpec("uid", "INT64"),), ()).check({"user": np.array([1])})
         Traceback (most recent call last):
@@ -180,13 +180,19 @@ def _checked(spec: TensorSpec, values: Values) -> Column | Ragged:
     if not spec.has_lists:
         if isinstance(values, Ragged):
             raise ValueError(f"input {spec.name!r} has one value per example, got a list of them; give a plain array")
-        return checked_column(spec, np.asarray(values))
-    flat, lengths = (values.values.numpy(), values.row_lengths()) if isinstance(values, Ragged) else _flat(spec, values)
+        if isinstance(values, Tensor):
+            return checked_column(spec, values.numpy())
+        return checked_column(spec, _hashed(spec, np.asarray(values)))
+    if isinstance(values, Ragged):
+        flat, lengths = values.values.numpy(), values.row_lengths()
+    else:
+        texts, lengths = _flat(spec, values)
+        flat = _hashed(spec, texts)
     ids = checked_column(spec.tensors()[0], flat)
     return Ragged.from_row_lengths(torch.from_numpy(np.require(ids, requirements=["W"])), lengths)
 
 
-def _flat(spec: TensorSpec, values: Column | Sequence[Any]) -> tuple[Column, torch.Tensor]:
+def _flat(spec: TensorSpec, values: Column | Tensor | Sequence[Any]) -> tuple[Column, Tensor]:
     """Return the values of Python lists, or of an array of two dimensions, end to end, and the length of each."""
     wrong = [one for one in values if not isinstance(one, list | tuple | np.ndarray)]
     if wrong:
@@ -198,9 +204,7 @@ def _flat(spec: TensorSpec, values: Column | Sequence[Any]) -> tuple[Column, tor
 
 
 def checked_column(spec: TensorSpec, column: Column) -> Column:
-    """Return values of one tensor, contiguous and of its type, or say what is wrong; texts become ids."""
-    if spec.datatype == TEXT and column.dtype.kind in "SUO":
-        column = _hashed(spec, column)
+    """Return values of one tensor, contiguous and of its type, or say what is wrong; texts are ids by now."""
     if not np.can_cast(column.dtype, spec.dtype, "safe"):
         raise ValueError(
             f"input {spec.name!r} must be {spec.dtype}, got {column.dtype}; convert it with .astype({spec.dtype})"
@@ -212,11 +216,13 @@ def checked_column(spec: TensorSpec, column: Column) -> Column:
 
 
 def _hashed(spec: TensorSpec, texts: Column) -> Column:
-    """Return the ids of texts, in the same shape."""
+    """Return ids in place of the texts of an input that has them; a whole number counts as its decimal text."""
+    if spec.datatype != TEXT:
+        return texts
     flat = texts.reshape(-1).tolist()
-    wrong = [text for text in flat if not isinstance(text, str | bytes)]
+    wrong = [text for text in flat if not isinstance(text, str | bytes | int) or isinstance(text, bool)]
     if wrong:
         raise ValueError(f"input {spec.name!r} must be texts, got {shown(wrong[0])}; convert it with str()")
-    encoded = [text.encode() if isinstance(text, str) else text for text in flat]
+    encoded = [text if isinstance(text, bytes) else str(text).encode() for text in flat]
     ids: Column = hash_byte_rows(Ragged.from_bytes(encoded)).numpy()
     return ids.reshape(texts.shape)

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from monolith._core.native import JsonValue, city_hash64_prefixed, json_list
 from monolith.errors import shown
@@ -110,13 +112,13 @@ class _Binary:
         return ids
 
 
-def _read_inputs(model: ServingModel, request: JsonValue, binary: _Binary) -> dict[str, Column | Ragged]:
+def _read_inputs(model: ServingModel, request: JsonValue, binary: _Binary) -> dict[str, Tensor | Ragged]:
     tensors = _read_tensors(model, request, binary)
-    columns: dict[str, Column | Ragged] = {}
+    columns: dict[str, Tensor | Ragged] = {}
     for spec in model.signature.inputs:
         missing = [one.name for one in spec.tensors() if one.name not in tensors]
         if not missing:
-            columns[spec.name] = _joined(spec, tensors) if spec.has_lists else tensors[spec.name]
+            columns[spec.name] = _joined(spec, tensors) if spec.has_lists else torch.from_numpy(tensors[spec.name])
         elif len(missing) < len(spec.tensors()):
             raise ValueError(
                 f"input {missing[0]!r} is missing: the lists of {spec.name!r} are two tensors, {spec.name!r} with the "

@@ -7,6 +7,8 @@ import json
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from monolith._core.native import JsonValue, json_list, json_objects
 from monolith.errors import shown
@@ -47,19 +49,19 @@ def model_status(model: ServingModel) -> dict[str, Any]:
     return {"model_version_status": [{"version": str(model.version), "state": "AVAILABLE", "status": status}]}
 
 
-def _from_examples(model: ServingModel, examples: JsonValue) -> dict[str, Column | Ragged]:
+def _from_examples(model: ServingModel, examples: JsonValue) -> dict[str, Tensor | Ragged]:
     """Examples are objects; where the model has one input, plain values too."""
     specs = model.signature.inputs
     if len(specs) == 1 and all(first.kind != "object" for first in examples.items(1)):
         return {specs[0].name: _column(specs[0], examples)}
     found = examples.columns([(spec.name, spec.datatype, spec.has_lists) for spec in specs])
     return {
-        spec.name: lists_of(*column) if isinstance(column, tuple) else column
+        spec.name: lists_of(*column) if isinstance(column, tuple) else torch.from_numpy(column)
         for spec, column in zip(specs, found, strict=True)
     }
 
 
-def _from_columns(model: ServingModel, columns: JsonValue) -> dict[str, Column | Ragged]:
+def _from_columns(model: ServingModel, columns: JsonValue) -> dict[str, Tensor | Ragged]:
     specs = model.signature.inputs
     if columns.kind != "object":
         if len(specs) != 1 or columns.kind != "list":
@@ -74,9 +76,11 @@ def _from_columns(model: ServingModel, columns: JsonValue) -> dict[str, Column |
     return {name: _column(model.signature.input(name), field(columns, name, "list")) for name in names}
 
 
-def _column(spec: TensorSpec, values: JsonValue) -> Column | Ragged:
-    read = checked_lists if spec.has_lists else checked_array
-    return read(f"input {spec.name!r}", values, spec.datatype)
+def _column(spec: TensorSpec, values: JsonValue) -> Tensor | Ragged:
+    what = f"input {spec.name!r}"
+    if spec.has_lists:
+        return checked_lists(what, values, spec.datatype)
+    return torch.from_numpy(checked_array(what, values, spec.datatype))
 
 
 def _by_example(outputs: dict[str, Column]) -> bytes:

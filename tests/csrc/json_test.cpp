@@ -208,7 +208,10 @@ void test_texts_are_ids() {
   const Parsed parsed("[\"caf\\u00e9\"]");
   const auto ids = values_of<std::int64_t>(list_as_array(parsed.document, 0, JsonType::kText));
   CHECK_EQ(ids[0], static_cast<std::int64_t>(hash));
-  CHECK_THROWS(list_as_array(Parsed("[7]").document, 0, JsonType::kText), "must be texts, got 7; put it in quotes");
+  const auto same = values_of<std::int64_t>(list_as_array(Parsed("[-7, \"-7\"]").document, 0, JsonType::kText));
+  CHECK(same[0] == same[1]);
+  CHECK_THROWS(list_as_array(Parsed("[7.0]").document, 0, JsonType::kText), "must be texts, got 7");
+  CHECK_THROWS(list_as_array(Parsed("[null]").document, 0, JsonType::kText), "must be texts, got null; where the");
   CHECK_THROWS(list_as_array(Parsed("[\"7\"]").document, 0, JsonType::kInt64),
                "must be INT64 numbers, got \"7\"; send a number without quotes");
 }

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -11,12 +12,16 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import monolith as mono
 from monolith.export import load_export
+from monolith.export.signature import Signature, TensorSpec
+from monolith.serving import predict_form
 from monolith.tensors import Ragged
 from tests.export.taste import (
     DATATYPES,
     LISTS,
     NUM_IDS,
+    Taste,
     events,
     instances,
     predicted,
@@ -221,3 +226,36 @@ def test_a_few_bytes_per_example_cannot_take_all_memory(exported, monkeypatch):
     served.predict(request_columns(events(10)) | {"hour": np.zeros(10, np.float32)})
     with pytest.raises(ValueError, match=r"11 examples at a time would look up 28 floats each.*send at most 10"):
         served.predict(request_columns(events(11)) | {"hour": np.zeros(11, np.float32)})
+
+
+def test_a_server_follows_a_live_run_of_lists(tmp_path):
+    """Deltas bring the rows of pooled and of sequence features."""
+
+    def live(**more):
+        config = mono.RunConfig(
+            model_dir=tmp_path / "model", export_base=str(tmp_path / "versions"), log_step_count_steps=0, **more
+        )
+        return mono.Estimator(Taste, config, params=events(640))
+
+    live().train(steps=1)
+    with running(tmp_path / "versions", tmp_path / "ready.json", "--sync-address", "127.0.0.1:0") as (_, ready):
+        estimator = live(sync_targets=[ready["sync_address"]])
+        estimator.train()
+        columns = events(50)
+        expected = predicted(estimator, columns)
+        with httpx.Client(base_url=ready["url"], timeout=60) as client:
+            answer = client.post("/v1/models/taste:predict", json={"instances": instances(columns)})
+        np.testing.assert_allclose(answer.json()["predictions"], expected, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("form", ["instances", "inputs"])
+def test_a_model_of_one_input_takes_plain_lists(form):
+    seen: list[dict[str, Ragged]] = []
+
+    def predict(columns: dict[str, Ragged]) -> dict[str, np.ndarray]:
+        seen.append(columns)
+        return {"pred": np.zeros(2)}
+
+    model: Any = SimpleNamespace(signature=Signature((TensorSpec("tags", "INT64", (-1, -1)),), ()), predict=predict)
+    assert predict_form.predict(model, json.dumps({form: [[1, 2], []]}).encode()).num_examples == 2
+    assert seen[0]["tags"].to_list() == [[1, 2], []]

@@ -8,8 +8,10 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+import torch
 
 from monolith.export import load_export
+from monolith.tensors import Ragged
 from tests.export.crafted import rewrite
 from tests.export.taste import events, predicted, request_columns, tensors, texts_of, trained, with_text_ids
 from tests.serving.running_server import running
@@ -93,8 +95,12 @@ def test_a_served_model_in_python_takes_texts_and_their_ids(exported):
     served = load_export(exported[1])
     expected = predicted(exported[0], with_text_ids(columns))
     hour = {"hour": columns["hour"]}
-    for inputs in (inputs_of(columns) | hour, request_columns(with_text_ids(columns)) | hour):
-        (found,) = served.predict(inputs).values()
+    ids = {
+        "uid": torch.tensor(with_text_ids(columns)["uid"]),
+        "tags": Ragged.from_lists(with_text_ids(columns)["tags"], torch.int64),
+    }
+    for inputs in (inputs_of(columns), request_columns(columns) | ids):
+        (found,) = served.predict(inputs | hour).values()
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
 
 
@@ -108,8 +114,12 @@ def test_the_metadata_call_them_bytes(client):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"uid": [7, "a"]}, "input 'uid': its data must be texts, got 7; put it in quotes"),
-        ({"tags": [["a"], ["b", 8]]}, "input 'tags': its data must be texts, got 8; put it in quotes"),
+        ({"uid": [7.5, "a"]}, "input 'uid': its data must be texts, got 7.5; put it in quotes"),
+        (
+            {"uid": ["a", None]},
+            "input 'uid': its data must be texts, got null; where the training data had no text, send",
+        ),
+        ({"tags": [["a"], ["b", 8.5]]}, "input 'tags': its data must be texts, got 8.5; put it in quotes"),
         ({"tags": ["a", "b"]}, 'a list of texts per example, got "a"; put a single value in a list'),
         ({"mov": ["a", "b"]}, "input 'mov': its data must be INT64 numbers, got \"a\"; send a number without quotes"),
         ({"mov": ["a", "b"]}, "give the column the type hash where the data is read"),
@@ -119,6 +129,16 @@ def test_a_number_for_a_text_and_a_text_for_a_number(client, change, message):
     answer = client.post(PREDICT, json={"inputs": inputs_of(events(2)) | change})
     assert answer.status_code == 400
     assert message in answer.json()["error"]
+
+
+def test_a_whole_number_counts_as_its_text(exported, client):
+    """As it does in data; in a process and over HTTP."""
+    numbers, texts = ({"uid": [one, one], "tags": [[one], []]} for one in (7, "7"))
+    inputs = inputs_of(events(2))
+    found = [client.post(PREDICT, json={"inputs": inputs | change}).json()["outputs"] for change in (numbers, texts)]
+    hour = {"hour": np.array(inputs["hour"], np.float32)}
+    found += [load_export(exported[1]).predict(inputs | hour | change)["pred"] for change in (numbers, texts)]
+    np.testing.assert_allclose(found[1:], [found[0]] * 3, rtol=0, atol=1e-6)
 
 
 def test_numbers_under_another_datatype_are_refused(client):
