@@ -1,6 +1,7 @@
 """What every test may use."""
 
 import os
+import signal
 import uuid
 from collections.abc import Iterator
 
@@ -14,6 +15,10 @@ from monolith._core import native
 # Shared cores make single examples slow now and then; pytest-timeout guards the whole test.
 settings.register_profile("monolith", deadline=None)
 settings.load_profile("monolith")
+
+# A shell that starts `make test` in the background has it ignore Ctrl-C, and so would each process that a test starts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SIMD_LEVELS = ("scalar", "avx2", "avx512")
 
