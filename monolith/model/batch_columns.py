@@ -47,7 +47,7 @@ class ColumnsToServe(BatchColumns):
     """Columns that an export can feed to the dense part; another one of the source says why it cannot."""
 
     def __init__(self, columns: Mapping[str, Any], lists: frozenset[str]) -> None:
-        """Take the columns, and the names of those whose events differ in length."""
+        """Take the columns, and the names of the columns that hold lists."""
         super().__init__(columns)
         self._lists = lists
 
