@@ -51,6 +51,10 @@ class ColumnsToServe(BatchColumns):
         super().__init__(columns)
         self._lists = lists
 
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return a column, or the default if the source does not have it."""
+        return self[name] if name in self or name in self._lists else default
+
     def __missing__(self, name: str) -> Any:
         if name in self._lists:
             raise ValueError(not_served([name]))

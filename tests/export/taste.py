@@ -64,7 +64,8 @@ def with_text_ids(columns: dict[str, Any]) -> dict[str, Any]:
 def texts_of(columns: dict[str, Any]) -> dict[str, Any]:
     """Texts in place of the ids of uid and tags."""
     tags = [[f"tag {one} 💡" for one in row] for row in columns["tags"]]
-    return {"uid": ["" if one == 0 else f'né "{one}"' for one in columns["uid"]], "tags": tags}
+    users = [str(one) if one % 2 else f'né "{one}"' if one else "" for one in columns["uid"]]
+    return {"uid": users, "tags": tags}
 
 
 def request_columns(columns: dict[str, Any]) -> dict[str, list[Any]]:

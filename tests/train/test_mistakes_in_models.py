@@ -71,6 +71,14 @@ class ReadsLists(Small):
         return super().logit(features) + features["genres"].row_lengths()
 
 
+class AsksForLists(Small):
+    """An export must not take the way of data without the column."""
+
+    def logit(self, features):
+        genres = features.get("genres")
+        return super().logit(features) + (0 if genres is None else genres.row_lengths())
+
+
 class ReadsListsInTraining(Small):
     def label(self, features):
         return features["label"] + 0 * features["genres"].row_lengths()
@@ -167,9 +175,10 @@ def test_lists_that_only_training_reads_are_no_obstacle(settings, tmp_path):
     assert estimator.export_saved_model(export_base=tmp_path / "versions").is_dir()
 
 
-def test_an_export_says_the_same_as_the_warning(settings, tmp_path):
+@pytest.mark.parametrize("model", [ReadsLists, AsksForLists])
+def test_an_export_says_the_same_as_the_warning(settings, tmp_path, model):
     with pytest.warns(UserWarning, match="the predictions read the values of 'genres'"):
-        estimator = mono.Estimator(ReadsLists, settings)
+        estimator = mono.Estimator(model, settings)
         estimator.train()
     with pytest.raises(ValueError, match="the predictions read the values of 'genres'"):
         estimator.export_saved_model(export_base=tmp_path / "versions")
