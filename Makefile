@@ -51,7 +51,7 @@ lint: setup-dev ## Check style, types, layers and layout
 	$(BIN)/ruff format --check
 	$(BIN)/mypy --strict monolith
 	$(BIN)/lint-imports --no-logo
-	$(PYTHON) -m pytest -q tests/test_layout.py
+	$(PYTHON) -m pytest -q tests/test_layout.py tests/test_one_name.py
 	$(BIN)/clang-format --dry-run --Werror $(CPP)
 
 format: setup-dev ## Put Python and C++ into the form that lint asks for

@@ -17,7 +17,7 @@ import onnx
 import torch
 from torch import Tensor, nn
 
-from monolith.export.signature import Column, TensorSpec, datatype_name
+from monolith.export.signature import Array, TensorSpec, datatype_name
 from monolith.model.base import MonolithModel
 from monolith.model.batch_columns import ColumnsToServe
 from monolith.model.dense import dense
@@ -36,7 +36,7 @@ class DenseGraph:
 
     proto: onnx.ModelProto
 
-    leaves: dict[str, SliceKey]
+    slices: dict[str, SliceKey]
     """Graph input -> what is looked up for it."""
 
     columns: dict[str, str]
@@ -50,7 +50,7 @@ class DenseGraph:
 
 def trace_dense(
     model: MonolithModel,
-    leaves: Mapping[SliceKey, tuple[int, ...]],
+    slices: Mapping[SliceKey, tuple[int, ...]],
     columns: Mapping[str, tuple[torch.dtype, tuple[int, ...]]],
     lists: frozenset[str] = frozenset(),
 ) -> DenseGraph:
@@ -60,15 +60,15 @@ def trace_dense(
 
     Args:
         model: what is traced.
-        leaves: what may be looked up, and its shape per example.
+        slices: what may be looked up, and its shape per example.
         columns: feature columns that may be read, with type and shape per example; those that are not read are no
             inputs of the graph.
         lists: columns whose events differ in length: predictions that read their values are refused.
     """
-    wrapper = _Traced(model, tuple(leaves), tuple(columns), lists)
-    rows = [torch.zeros(_TRACED_BATCH, *shape) for shape in leaves.values()]
+    wrapper = _Traced(model, tuple(slices), tuple(columns), lists)
+    rows = [torch.zeros(_TRACED_BATCH, *shape) for shape in slices.values()]
     values = [torch.zeros(_TRACED_BATCH, *shape, dtype=dtype) for dtype, shape in columns.values()]
-    inputs = {**{f"row/{f}/{s}": (f, s) for f, s in leaves}, **{f"column/{name}": name for name in columns}}
+    inputs = {**{f"row/{f}/{s}": (f, s) for f, s in slices}, **{f"column/{name}": name for name in columns}}
     with _evaluation_mode(model), torch.no_grad():
         names = wrapper.output_names(*rows, *values)
         proto = _export(wrapper, (*rows, *values), list(inputs), names)
@@ -78,14 +78,14 @@ def trace_dense(
     _require_free_batch(proto, used)
     return DenseGraph(
         proto=proto,
-        leaves={name: leaf for name, leaf in inputs.items() if name in used and isinstance(leaf, tuple)},
+        slices={name: rows for name, rows in inputs.items() if name in used and isinstance(rows, tuple)},
         columns={name: column for name, column in inputs.items() if name in used and isinstance(column, str)},
         weights=weights,
         outputs=tuple(_spec(output) for output in proto.graph.output),
     )
 
 
-def dense_weights(model: MonolithModel) -> dict[str, Column]:
+def dense_weights(model: MonolithModel) -> dict[str, Array]:
     """Return a copy of every parameter and buffer, by the name it has in ``state_dict``."""
     weights = {}
     for name, value in model.state_dict().items():
@@ -121,11 +121,11 @@ class _Traced(nn.Module):
     """The dense part with positional arguments and outputs, as the tracer wants it."""
 
     def __init__(
-        self, model: MonolithModel, leaves: Sequence[SliceKey], columns: Sequence[str], lists: frozenset[str]
+        self, model: MonolithModel, slices: Sequence[SliceKey], columns: Sequence[str], lists: frozenset[str]
     ) -> None:
         super().__init__()
         self.model = model
-        self._leaves = leaves
+        self._slices = slices
         self._columns = columns
         self._lists = lists
 
@@ -143,9 +143,9 @@ class _Traced(nn.Module):
         return tuple(self._outputs(inputs).values())
 
     def _outputs(self, inputs: Sequence[Tensor]) -> Mapping[str, Tensor]:
-        leaves = dict(zip(self._leaves, inputs, strict=False))
-        features = dict(zip(self._columns, inputs[len(leaves) :], strict=True))
-        return dense(self.model, leaves, ColumnsToServe(features, self._lists))
+        slices = dict(zip(self._slices, inputs, strict=False))
+        features = dict(zip(self._columns, inputs[len(slices) :], strict=True))
+        return dense(self.model, slices, ColumnsToServe(features, self._lists))
 
 
 @contextmanager

@@ -135,7 +135,7 @@ def _check_rows(folder: Path, description: Description, plan: LookupPlan) -> Non
             raise CorruptFileError(
                 f"{folder / MODEL_FILE}: {shown(name)} reads {shown(column)}, which is no input, or one of lists"
             )
-    floats = sum(math.prod(plan.leaf_shape((row.feature, row.slice_name))) for row in description.rows.values())
+    floats = sum(math.prod(plan.slice_shape((row.feature, row.slice_name))) for row in description.rows.values())
     if floats > _MAX_VALUES_PER_EXAMPLE:
         raise CorruptFileError(f"{folder / MODEL_FILE}: an example would look up {floats} floats")
 
@@ -169,7 +169,7 @@ def _check_interface(folder: Path, description: Description, plan: LookupPlan, g
     """Compare what the graph takes and gives with what it will be fed and asked for."""
     inputs = {spec.name: spec for spec in description.signature.inputs}
     wanted = {
-        name: TensorSpec(name, "FP32", (-1, *plan.leaf_shape((row.feature, row.slice_name))))
+        name: TensorSpec(name, "FP32", (-1, *plan.slice_shape((row.feature, row.slice_name))))
         for name, row in description.rows.items()
     }
     wanted |= {

@@ -12,7 +12,7 @@ from monolith.embedding import MultiTable
 from monolith.errors import shown
 from monolith.export.dense_session import DenseSession
 from monolith.export.description import Description
-from monolith.export.signature import Column, Values, num_rows
+from monolith.export.signature import Array, Values, num_rows
 from monolith.model import Lookup, LookupPlan
 from monolith.tensors import Ragged
 
@@ -43,7 +43,7 @@ class ServingModel:
         self._columns = description.columns
         self._lookup = Lookup(plan, tables)
         self._features = [feature.name for feature in plan.features]
-        self._floats_per_example = sum(math.prod(plan.leaf_shape(key)) for key in plan.places)
+        self._floats_per_example = sum(math.prod(plan.slice_shape(key)) for key in plan.places)
         self._session = session
         self.generation = description.generation
         self.sequence = description.sequence
@@ -55,11 +55,11 @@ class ServingModel:
         return self.plan.hash
 
     @property
-    def dense_weights(self) -> Mapping[str, Column]:
+    def dense_weights(self) -> Mapping[str, Array]:
         """The dense weights in force; not to be written to."""
         return self._session.weights
 
-    def predict(self, columns: Mapping[str, Values]) -> dict[str, Column]:
+    def predict(self, columns: Mapping[str, Values]) -> dict[str, Array]:
         """Return the outputs by name, one row per example; ids that have no row read as zeros.
 
         Lists, one per example, are a `Ragged` or Python lists; their rows are pooled or cut as in training. An input of
@@ -70,18 +70,18 @@ class ServingModel:
         """
         checked = self.signature.check(columns)
         self._check_size(checked)
-        leaves = self._lookup.pull(
+        slices = self._lookup.pull(
             {name: _as_tensor(checked[name]) if name in checked else _NO_IDS for name in self._features},
             requires_grad=False,
-        ).leaves
+        ).slices
         inputs = {
-            name: np.ascontiguousarray(leaves[place.feature, place.slice_name].numpy())
+            name: np.ascontiguousarray(slices[place.feature, place.slice_name].numpy())
             for name, place in self._rows.items()
         }
         inputs.update((name, _as_array(checked[column])) for name, column in self._columns.items())
         return self._session.run(inputs)
 
-    def swap_dense(self, weights: Mapping[str, Column]) -> None:
+    def swap_dense(self, weights: Mapping[str, Array]) -> None:
         """Take these dense weights from the next prediction on; those not named stay.
 
         Raises:
@@ -89,17 +89,17 @@ class ServingModel:
         """
         self._session.swap(weights)
 
-    def apply_rows(self, table: str, ids: Column | Tensor, rows: Column | Tensor) -> None:
+    def apply_rows(self, table: str, ids: Array | Tensor, rows: Array | Tensor) -> None:
         """Overwrite rows, or add them; each row changes at once."""
         self._require_table(table)
         self.tables.assign({table: (_as_tensor(ids), _as_tensor(rows))})
 
-    def erase_rows(self, table: str, ids: Column | Tensor) -> int:
+    def erase_rows(self, table: str, ids: Array | Tensor) -> int:
         """Remove rows: their ids read as zeros again; returns how many there were."""
         self._require_table(table)
         return self.tables[table].erase(_as_tensor(ids))
 
-    def _check_size(self, columns: Mapping[str, Column | Ragged]) -> None:
+    def _check_size(self, columns: Mapping[str, Array | Ragged]) -> None:
         num_examples = max((num_rows(column) for column in columns.values()), default=0)
         if num_examples * self._floats_per_example > MAX_FLOATS:
             raise ValueError(
@@ -112,20 +112,20 @@ class ServingModel:
             raise ValueError(f"there is no table {shown(name)}; the tables are {', '.join(self.tables.names)}")
 
 
-def _as_array(values: Column | Ragged) -> Column:
+def _as_array(values: Array | Ragged) -> Array:
     assert not isinstance(values, Ragged)  # `load_export` has made sure
     return values
 
 
 @overload
-def _as_tensor(values: Column | Tensor) -> Tensor: ...
+def _as_tensor(values: Array | Tensor) -> Tensor: ...
 
 
 @overload
-def _as_tensor(values: Column | Ragged) -> Tensor | Ragged: ...
+def _as_tensor(values: Array | Ragged) -> Tensor | Ragged: ...
 
 
-def _as_tensor(values: Column | Tensor | Ragged) -> Tensor | Ragged:
+def _as_tensor(values: Array | Tensor | Ragged) -> Tensor | Ragged:
     # Copied if read-only, as arrays out of a message are: torch knows no such thing and would warn.
     return (
         values if isinstance(values, Tensor | Ragged) else torch.from_numpy(np.require(values, requirements=["C", "W"]))

@@ -13,9 +13,9 @@ from monolith.errors import shown
 from monolith.features import hash_byte_rows
 from monolith.tensors import Ragged
 
-Column = NDArray[Any]
+Array = NDArray[Any]
 
-Values = Column | Tensor | Ragged | Sequence[Any]
+Values = Array | Tensor | Ragged | Sequence[Any]
 """What an input may be given as. For an input of texts, arrays and lists hold texts, a `Tensor` or `Ragged` ids."""
 
 LENGTHS = ":lengths"
@@ -132,7 +132,7 @@ class Signature:
                 return spec
         raise ValueError(f"there is no input {shown(name)}; the inputs are {self._input_names()}")
 
-    def check(self, columns: Mapping[str, Values]) -> dict[str, Column | Ragged]:
+    def check(self, columns: Mapping[str, Values]) -> dict[str, Array | Ragged]:
         """Return the columns in order, contiguous and of the right types, or say which one is wrong.
 
         A type that fits without loss (int32 for int64) is converted; another is a ValueError. Texts become ids.
@@ -171,12 +171,12 @@ class Signature:
         return ", ".join(spec.name for spec in self.inputs) or "none"
 
 
-def num_rows(column: Column | Ragged) -> int:
+def num_rows(column: Array | Ragged) -> int:
     """Return the number of examples."""
     return column.num_rows if isinstance(column, Ragged) else len(column)
 
 
-def _checked(spec: TensorSpec, values: Values) -> Column | Ragged:
+def _checked(spec: TensorSpec, values: Values) -> Array | Ragged:
     if not spec.has_lists:
         if isinstance(values, Ragged):
             raise ValueError(f"input {spec.name!r} has one value per example, got a list of them; give a plain array")
@@ -192,7 +192,7 @@ def _checked(spec: TensorSpec, values: Values) -> Column | Ragged:
     return Ragged.from_row_lengths(torch.from_numpy(np.require(ids, requirements=["W"])), lengths)
 
 
-def _flat(spec: TensorSpec, values: Column | Tensor | Sequence[Any]) -> tuple[Column, Tensor]:
+def _flat(spec: TensorSpec, values: Array | Tensor | Sequence[Any]) -> tuple[Array, Tensor]:
     """Return the values of Python lists, or of an array of two dimensions, end to end, and the length of each."""
     wrong = [one for one in values if not isinstance(one, list | tuple | np.ndarray)]
     if wrong:
@@ -203,7 +203,7 @@ def _flat(spec: TensorSpec, values: Column | Tensor | Sequence[Any]) -> tuple[Co
     return np.array(flat) if flat else np.empty(0, np.int64), lengths
 
 
-def checked_column(spec: TensorSpec, column: Column) -> Column:
+def checked_column(spec: TensorSpec, column: Array) -> Array:
     """Return values of one tensor, contiguous and of its type, or say what is wrong; texts are ids by now."""
     if not np.can_cast(column.dtype, spec.dtype, "safe"):
         raise ValueError(
@@ -215,7 +215,7 @@ def checked_column(spec: TensorSpec, column: Column) -> Column:
     return np.ascontiguousarray(column, dtype=spec.dtype)
 
 
-def _hashed(spec: TensorSpec, texts: Column) -> Column:
+def _hashed(spec: TensorSpec, texts: Array) -> Array:
     """Return ids in place of the texts of an input that has them; a whole number counts as its decimal text."""
     if spec.datatype != TEXT:
         return texts
@@ -224,5 +224,5 @@ def _hashed(spec: TensorSpec, texts: Column) -> Column:
     if wrong:
         raise ValueError(f"input {spec.name!r} must be texts, got {shown(wrong[0])}; convert it with str()")
     encoded = [text if isinstance(text, bytes) else str(text).encode() for text in flat]
-    ids: Column = hash_byte_rows(Ragged.from_bytes(encoded)).numpy()
+    ids: Array = hash_byte_rows(Ragged.from_bytes(encoded)).numpy()
     return ids.reshape(texts.shape)

@@ -18,7 +18,7 @@ from torch import Tensor
 from monolith._core.native import JsonValue, city_hash64_prefixed, json_list
 from monolith.errors import shown
 from monolith.export.serving_model import ServingModel
-from monolith.export.signature import DATATYPES, LENGTHS, TEXT, Column, TensorSpec, checked_column, datatype_name
+from monolith.export.signature import DATATYPES, LENGTHS, TEXT, Array, TensorSpec, checked_column, datatype_name
 from monolith.serving.answer import Answer, require_finite
 from monolith.serving.json_values import checked_array, field, lists_of, read_object, text_field
 from monolith.tensors import Ragged
@@ -85,7 +85,7 @@ class _Binary:
     def is_at_end(self) -> bool:
         return self.place == len(self.body)
 
-    def take(self, what: str, size: int, datatype: str) -> Column:
+    def take(self, what: str, size: int, datatype: str) -> Array:
         if size < 0 or size > len(self.body) - self.place:
             raise ValueError(f"{what}: {size} bytes of binary data are announced, {len(self.body) - self.place} follow")
         # A copy: memory of a message is read-only, and need not lie as numbers must.
@@ -99,14 +99,14 @@ class _Binary:
         if datatype == "BOOL":
             if values.size and values.max() > 1:
                 raise ValueError(f"{what}: a BOOL is a byte 0 or 1, got {values.max()}")
-        found: Column = values.view(dtype)
+        found: Array = values.view(dtype)
         if dtype.kind == "f" and not np.isfinite(found).all():
             raise ValueError(f"{what}: a value is NaN or infinite")
         return found
 
-    def _ids(self, what: str, texts: Column) -> Column:
+    def _ids(self, what: str, texts: Array) -> Array:
         try:
-            ids: Column = city_hash64_prefixed(texts)
+            ids: Array = city_hash64_prefixed(texts)
         except ValueError as error:
             raise ValueError(f"{what}: {error}") from None
         return ids
@@ -127,7 +127,7 @@ def _read_inputs(model: ServingModel, request: JsonValue, binary: _Binary) -> di
     return columns
 
 
-def _joined(spec: TensorSpec, tensors: Mapping[str, Column]) -> Ragged:
+def _joined(spec: TensorSpec, tensors: Mapping[str, Array]) -> Ragged:
     values, lengths = (checked_column(one, tensors[one.name]) for one in spec.tensors())
     try:
         return lists_of(values, lengths)
@@ -135,9 +135,9 @@ def _joined(spec: TensorSpec, tensors: Mapping[str, Column]) -> Ragged:
         raise ValueError(f"input {spec.name!r}: {error}") from None
 
 
-def _read_tensors(model: ServingModel, request: JsonValue, binary: _Binary) -> dict[str, Column]:
+def _read_tensors(model: ServingModel, request: JsonValue, binary: _Binary) -> dict[str, Array]:
     specs = {spec.name: spec for spec in model.signature.request_tensors}
-    columns: dict[str, Column] = {}
+    columns: dict[str, Array] = {}
     # One more than there can be: then one of them is unknown, or given twice.
     for tensor in field(request, "inputs", "list").items(len(specs) + 1):
         name = text_field(tensor, "name")
@@ -211,7 +211,7 @@ def _binary_size(name: str, tensor: JsonValue) -> int | None:
     return found.integer()
 
 
-def _in_shape(name: str, values: Column, shape: JsonValue) -> Column:
+def _in_shape(name: str, values: Array, shape: JsonValue) -> Array:
     if len(shape) > MAX_DIMENSIONS:
         raise ValueError(f"input {name!r}: shape has {len(shape)} dimensions, {MAX_DIMENSIONS} at most are read")
     try:
@@ -234,7 +234,7 @@ def _shown_list(value: JsonValue) -> str:
     return f"[{', '.join(item.shown() for item in value.items(4))}{', ...' if len(value) > 4 else ''}]"
 
 
-def _tensor(name: str, values: Column, is_binary: bool) -> bytes:
+def _tensor(name: str, values: Array, is_binary: bool) -> bytes:
     fields: dict[str, Any] = {"name": name, "datatype": datatype_name(values.dtype), "shape": list(values.shape)}
     if is_binary:
         return _json({**fields, "parameters": {"binary_data_size": values.nbytes}})

@@ -7,7 +7,7 @@ import torch
 
 from monolith._core.native import JsonValue, parse_json
 from monolith.errors import shown
-from monolith.export.signature import Column
+from monolith.export.signature import Array
 from monolith.tensors import Ragged
 
 MAX_DEPTH = 64
@@ -70,7 +70,7 @@ def checked_lists(what: str, data: JsonValue, datatype: str) -> Ragged:
         raise ValueError(f"{what}: {error}") from None
 
 
-def lists_of(values: Column, lengths: Column) -> Ragged:
+def lists_of(values: Array, lengths: Array) -> Ragged:
     """Return lists of these lengths, taken from values that stand end to end."""
     if lengths.size and (lengths.min() < 0 or lengths.max() > len(values)) or lengths.sum() != len(values):
         raise ValueError(
@@ -80,7 +80,7 @@ def lists_of(values: Column, lengths: Column) -> Ragged:
     return Ragged.from_row_lengths(torch.from_numpy(values), torch.from_numpy(lengths))
 
 
-def checked_array(what: str, data: JsonValue, datatype: str) -> Column:
+def checked_array(what: str, data: JsonValue, datatype: str) -> Array:
     """Return a list of JSON values as an array of a datatype, without rounding, wrapping or guessing; texts are ids.
 
     >>> checked_array("input 'uid'", field(read_object(b'{"data": [1, 2.5]}'), "data", "list"), "INT64")
@@ -89,7 +89,7 @@ def checked_array(what: str, data: JsonValue, datatype: str) -> Column:
     ValueError: input 'uid': its data must be INT64 numbers, got 2.5
     """
     try:
-        array: Column = data.array(datatype)
+        array: Array = data.array(datatype)
     except ValueError as error:
         raise ValueError(f"{what}: {error}") from None
     return array

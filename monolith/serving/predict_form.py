@@ -13,7 +13,7 @@ from torch import Tensor
 from monolith._core.native import JsonValue, json_list, json_objects
 from monolith.errors import shown
 from monolith.export.serving_model import ServingModel
-from monolith.export.signature import Column, TensorSpec
+from monolith.export.signature import Array, TensorSpec
 from monolith.serving.answer import Answer, require_finite
 from monolith.serving.json_values import checked_array, checked_lists, field, lists_of, read_object
 from monolith.tensors import Ragged
@@ -83,7 +83,7 @@ def _column(spec: TensorSpec, values: JsonValue) -> Tensor | Ragged:
     return torch.from_numpy(checked_array(what, values, spec.datatype))
 
 
-def _by_example(outputs: dict[str, Column]) -> bytes:
+def _by_example(outputs: dict[str, Array]) -> bytes:
     """Return a plain value per example where there is one output, else an object."""
     if len(outputs) == 1:
         return b'{"predictions":' + json_list(next(iter(outputs.values()))) + b"}"
@@ -91,7 +91,7 @@ def _by_example(outputs: dict[str, Column]) -> bytes:
     return b'{"predictions":' + json_objects(list(zip(prefixes, outputs.values(), strict=True))) + b"}"
 
 
-def _by_column(outputs: dict[str, Column]) -> bytes:
+def _by_column(outputs: dict[str, Array]) -> bytes:
     if len(outputs) == 1:
         return b'{"outputs":' + json_list(next(iter(outputs.values()))) + b"}"
     members = [json.dumps(name).encode() + b":" + json_list(values) for name, values in outputs.items()]
