@@ -25,6 +25,9 @@ from monolith.model import LookupPlan
 # Of inputs; many more would not fit into a request.
 _MAX_VALUES_PER_EXAMPLE = 1 << 20
 
+# Of rows, 64 MiB: the longest sequences that anybody serves have a tenth of that.
+_MAX_FLOATS_PER_EXAMPLE = 1 << 24
+
 _log = logging.getLogger(__name__)
 
 
@@ -136,7 +139,7 @@ def _check_rows(folder: Path, description: Description, plan: LookupPlan) -> Non
                 f"{folder / MODEL_FILE}: {shown(name)} reads {shown(column)}, which is no input, or one of lists"
             )
     floats = sum(math.prod(plan.slice_shape((row.feature, row.slice_name))) for row in description.rows.values())
-    if floats > _MAX_VALUES_PER_EXAMPLE:
+    if floats > _MAX_FLOATS_PER_EXAMPLE:
         raise CorruptFileError(f"{folder / MODEL_FILE}: an example would look up {floats} floats")
 
 

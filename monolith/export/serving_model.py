@@ -20,7 +20,7 @@ _NO_IDS = torch.empty(0, dtype=torch.int64)
 """For a feature that only training looks up."""
 
 MAX_FLOATS = 1 << 28
-"""Floats that one call looks up, 1 GiB: an example of a few bytes may have long sequences of wide rows."""
+"""Floats that one call looks up at most: 1 GiB."""
 
 
 class ServingModel:
@@ -43,6 +43,7 @@ class ServingModel:
         self._columns = description.columns
         self._lookup = Lookup(plan, tables)
         self._features = [feature.name for feature in plan.features]
+        self._row_dims = {feature.name: tables[feature.table].dim for feature in plan.features}
         self._floats_per_example = sum(math.prod(plan.slice_shape(key)) for key in plan.places)
         self._session = session
         self.generation = description.generation
@@ -101,15 +102,23 @@ class ServingModel:
 
     def _check_size(self, columns: Mapping[str, Array | Ragged]) -> None:
         num_examples = max((num_rows(column) for column in columns.values()), default=0)
-        if num_examples * self._floats_per_example > MAX_FLOATS:
+        ids = {name: columns[name] for name in self._features if name in columns}
+        floats = sum(_num_values(column) * self._row_dims[name] for name, column in ids.items())
+        # Sequences are padded: an example of a few bytes may need more than its ids.
+        floats = max(floats, num_examples * self._floats_per_example)
+        if floats > MAX_FLOATS:
             raise ValueError(
-                f"{num_examples} examples at a time would look up {self._floats_per_example} floats each, more than "
-                f"{MAX_FLOATS} together; send at most {MAX_FLOATS // self._floats_per_example}"
+                f"{num_examples} examples at a time would look up {floats} floats, {MAX_FLOATS} at most are looked up; "
+                "send fewer examples at a time"
             )
 
     def _require_table(self, name: str) -> None:
         if name not in self.tables.tables:
             raise ValueError(f"there is no table {shown(name)}; the tables are {', '.join(self.tables.names)}")
+
+
+def _num_values(column: Array | Ragged) -> int:
+    return len(column.values) if isinstance(column, Ragged) else column.size
 
 
 def _as_array(values: Array | Ragged) -> Array:

@@ -222,10 +222,21 @@ def test_tensors_that_make_no_lists_are_refused(client, changes, message):
 def test_a_few_bytes_per_example_cannot_take_all_memory(exported, monkeypatch):
     """An example with empty lists is three bytes, and its sequences are as long as any."""
     served = load_export(exported[1])
-    monkeypatch.setattr("monolith.export.serving_model.MAX_FLOATS", 28 * 10)
-    served.predict(request_columns(events(10)) | {"hour": np.zeros(10, np.float32)})
-    with pytest.raises(ValueError, match=r"11 examples at a time would look up 28 floats each.*send at most 10"):
-        served.predict(request_columns(events(11)) | {"hour": np.zeros(11, np.float32)})
+    empty = {name: [[] for _ in range(11)] for name in LISTS}
+    columns = request_columns(events(11) | empty) | {"hour": np.zeros(11, np.float32)}
+    monkeypatch.setattr("monolith.export.serving_model.MAX_FLOATS", 28 * 11)
+    served.predict(columns)
+    monkeypatch.setattr("monolith.export.serving_model.MAX_FLOATS", 28 * 11 - 1)
+    with pytest.raises(ValueError, match=r"11 examples at a time would look up 308 floats, 307 at most"):
+        served.predict(columns)
+
+
+def test_many_ids_in_one_example_cannot_take_all_memory(exported, monkeypatch):
+    served = load_export(exported[1])
+    columns = request_columns(events(1) | {"tags": [[1] * 100], "genres": [[]], "history": [[]]})
+    monkeypatch.setattr("monolith.export.serving_model.MAX_FLOATS", 102 * 4 - 1)
+    with pytest.raises(ValueError, match=r"1 examples at a time would look up 408 floats, 407 at most"):
+        served.predict(columns | {"hour": np.zeros(1, np.float32)})
 
 
 def test_a_server_follows_a_live_run_of_lists(tmp_path):
