@@ -110,6 +110,16 @@ def test_a_frozen_layer_needs_no_optimizer(settings):
     assert mono.Estimator(model, settings).train().global_step == 2
 
 
+def test_a_model_that_steps_a_weight_itself_needs_no_optimizer_for_it(settings):
+    class Stepping(Late):
+        def dense_step(self, optimizer):
+            super().dense_step(optimizer)
+            with torch.no_grad():
+                self.head.weight -= 0.1 * self.head.weight.grad
+
+    assert mono.Estimator(Stepping, settings).train().global_step == 2
+
+
 def test_a_column_with_a_typing_error_names_the_columns_the_closest_first(settings):
     with pytest.raises(KeyError, match="no column 'lable'; did you mean 'label'.* are label, uid, genres, count"):
         mono.Estimator(Typing, settings).train()

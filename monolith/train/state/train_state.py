@@ -214,7 +214,8 @@ def _dense_optimizer(model: MonolithModel, spec: EstimatorSpec) -> torch.optim.O
             f"{type(model).__name__}: dense_optimizer not found! The model has dense weights; return an "
             "EstimatorSpec with optimizer=, made once in __init__"
         )
-    if spec.optimizer is not None:
+    # A model with its own dense_step may step some weights without this optimizer.
+    if spec.optimizer is not None and type(model).dense_step is MonolithModel.dense_step:
         _check_all_are_trained(model, spec.optimizer)
     return spec.optimizer
 
