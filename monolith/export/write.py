@@ -183,7 +183,7 @@ def _signature(graph: DenseGraph, schema: Schema) -> Signature:
 def _input(name: str, schema: Schema) -> TensorSpec:
     kind = schema.types[name]
     # Ids that are hashes of texts in the data are so in requests, too.
-    datatype = TEXT if dict(schema.columns)[name].startswith("hash") else _DATATYPES[kind.item]
+    datatype = TEXT if kind.is_hash else _DATATYPES[kind.item]
     return TensorSpec(name, datatype, (-1, -1) if kind.is_ragged else (-1, *kind.event_shape))
 
 

@@ -13,6 +13,7 @@ from torch import Tensor
 from monolith.checkpoint import latest_state
 from monolith.data import Source
 from monolith.data.input_config import input_settings
+from monolith.data.rewind import rewound
 from monolith.hooks import Hook
 from monolith.model import Mode
 from monolith.observe.metric_prefix import DEFAULT_PREFIX, set_metric_prefix
@@ -119,7 +120,8 @@ class Estimator:
         self._name_metrics()
         trained = self._trained(checkpoint_path)  # first: a model that was never trained needs no data to say so
         source = self._source(Mode.EVAL)
-        return trained.evaluate(source, steps=steps, group_by=group_by, hooks=hooks or ())
+        with rewound(source):
+            return trained.evaluate(source, steps=steps, group_by=group_by, hooks=hooks or ())
 
     def predict(
         self,
@@ -131,12 +133,14 @@ class Estimator:
         """Yield the predictions of the source for PREDICT by head: of one event at a time, or of whole batches."""
         _check_hooks(hooks)
         trained = self._trained(checkpoint_path)
-        for found in trained.predict(self._source(Mode.PREDICT), keys=predict_keys, hooks=hooks or ()):
-            if yield_single_examples:
-                for row in zip(*found.values(), strict=True):
-                    yield dict(zip(found, row, strict=True))
-            else:
-                yield found
+        source = self._source(Mode.PREDICT)
+        with rewound(source):
+            for found in trained.predict(source, keys=predict_keys, hooks=hooks or ()):
+                if yield_single_examples:
+                    for row in zip(*found.values(), strict=True):
+                        yield dict(zip(found, row, strict=True))
+                else:
+                    yield found
 
     def export_saved_model(
         self,

@@ -8,7 +8,9 @@ from importlib import import_module
 from monolith.checkpoint import ModelDirOwner
 from monolith.data import Source
 from monolith.data.input_config import InputConfig, input_settings
+from monolith.data.rewind import rewound
 from monolith.data_service import ServiceSource
+from monolith.features.kept_strings import STRINGS_NAME, keep_strings
 from monolith.hooks import Hook
 from monolith.model import Mode, MonolithModel
 from monolith.train.config import RunnerConfig
@@ -55,7 +57,13 @@ def run(
     begun = _begin([*watching, *model.training_hooks])
     with ExitStack() as cleanup:
         cleanup.enter_context(ModelDirOwner(settings.saving.folder))
-        state = TrainState(model, training_source(model, settings.input) if source is None else source, settings.state)
+        if settings.watch.keep_strings:
+            # First: sources of arrays make their ids when they are made.
+            cleanup.enter_context(keep_strings(settings.saving.folder / STRINGS_NAME))
+        if source is None:
+            source = training_source(model, settings.input)
+            cleanup.enter_context(rewound(source))  # another run may share it
+        state = TrainState(model, source, settings.state)
         _check_export(state, exports=settings.live is not None or settings.exports is not None)
         # Some models add their hooks when their model function first runs, in the dry run above.
         _begin([hook for hook in model.training_hooks if hook not in begun])

@@ -7,11 +7,15 @@ import torch
 from torch import nn
 
 import monolith as mono
+from monolith.data import Schema
 from monolith.features import hash_bytes
 
 DIM = 4
 HISTORY = 3
 NUM_IDS = 50
+SCHEMA = Schema.of(
+    uid="int64", mov="int64", genres="int64[]", tags="int64[]", history="int64[]", hour="float32", label="float32"
+)
 LISTS = ("genres", "tags", "history")
 DATATYPES = {"uid": "INT64", "mov": "INT64", "genres": "INT64", "tags": "INT64", "history": "INT64", "hour": "FP32"}
 
@@ -29,7 +33,8 @@ class Taste(mono.MonolithModel):
         self.optimizer = torch.optim.Adam(self.parameters(), lr=0.01)
 
     def input_fn(self, mode):
-        return mono.data.arrays(self.params, batch_size=64)
+        types = {"uid": "hash", "tags": "hash[]"} if isinstance(self.params["uid"][0], str) else {}
+        return mono.data.arrays(self.params, batch_size=64, schema=SCHEMA.with_columns(**types))
 
     def model_fn(self, features, mode):
         rows = self.lookup_embedding_slice(["uid", "mov", "genres", "tags"], slice_dim=DIM)

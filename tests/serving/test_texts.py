@@ -12,7 +12,6 @@ import torch
 
 from monolith.export import load_export
 from monolith.tensors import Ragged
-from tests.export.crafted import rewrite
 from tests.export.taste import events, predicted, request_columns, tensors, texts_of, trained, with_text_ids
 from tests.serving.running_server import running
 
@@ -24,16 +23,9 @@ PREDICT = "/v1/models/taste:predict"
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """An estimator, and its version in which uid and tags are texts."""
     folder = tmp_path_factory.mktemp("texts")
-    estimator = trained(folder / "model", with_text_ids(events(640)))
-    path = estimator.export_saved_model(export_base=folder / "versions", name="taste")
-
-    def make_texts(fields: dict[str, Any]) -> None:
-        for one in fields["signature"]["inputs"]:
-            if one["name"] in ("uid", "tags"):
-                one["datatype"] = "BYTES"
-
-    rewrite(path, make_texts)
-    return estimator, path
+    columns = events(640)
+    estimator = trained(folder / "model", columns | texts_of(columns))
+    return estimator, estimator.export_saved_model(export_base=folder / "versions", name="taste")
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +65,7 @@ def infer_body(columns: dict[str, Any], *, binary: bool = False) -> tuple[bytes,
 
 def test_every_form_takes_texts(exported, client):
     columns = events(100, seed=2)
-    expected = predicted(exported[0], with_text_ids(columns))
+    expected = predicted(exported[0], columns | texts_of(columns))
     assert expected.std() > 0.01
     inputs = inputs_of(columns)
     by_example = [dict(zip(inputs, values, strict=True)) for values in zip(*inputs.values(), strict=True)]
@@ -93,7 +85,7 @@ def test_every_form_takes_texts(exported, client):
 def test_a_served_model_in_python_takes_texts_and_their_ids(exported):
     columns = events(10)
     served = load_export(exported[1])
-    expected = predicted(exported[0], with_text_ids(columns))
+    expected = predicted(exported[0], columns | texts_of(columns))
     hour = {"hour": columns["hour"]}
     ids = {
         "uid": torch.tensor(with_text_ids(columns)["uid"]),

@@ -98,6 +98,7 @@ class CpuTrainingConfig:
     reload_alias_map: Mapping[str, str] | None = setting(None, "New name -> old name of dense weights.", flag=False)
     enable_alias_map_auto_gen: bool | None = setting(None, "Guess the names of renamed dense weights; None is yes.")
     enable_model_dump: bool = setting(False, "Write down the model's definition beside its snapshots.")
+    keep_strings: bool = setting(False, "Remember the texts that became ids, for commands that show rows.")
     enable_resource_constrained_roughsort: bool = setting(False, "Keep item rows of a rough sort after training.")
     roughsort_candidate_items_path: str | None = setting(None, "Where the items of a rough sort are.")
     roughsort_items_use_parquet: bool = setting(False, "They are Parquet files.")

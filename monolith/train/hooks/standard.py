@@ -82,6 +82,9 @@ class WatchConfig:
     status_path: str | None = None
     """A JSON file that says how training goes, written about once a second."""
 
+    keep_strings: bool = False
+    """The model's folder has a file of the texts that became ids."""
+
     model_dump: bool = False
     """The model's definition is written beside its snapshots."""
 
