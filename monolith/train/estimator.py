@@ -4,6 +4,7 @@ import copy
 import getpass
 import os
 import tempfile
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,6 @@ from torch import Tensor
 
 from monolith.checkpoint import latest_state
 from monolith.data import Source
-from monolith.data.input_config import input_settings
 from monolith.data.rewind import rewound
 from monolith.hooks import Hook
 from monolith.model import Mode
@@ -22,7 +22,7 @@ from monolith.train.config.run_settings import export_base_of, input_config, res
 from monolith.train.config.task_settings import task_parameter
 from monolith.train.config.unread import check_unread
 from monolith.train.loop import RunResult, Sync
-from monolith.train.made_model import ModelLike, make_model
+from monolith.train.made_model import ModelLike, make_model, make_source
 from monolith.train.run import run, training_source
 from monolith.train.saving.save_listener import SaveListener
 from monolith.train.trained_model import TrainedModel, open_trained
@@ -37,22 +37,27 @@ class Estimator:
     def __init__(
         self,
         model: ModelLike,
-        conf: RunConfig | RunnerConfig | str | os.PathLike[str],
+        conf: RunConfig | RunnerConfig,
         warm_start_from: str | None = None,
         *,
         params: Any = None,
     ) -> None:
         """Take a model, its parameters, or a class that is called with `params`; the last two make it after seeding.
 
-        `conf` has the settings; a path means `RunConfig(model_dir=path)`. A model without its own snapshot starts from
-        the folder `warm_start_from`; `restore_dir` does the same.
+        A model without its own snapshot starts from the folder `warm_start_from`; `restore_dir` does the same.
         """
-        config = _runner_config(conf)
+        if not isinstance(conf, RunConfig | RunnerConfig):
+            raise TypeError(
+                f"an Estimator takes a RunConfig after the model, got {conf!r}; to name a folder, write "
+                "Estimator(Model, monolith.RunConfig(model_dir=...))"
+            )
+        config = conf.to_runner_config() if isinstance(conf, RunConfig) else copy.copy(conf)
         if warm_start_from is not None:
             config.restore_dir = warm_start_from
         check_unread(vars(config), config.changed())
         self.model = make_model(model, params, seed=config.seed, override=config.params_override)
-        if not str(config.model_dir):
+        self._is_kept = bool(str(config.model_dir))
+        if not self._is_kept:
             config.model_dir = default_model_dir(type(self.model).__name__)
         self.config = config
         # The specification has these two exported for processes that are started later.
@@ -82,6 +87,12 @@ class Estimator:
             steps, max_steps = (task_parameter(self.model, "train", name) for name in ("steps", "max_steps"))
         _check_counts(steps=steps, max_steps=max_steps)
         _check_hooks(hooks)
+        if not self._is_kept:
+            warnings.warn(
+                f"model_dir is not set, so the model is kept in {self.config.model_dir}, a folder for temporary files. "
+                "The system may empty it, and a model of the same name continues from it: set model_dir (--model-dir)",
+                stacklevel=2,
+            )
         self._name_metrics()
         return run(
             self.model,
@@ -105,8 +116,8 @@ class Estimator:
         """Return loss and metrics of a snapshot, the newest one if none is named, on the source for EVAL.
 
         It changes nothing, and another process may train in `model_dir` meanwhile. Without a snapshot in `model_dir`,
-        the one in `restore_dir` is used. A classification has "auc" and "calibration", a regression "mse". With several
-        heads, the head's name comes first. `loss` is the mean of the batches' losses.
+        the one in `restore_dir` is used. A classification has "auc", "logloss" and "calibration", a regression "mse".
+        With several heads, the head's name comes first. `loss` is the mean of the batches' losses.
 
         Args:
             steps: batches to look at; the task's own `eval.steps`, else all there are, if not given.
@@ -190,22 +201,11 @@ class Estimator:
         return self._trained().variables()
 
     def _source(self, mode: Mode) -> Source:
-        with input_settings(input_config(self.config)):
-            return self.model.input_fn(mode)
+        return make_source(self.model, mode, input_config(self.config))
 
     def _name_metrics(self) -> None:
         name = self.config.deep_insight_name
         set_metric_prefix(f"{DEFAULT_PREFIX}.{name}" if name else DEFAULT_PREFIX)
-
-
-def _runner_config(conf: RunConfig | RunnerConfig | str | os.PathLike[str]) -> RunnerConfig:
-    if isinstance(conf, str | os.PathLike):
-        conf = RunConfig(model_dir=os.fspath(conf))
-    if isinstance(conf, RunConfig):
-        return conf.to_runner_config()
-    if not isinstance(conf, RunnerConfig):
-        raise TypeError(f"an Estimator takes a RunConfig, such as RunConfig(model_dir='model'), got {conf!r}")
-    return copy.copy(conf)
 
 
 def _check_counts(**counts: int | None) -> None:

@@ -7,7 +7,7 @@ from importlib import import_module
 
 from monolith.checkpoint import ModelDirOwner
 from monolith.data import Source
-from monolith.data.input_config import InputConfig, input_settings
+from monolith.data.input_config import InputConfig
 from monolith.data.rewind import rewound
 from monolith.data_service import ServiceSource
 from monolith.features.kept_strings import STRINGS_NAME, keep_strings
@@ -19,6 +19,7 @@ from monolith.train.hooks.live_view import LiveView
 from monolith.train.hooks.standard import standard_hooks
 from monolith.train.hooks.status_file import StatusFile
 from monolith.train.loop import RunResult, Sync, Trainer
+from monolith.train.made_model import make_source
 from monolith.train.model_dump import dump_model
 from monolith.train.saving.save_listener import SaveListener
 from monolith.train.state import TrainState, open_state
@@ -53,7 +54,8 @@ def run(
     """
     settings = RunSettings.of(config, model)  # first: what it refuses must not leave a trace
     settings.process.apply()
-    watching = [*standard_hooks(settings.watch), *hooks, LiveView(every_steps=settings.watch.log_steps)]
+    view = LiveView(every_steps=settings.watch.log_steps, folder=settings.saving.folder)
+    watching = [*standard_hooks(settings.watch), *hooks, view]
     begun = _begin([*watching, *model.training_hooks])
     with ExitStack() as cleanup:
         cleanup.enter_context(ModelDirOwner(settings.saving.folder))
@@ -127,8 +129,7 @@ def training_source(model: MonolithModel, config: InputConfig) -> Source:
     if config.use_dataservice:
         assert config.dispatcher is not None
         return ServiceSource(config.dispatcher, trainer=f"trainer-{type(model).__name__}")
-    with input_settings(config):
-        return model.input_fn(Mode.TRAIN)
+    return make_source(model, Mode.TRAIN, config)
 
 
 def _last_step(state: TrainState, steps: int | None, max_steps: int | None) -> int | None:

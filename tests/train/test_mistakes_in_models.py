@@ -192,14 +192,3 @@ def test_an_export_says_the_same_as_the_warning(settings, tmp_path, model):
         estimator.train()
     with pytest.raises(ValueError, match="the predictions read the values of 'genres'"):
         estimator.export_saved_model(export_base=tmp_path / "versions")
-
-
-def test_a_path_is_a_model_folder(tmp_path):
-    for path in (tmp_path / "one", str(tmp_path / "two")):
-        assert mono.Estimator(Small(), path).train(steps=1).global_step == 1
-        assert (tmp_path / path / "checkpoint").exists()
-
-
-def test_something_else_in_place_of_the_settings(tmp_path):
-    with pytest.raises(TypeError, match=r"takes a RunConfig, such as RunConfig\(model_dir='model'\), got \{'model_dir"):
-        mono.Estimator(Small(), {"model_dir": "x"})

@@ -72,7 +72,7 @@ def read_row(path: str | os.PathLike[str], table: str, id_: int | str) -> RowRep
     """
     snapshot = Path(path) if (Path(path) / MANIFEST_NAME).is_file() else latest_state(path)
     if snapshot is None:
-        raise FileNotFoundError(f"there is no snapshot in {os.fspath(path)}")
+        raise FileNotFoundError(f"there is no snapshot in {os.fspath(path)}; name the model_dir of a run")
     links = chain_to(snapshot)
     manifest = check_chain(links)[-1]
     check_has_rows(snapshot, manifest)

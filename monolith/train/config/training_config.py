@@ -143,7 +143,7 @@ class CpuTrainingConfig:
         for kind in ("save_checkpoints", "dense_only_save_checkpoints"):
             secs, steps = (getattr(self, f"{kind}_{unit}") for unit in ("secs", "steps"))
             if secs is not None and steps is not None:
-                raise ValueError(f"Can not provide both {kind}_secs and {kind}_steps.")
+                raise ValueError(f"Can not provide both {kind}_secs and {kind}_steps. Leave one out.")
             for unit, value in (("secs", secs), ("steps", steps)):
                 if value is not None and value <= 0:
                     raise ValueError(
