@@ -46,12 +46,12 @@ test-services: setup-dev $(VENV)/.services programs-of-services ## Run the tests
 	@$(MAKE) --no-print-directory test-csrc FUZZ_SECONDS=30
 	@$(MAKE) --no-print-directory wheel
 
-lint: setup-dev ## Check style, types, layers and layout
+lint: setup-dev ## Check style, types, layers, layout and the links of pages
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy --strict monolith
 	$(BIN)/lint-imports --no-logo
-	$(PYTHON) -m pytest -q tests/test_layout.py
+	$(PYTHON) -m pytest -q tests/test_layout.py tests/test_links.py
 	$(BIN)/clang-format --dry-run --Werror $(CPP)
 
 format: setup-dev ## Put Python and C++ into the form that lint asks for
