@@ -51,7 +51,7 @@ lint: setup-dev ## Check style, types, layers, layout and the links of pages
 	$(BIN)/ruff format --check
 	$(BIN)/mypy --strict monolith
 	$(BIN)/lint-imports --no-logo
-	$(PYTHON) -m pytest -q tests/test_layout.py tests/test_links.py
+	$(PYTHON) -m pytest -q tests/test_layout.py tests/test_one_name.py tests/test_links.py
 	$(BIN)/clang-format --dry-run --Werror $(CPP)
 
 format: setup-dev ## Put Python and C++ into the form that lint asks for

@@ -1,5 +1,6 @@
 """The shape of the source tree: short files, names that say what is inside, folders one can take in at a glance."""
 
+import json
 from collections import Counter
 from pathlib import Path
 
@@ -11,6 +12,14 @@ SUFFIXES = {".py", ".h", ".cpp"}
 MAX_LINES = 400
 MAX_MODULES_PER_FOLDER = 12
 VAGUE = {"utils", "util", "helpers", "helper", "common", "misc", "lib", "manager"}
+
+
+ORIGINAL_PATHS = json.loads((ROOT / "tests/golden/names.json").read_text(encoding="utf-8"))
+
+
+def is_named_by_the_original(path: Path) -> bool:
+    """Files at import paths of the original system: neither their names nor their number are ours to choose."""
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts) in ORIGINAL_PATHS
 
 
 def is_generated(path: Path) -> bool:
@@ -39,7 +48,9 @@ def test_no_file_is_too_long():
 
 
 def test_every_file_name_says_what_is_inside():
-    assert not [str(path.relative_to(ROOT)) for path in sources() if vague_parts(path)]
+    assert not [
+        str(path.relative_to(ROOT)) for path in sources() if vague_parts(path) and not is_named_by_the_original(path)
+    ]
 
 
 @pytest.mark.parametrize("name", ["monolith/data/utils.py", "csrc/common/a.h", "monolith/table_manager.py"])
@@ -52,5 +63,6 @@ def test_no_package_has_too_many_modules():
         path.parent.relative_to(ROOT).as_posix()
         for path in sources()
         if path.suffix == ".py" and path.is_relative_to(ROOT / "monolith") and path.stem != "__init__"
+        if not is_named_by_the_original(path)
     )
     assert not {folder: count for folder, count in modules.items() if count > MAX_MODULES_PER_FOLDER}

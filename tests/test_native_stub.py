@@ -122,7 +122,7 @@ def test_no_function_has_a_vague_type() -> None:
 
 def test_signatures_are_read_right() -> None:
     """The comparison rests on reading nanobind's own notes; two of them, checked by hand."""
-    assert signature_in_binary(native.TablePlan.step) == (
+    assert signature_in_binary(native.BatchPlan.step) == (
         ("gradients", False),
         ("learning_rates", False),
         ("global_step", False),

@@ -41,21 +41,34 @@ def test_name(name):
             import_from(name)
     else:
         module, _, attribute = name.partition(":")
-        homes = HOMES[module]
-        home = homes.get(attribute) or f"{homes[EVERYTHING].replace(':', '.')}:{attribute}"
-        assert import_from(name) is fetch(home)
+        homes, found = HOMES.get(module, {}), import_from(name)
+        if attribute in homes:
+            assert found is fetch(homes[attribute])
+        elif EVERYTHING in homes:
+            assert found is getattr(fetch(homes[EVERYTHING]), attribute)
+        else:
+            assert has_file(module)
+
+
+def has_file(path: str) -> bool:
+    return ROOT.joinpath(*path.split(".")).with_suffix(".py").is_file()
 
 
 def is_there(name: str) -> bool:
     module, _, attribute = name.partition(":")
-    home = HOMES[module].get(attribute)
-    if home is None:
-        return False
-    try:
-        fetch(home)
-    except (ImportError, AttributeError):
-        return False
-    return True
+    return attribute in HOMES.get(module, {}) or attribute in vars(importlib.import_module(module))
+
+
+@pytest.mark.parametrize("package", ["tensorboard", "confluent_kafka"])
+def test_no_original_path_needs_an_optional_package(package):
+    program = f"""
+import importlib, sys
+sys.modules[{package!r}] = None
+for path in {list(NAMES)!r}:
+    importlib.import_module(path)
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_name_that_is_there_is_not_listed_as_missing():
@@ -66,9 +79,28 @@ def test_a_name_that_is_there_is_not_listed_as_missing():
 def test_the_lists_hold_original_names_only():
     assert set(ALL) >= NOT_YET | set(RETIRED)
     assert not NOT_YET & set(RETIRED)
-    assert set(HOMES) == set(NAMES)
+    assert {*HOMES, *filter(has_file, NAMES)} == set(NAMES)
     wired = {f"{path}:{name}" for path, names in HOMES.items() for name in names if name != EVERYTHING}
     assert set(ALL) >= wired
+
+
+@pytest.mark.parametrize("path", sorted({path for path in NAMES if has_file(path)} & HOMES.keys()))
+def test_a_file_at_an_original_path_fetches_the_other_names_when_they_are_used(path):
+    program = f"""
+import importlib, sys
+module = importlib.import_module({path!r})
+names = set({sorted(HOMES[path])!r})
+assert not names & vars(module).keys(), sorted(names & vars(module).keys())
+assert all(getattr(module, name) is not None for name in names)
+assert names <= vars(module).keys()
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
+def test_no_stub_hides_a_file():
+    stubs = [*(ROOT / "monolith").glob("*.pyi"), *(ROOT / "monolith/native_training").rglob("*.pyi")]
+    assert not [stub for stub in stubs if stub.with_suffix(".py").exists()], "run tools/write_stubs.py"
 
 
 def test_a_name_nobody_knows_is_an_ordinary_import_error():

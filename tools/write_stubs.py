@@ -9,6 +9,7 @@ from monolith.native_training.finder import reason_of_absence
 from monolith.native_training.homes import EVERYTHING, HOMES
 
 ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "monolith"
 
 
 def original_stub(path: str) -> str:
@@ -31,14 +32,23 @@ def write(path: Path, text: str) -> None:
 
 
 def main() -> None:
-    """Write all stubs into the source tree."""
+    """Write all stubs into the source tree; remove those of paths that have a file, which they would hide."""
+    written = set()
     for path in HOMES:
         file = ROOT.joinpath(*path.split(".")).with_suffix(".pyi")
+        if file.with_suffix(".py").exists():
+            continue
         write(file, original_stub(path))
+        written.add(file)
         for folder in file.parents:
-            if folder in (ROOT / "monolith", ROOT / "monolith/native_training"):
+            if folder in (PACKAGE, PACKAGE / "native_training"):
                 break
-            write(folder / "__init__.pyi", "")
+            if not (folder / "__init__.py").exists():
+                write(folder / "__init__.pyi", "")
+                written.add(folder / "__init__.pyi")
+    for stub in [*PACKAGE.glob("*.pyi"), *(PACKAGE / "native_training").rglob("*.pyi")]:
+        if stub not in written:
+            stub.unlink()
 
 
 if __name__ == "__main__":

@@ -37,7 +37,8 @@ void add_layout(FusedLayoutPlan& plan, const std::string& name, const std::strin
                 const std::vector<SliceTuple>& slices, const std::vector<LayoutShape>& shapes) {
   std::vector<SliceRange> ranges;
   for (const auto& [feature, start, end, pooling, length] : slices) {
-    ranges.push_back({feature, start, end, slice_pooling_from_name(pooling), length});
+    ranges.push_back(
+        {feature, start, end, pooling_from_name(pooling, {Pooling::kSum, Pooling::kMean, Pooling::kFirstN}), length});
   }
   plan.add_layout(name, joining_from_name(out_type), ranges, shapes);
 }

@@ -13,6 +13,10 @@ namespace {
 
 using Release = nb::call_guard<nb::gil_scoped_release>;
 
+Pooling reducing(const std::string& kind) {
+  return pooling_from_name(kind, {Pooling::kSum, Pooling::kMean, Pooling::kSqrtn});
+}
+
 template <class T>
 void check_width(const Matrix<const T>& from, const Matrix<T>& to) {
   if (from.shape(1) != to.shape(1)) {
@@ -29,22 +33,21 @@ void bind_pooling_of(nb::module_& m) {
       "pool",
       [](In values, Ids row_splits, const std::string& kind, Out out) {
         check_width(values, out);
-        pool(span_of(values), span_of(row_splits), values.shape(1), pooling_from_name(kind), span_of(out));
+        pool(span_of(values), span_of(row_splits), values.shape(1), reducing(kind), span_of(out));
       },
       "values"_a.noconvert(), "row_splits"_a.noconvert(), "kind"_a, "out"_a.noconvert(), Release());
   m.def(
       "pool_grad",
       [](In grad, Ids row_splits, const std::string& kind, Out out) {
         check_width(grad, out);
-        pool_grad(span_of(grad), span_of(row_splits), grad.shape(1), pooling_from_name(kind), span_of(out));
+        pool_grad(span_of(grad), span_of(row_splits), grad.shape(1), reducing(kind), span_of(out));
       },
       "grad"_a.noconvert(), "row_splits"_a.noconvert(), "kind"_a, "out"_a.noconvert(), Release());
   m.def(
       "pool_unique",
       [](In rows, Ids inverse, Ids row_splits, const std::string& kind, Out out) {
         check_width(rows, out);
-        pool_unique(span_of(rows), span_of(inverse), span_of(row_splits), rows.shape(1), pooling_from_name(kind),
-                    span_of(out));
+        pool_unique(span_of(rows), span_of(inverse), span_of(row_splits), rows.shape(1), reducing(kind), span_of(out));
       },
       "rows"_a.noconvert(), "inverse"_a.noconvert(), "row_splits"_a.noconvert(), "kind"_a, "out"_a.noconvert(),
       Release());
@@ -52,7 +55,7 @@ void bind_pooling_of(nb::module_& m) {
       "pool_unique_grad",
       [](In grad, Ids inverse, Ids row_splits, const std::string& kind, Out out) {
         check_width(grad, out);
-        pool_unique_grad(span_of(grad), span_of(inverse), span_of(row_splits), grad.shape(1), pooling_from_name(kind),
+        pool_unique_grad(span_of(grad), span_of(inverse), span_of(row_splits), grad.shape(1), reducing(kind),
                          span_of(out));
       },
       "grad"_a.noconvert(), "inverse"_a.noconvert(), "row_splits"_a.noconvert(), "kind"_a, "out"_a.noconvert(),

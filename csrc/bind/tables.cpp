@@ -68,9 +68,9 @@ ChangeRequest step_request(const float* gradients, const std::vector<float>& rat
 }
 
 // One batch of one table: ids grouped, and rows remembered between lookup and step.
-class TablePlan {
+class BoundBatchPlan {
  public:
-  TablePlan(SharedTable table, IdsIn ids, bool merge_repeated) : table_(std::move(table)), plan_(acquire_plan()) {
+  BoundBatchPlan(SharedTable table, IdsIn ids, bool merge_repeated) : table_(std::move(table)), plan_(acquire_plan()) {
     plan_->build(as_span(ids), merge_repeated);
   }
 
@@ -121,13 +121,13 @@ class TablePlan {
   PooledPlan plan_;
 };
 
-class BoundMultiPlan {
+class BoundMultiBatchPlan {
  public:
-  BoundMultiPlan(std::vector<SharedTable> tables, IdsIn ids, const std::vector<std::int64_t>& sizes,
-                 bool merge_repeated)
+  BoundMultiBatchPlan(std::vector<SharedTable> tables, IdsIn ids, const std::vector<std::int64_t>& sizes,
+                      bool merge_repeated)
       : tables_(tables), plan_(std::move(tables), as_span(ids), sizes, merge_repeated) {}
-  BoundMultiPlan(const BoundMultiPlan&) = delete;
-  BoundMultiPlan& operator=(const BoundMultiPlan&) = delete;
+  BoundMultiBatchPlan(const BoundMultiBatchPlan&) = delete;
+  BoundMultiBatchPlan& operator=(const BoundMultiBatchPlan&) = delete;
 
   std::size_t num_ids() const { return plan_.num_ids(); }
   std::size_t num_unique() const { return plan_.num_groups(); }
@@ -158,7 +158,7 @@ class BoundMultiPlan {
   }
 
   std::vector<SharedTable> tables_;
-  MultiPlan plan_;
+  MultiBatchPlan plan_;
 };
 
 nb::tuple to_python(RowBatch&& batch, std::size_t row_bytes) {
@@ -340,29 +340,29 @@ void bind_row_table(nb::module_& m) {
 
 void bind_plans(nb::module_& m) {
   const auto release = nb::call_guard<nb::gil_scoped_release>();
-  nb::class_<TablePlan>(m, "TablePlan")
+  nb::class_<BoundBatchPlan>(m, "BatchPlan")
       .def(nb::init<SharedTable, IdsIn, bool>(), "table"_a, "ids"_a.noconvert(), "merge_repeated"_a = true, release)
-      .def_prop_ro("num_ids", &TablePlan::num_ids)
-      .def_prop_ro("num_unique", &TablePlan::num_unique)
-      .def("write_ids", &TablePlan::write_ids, "out"_a.noconvert(), release)
-      .def("write_inverse", &TablePlan::write_inverse, "out"_a.noconvert(), release)
-      .def("write_counts", &TablePlan::write_counts, "out"_a.noconvert(), release)
-      .def("lookup", &TablePlan::lookup, "out"_a.noconvert(), release)
-      .def("lookup_unique", &TablePlan::lookup_unique, "out"_a.noconvert(), release)
-      .def("change", &TablePlan::change, "kind"_a, "values"_a.noconvert(), "time"_a, release)
-      .def("step", &TablePlan::step, "gradients"_a.noconvert(), "learning_rates"_a, "global_step"_a, "time"_a,
+      .def_prop_ro("num_ids", &BoundBatchPlan::num_ids)
+      .def_prop_ro("num_unique", &BoundBatchPlan::num_unique)
+      .def("write_ids", &BoundBatchPlan::write_ids, "out"_a.noconvert(), release)
+      .def("write_inverse", &BoundBatchPlan::write_inverse, "out"_a.noconvert(), release)
+      .def("write_counts", &BoundBatchPlan::write_counts, "out"_a.noconvert(), release)
+      .def("lookup", &BoundBatchPlan::lookup, "out"_a.noconvert(), release)
+      .def("lookup_unique", &BoundBatchPlan::lookup_unique, "out"_a.noconvert(), release)
+      .def("change", &BoundBatchPlan::change, "kind"_a, "values"_a.noconvert(), "time"_a, release)
+      .def("step", &BoundBatchPlan::step, "gradients"_a.noconvert(), "learning_rates"_a, "global_step"_a, "time"_a,
            "sum_repeated"_a = true, release)
-      .def("step_unique", &TablePlan::step_unique, "gradients"_a.noconvert(), "learning_rates"_a, "global_step"_a,
+      .def("step_unique", &BoundBatchPlan::step_unique, "gradients"_a.noconvert(), "learning_rates"_a, "global_step"_a,
            "time"_a, release);
-  nb::class_<BoundMultiPlan>(m, "MultiPlan")
+  nb::class_<BoundMultiBatchPlan>(m, "MultiBatchPlan")
       .def(nb::init<std::vector<SharedTable>, IdsIn, const std::vector<std::int64_t>&, bool>(), "tables"_a,
            "ids"_a.noconvert(), "sizes"_a, "merge_repeated"_a = true, release)
-      .def_prop_ro("num_ids", &BoundMultiPlan::num_ids)
-      .def_prop_ro("num_unique", &BoundMultiPlan::num_unique)
-      .def_prop_ro("num_floats", &BoundMultiPlan::num_floats)
-      .def("lookup", &BoundMultiPlan::lookup, "out"_a.noconvert(), release)
-      .def("change", &BoundMultiPlan::change, "kind"_a, "values"_a.noconvert(), "time"_a, release)
-      .def("step", &BoundMultiPlan::step, "gradients"_a.noconvert(), "learning_rates"_a, "global_step"_a, "time"_a,
+      .def_prop_ro("num_ids", &BoundMultiBatchPlan::num_ids)
+      .def_prop_ro("num_unique", &BoundMultiBatchPlan::num_unique)
+      .def_prop_ro("num_floats", &BoundMultiBatchPlan::num_floats)
+      .def("lookup", &BoundMultiBatchPlan::lookup, "out"_a.noconvert(), release)
+      .def("change", &BoundMultiBatchPlan::change, "kind"_a, "values"_a.noconvert(), "time"_a, release)
+      .def("step", &BoundMultiBatchPlan::step, "gradients"_a.noconvert(), "learning_rates"_a, "global_step"_a, "time"_a,
            "sum_repeated"_a = true, release);
 }
 

@@ -65,7 +65,7 @@ std::size_t pool_columns(const Rows<const float>& rows, std::size_t begin, std::
 // Writes what a slice makes of the ids [begin, end): slice.size() floats.
 void pool_sample(const Rows<const float>& rows, std::size_t begin, std::size_t end, const PlacedSlice& slice,
                  float* to) {
-  if (slice.pooling == SlicePooling::kFirstN) {
+  if (slice.pooling == Pooling::kFirstN) {
     const std::size_t kept = std::min(slice.length, end - begin);
     for (std::size_t i = 0; i < kept; ++i) {
       std::memcpy(to + i * slice.width, rows[begin + i] + slice.start, slice.width * sizeof(float));
@@ -73,7 +73,7 @@ void pool_sample(const Rows<const float>& rows, std::size_t begin, std::size_t e
     std::fill(to + kept * slice.width, to + slice.size(), 0.0f);
     return;
   }
-  const bool divided = slice.pooling == SlicePooling::kMean && end - begin > 1;
+  const bool divided = slice.pooling == Pooling::kMean && end - begin > 1;
   const float divisor = divided ? static_cast<float>(end - begin) : 1.0f;
   std::size_t at = pool_columns<4>(rows, begin, end, slice, divisor, 0, to);
   at = pool_columns<1>(rows, begin, end, slice, divisor, at, to);
@@ -194,8 +194,8 @@ struct Share {
 // Adds the gradient of one sample of a slice to the ids [begin, end) that the share owns.
 void spread_sample(const Rows<float>& rows, const Share& share, std::size_t begin, std::size_t end,
                    const PlacedSlice& slice, const float* grad, float* scratch) {
-  const bool sequence = slice.pooling == SlicePooling::kFirstN;
-  if (slice.pooling == SlicePooling::kMean && end - begin > 1) {
+  const bool sequence = slice.pooling == Pooling::kFirstN;
+  if (slice.pooling == Pooling::kMean && end - begin > 1) {
     const auto count = static_cast<float>(end - begin);
     for (std::size_t at = 0; at < slice.width; ++at) scratch[at] = grad[at] / count;
     grad = scratch;

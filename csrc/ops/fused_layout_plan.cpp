@@ -30,18 +30,11 @@ LayoutShape joined_shape(Joining joining, const std::vector<PlacedSlice>& slices
 
 LayoutShape own_shape(const PlacedSlice& slice) {
   const auto width = static_cast<std::int64_t>(slice.width);
-  if (slice.pooling != SlicePooling::kFirstN) return {width};
+  if (slice.pooling != Pooling::kFirstN) return {width};
   return {static_cast<std::int64_t>(slice.length), width};
 }
 
 }  // namespace
-
-SlicePooling slice_pooling_from_name(std::string_view name) {
-  if (name == "SUM") return SlicePooling::kSum;
-  if (name == "MEAN") return SlicePooling::kMean;
-  if (name == "FIRSTN") return SlicePooling::kFirstN;
-  throw std::invalid_argument("unknown pooling '" + std::string(name) + "'; choose SUM, MEAN or FIRSTN");
-}
 
 Joining joining_from_name(std::string_view name) {
   if (name == "CONCAT") return Joining::kConcat;
@@ -79,7 +72,7 @@ PlacedSlice FusedLayoutPlan::checked_slice(const std::string& layout, Joining jo
   slice.start = static_cast<std::size_t>(range.start);
   slice.width = static_cast<std::size_t>(range.end - range.start);
   slice.pooling = range.pooling;
-  if (range.pooling == SlicePooling::kFirstN) {
+  if (range.pooling == Pooling::kFirstN) {
     // Beside others, a sequence would have to be wider than its slice: no shape says what that means.
     if (joining != Joining::kNone) {
       fail(layout, "feature '" + feature.name + "' is a sequence (FIRSTN) and can only be joined by NONE");

@@ -10,14 +10,9 @@
 #include <string_view>
 #include <vector>
 
-namespace monolith {
+#include "ops/pooling.h"
 
-enum class SlicePooling {
-  kSum,
-  kMean,    // sum / count
-  kFirstN,  // the first max_sequence_length rows one after the other, then zeros
-};
-SlicePooling slice_pooling_from_name(std::string_view name);  // "SUM", "MEAN", "FIRSTN"
+namespace monolith {
 
 enum class Joining {
   kConcat,  // [b, sum of widths]
@@ -37,7 +32,7 @@ struct SliceRange {
   std::int64_t feature = 0;
   std::int64_t start = 0;  // columns [start, end) of the feature's row
   std::int64_t end = 0;
-  SlicePooling pooling = SlicePooling::kSum;
+  Pooling pooling = Pooling::kSum;       // not kSqrtn
   std::int64_t max_sequence_length = 0;  // for kFirstN
 };
 
@@ -49,8 +44,8 @@ struct PlacedSlice {
   std::size_t feature = 0;
   std::size_t start = 0;
   std::size_t width = 0;
-  SlicePooling pooling = SlicePooling::kSum;
-  std::size_t length = 1;  // positions that it writes: more than 1 only for kFirstN
+  Pooling pooling = Pooling::kSum;  // not kSqrtn
+  std::size_t length = 1;           // positions that it writes: more than 1 only for kFirstN
   std::size_t output = 0;
   std::size_t column = 0;  // where it begins in the output's row
   bool adds = false;       // to what earlier slices of the output wrote

@@ -90,13 +90,6 @@ void scatter_all(std::span<const T> grad_out, Int64Span index, const std::int64_
 
 }  // namespace
 
-Pooling pooling_from_name(std::string_view name) {
-  if (name == "sum") return Pooling::kSum;
-  if (name == "mean") return Pooling::kMean;
-  if (name == "sqrtn") return Pooling::kSqrtn;
-  throw std::invalid_argument("unknown pooling '" + std::string(name) + "'; choose sum, mean or sqrtn");
-}
-
 template <class T>
 void pool(std::span<const T> values, Int64Span row_splits, std::size_t dim, Pooling kind, std::span<T> out) {
   check_row_splits(row_splits, count_rows(values.size(), dim, "values"));

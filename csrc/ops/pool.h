@@ -7,20 +7,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string_view>
 
+#include "ops/pooling.h"
 #include "ops/ragged.h"
 
 namespace monolith {
 
-enum class Pooling {
-  kSum,
-  kMean,   // sum / count
-  kSqrtn,  // sum / sqrt(count)
-};
-Pooling pooling_from_name(std::string_view name);  // "sum", "mean", "sqrtn"
-
-// The functions below exist for float and double. `dim` is the width of a row; all arrays are row-major.
+// The functions below exist for float and double. `dim` is the width of a row; all arrays are row-major. `kind` is not
+// kFirstN, which has functions of its own.
 
 // out[r] = pool of values[row_splits[r] .. row_splits[r+1]).
 template <class T>

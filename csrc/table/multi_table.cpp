@@ -10,8 +10,8 @@
 
 namespace monolith {
 
-MultiPlan::MultiPlan(std::vector<std::shared_ptr<RowTable>> tables, std::span<const std::int64_t> ids,
-                     std::span<const std::int64_t> sizes, bool merge_repeated)
+MultiBatchPlan::MultiBatchPlan(std::vector<std::shared_ptr<RowTable>> tables, std::span<const std::int64_t> ids,
+                               std::span<const std::int64_t> sizes, bool merge_repeated)
     : tables_(std::move(tables)) {
   if (sizes.size() != tables_.size()) {
     throw std::invalid_argument("sizes must have one number per table: got " + std::to_string(sizes.size()) + " for " +
@@ -43,13 +43,13 @@ MultiPlan::MultiPlan(std::vector<std::shared_ptr<RowTable>> tables, std::span<co
   });
 }
 
-std::size_t MultiPlan::num_groups() const {
+std::size_t MultiBatchPlan::num_groups() const {
   std::size_t groups = 0;
   for (const PooledPlan& plan : plans_) groups += plan->num_groups();
   return groups;
 }
 
-std::size_t MultiPlan::lookup(float* out) {
+std::size_t MultiBatchPlan::lookup(float* out) {
   std::atomic<std::size_t> hits{0};
   parallel_for(tables_.size(), [&](std::size_t t) {
     hits += tables_[t]->lookup(*plans_[t], out + first_float_[t], tables_[t]->dim());
@@ -57,7 +57,7 @@ std::size_t MultiPlan::lookup(float* out) {
   return hits.load();
 }
 
-ChangeResult MultiPlan::change(const ChangeRequest& request) {
+ChangeResult MultiBatchPlan::change(const ChangeRequest& request) {
   std::vector<std::size_t> first_rate(tables_.size() + 1, 0);
   for (std::size_t t = 0; t < tables_.size(); ++t) {
     first_rate[t + 1] = first_rate[t] + tables_[t]->layout().num_segments();

@@ -11,13 +11,13 @@
 
 namespace monolith {
 
-class MultiPlan {
+class MultiBatchPlan {
  public:
   // Groups `ids`, `sizes[t]` of them for table t. Throws std::invalid_argument if the sizes do not add up.
-  MultiPlan(std::vector<std::shared_ptr<RowTable>> tables, std::span<const std::int64_t> ids,
-            std::span<const std::int64_t> sizes, bool merge_repeated);
-  MultiPlan(const MultiPlan&) = delete;
-  MultiPlan& operator=(const MultiPlan&) = delete;
+  MultiBatchPlan(std::vector<std::shared_ptr<RowTable>> tables, std::span<const std::int64_t> ids,
+                 std::span<const std::int64_t> sizes, bool merge_repeated);
+  MultiBatchPlan(const MultiBatchPlan&) = delete;
+  MultiBatchPlan& operator=(const MultiBatchPlan&) = delete;
 
   std::size_t num_tables() const { return tables_.size(); }
   std::size_t num_ids() const { return num_ids_; }

@@ -22,7 +22,7 @@ data_service = typer.Typer(
         "Read and parse data in processes of their own. One dispatcher gives out splits of an input, any number of "
         "workers read them, and trainers pull the batches: "
         "monolith.data_service.ServiceSource(ADDRESS, trainer=NAME). Every record goes to exactly one trainer per "
-        "epoch, also when workers or the dispatcher are killed and started again."
+        "round, also when workers or the dispatcher are killed and started again."
     ),
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -141,21 +141,21 @@ def show_status(
     tls_key: TlsKey = None,
     tls_ca: TlsCa = None,
 ) -> None:
-    """Show the splits of each epoch with trainer, worker and progress, and who is alive."""
+    """Show the splits of each round with trainer, worker and progress, and who is alive."""
     tls = _tls(tls_cert, tls_key, tls_ca)
     status = service_status(dispatcher, timeout_seconds=timeout_seconds, tls=tls)
     if as_json:
         typer.echo(json.dumps(status))
         return
     console.print(f"{status['input']} in {status['num_splits']} splits", highlight=False, markup=False)
-    for epoch, splits in sorted(status["epochs"].items(), key=lambda item: int(item[0])):
-        console.print(_split_table(epoch, splits))
+    for round, splits in sorted(status["rounds"].items(), key=lambda item: int(item[0])):
+        console.print(_split_table(round, splits))
     console.print(_process_table(status))
 
 
-def _split_table(epoch: str, splits: list[dict[str, Any]]) -> Table:
+def _split_table(round: str, splits: list[dict[str, Any]]) -> Table:
     num_done = sum(split["done"] for split in splits)
-    table = Table("split", "trainer", "worker", "batches", "", title=f"Epoch {epoch}: {num_done}/{len(splits)} done")
+    table = Table("split", "trainer", "worker", "batches", "", title=f"Round {round}: {num_done}/{len(splits)} done")
     for number, split in enumerate(splits):
         progress = "done" if split["done"] else "" if split["owner"] is None else "in progress"
         owner, worker = split["owner"] or "", split["worker"] or ""

@@ -3,7 +3,7 @@
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from torch import Tensor
@@ -18,6 +18,7 @@ from monolith.data.input_config import current_input
 from monolith.data.kafka import KafkaSource
 from monolith.data.pipeline import Pipeline
 from monolith.data.schema import Dtype, Schema
+from monolith.data.source import OnError
 from monolith.data.synthetic import EventMaker, SyntheticSource
 from monolith.tensors import Ragged
 
@@ -30,7 +31,7 @@ def tfrecord(
     files: str | Sequence[str] | None = None,
     *,
     batch_size: int,
-    on_error: Literal["raise", "skip"] = "raise",
+    on_error: OnError = "raise",
     **options: Any,
 ) -> Pipeline:
     """Read serialized records of TFRecord files ("clicks-{INT(0,99)}", "s3://bucket/*"); follow with `parse`.

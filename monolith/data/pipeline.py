@@ -1,7 +1,7 @@
 """Pipeline: a source, and the steps its batches go through, written as one chain."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,14 +20,14 @@ from monolith.data.flow import (
     SplitFlow,
     Taken,
 )
-from monolith.data.flow.mapped import BatchFunction
-from monolith.data.flow.parsed import Parser, ParseStep
+from monolith.data.flow.map import BatchFunction
+from monolith.data.flow.parse import Parser, ParseStep
 from monolith.data.input_config import current_input
 from monolith.data.joiner import JoinConfig, Joiner
 from monolith.data.prefetch import Prefetched
 from monolith.data.record_forms import RecordForm, make_parser
 from monolith.data.schema import Dtype, Schema
-from monolith.data.source import Source, State
+from monolith.data.source import OnError, Source, State
 from monolith.data.transforms import InstanceReweight, Transform, schema_after
 from monolith.data.transforms.negative import ItemPool, NegativeGen, NegativeGenConfig
 
@@ -68,7 +68,7 @@ class Pipeline:
         self,
         parser: Parser | RecordForm | None = None,
         *,
-        on_error: Literal["raise", "skip"] = "raise",
+        on_error: OnError = "raise",
         **columns: Dtype,
     ) -> "Pipeline":
         """Turn serialized records into columns: `parse(uid="int64", tags="int64[]", label="float32")`.
@@ -123,9 +123,9 @@ class Pipeline:
         """Put the rows of each window into a random order, the same in every run."""
         return Pipeline(Shuffled(self.source, window=window, batch_size=batch_size, seed=seed))
 
-    def repeat(self, epochs: int | None = None) -> "Pipeline":
+    def repeat(self, rounds: int | None = None) -> "Pipeline":
         """Go through the data so often; None for ever."""
-        return Pipeline(Repeated(self.source, epochs))
+        return Pipeline(Repeated(self.source, rounds))
 
     def take(self, num_batches: int) -> "Pipeline":
         """End after `num_batches` batches."""

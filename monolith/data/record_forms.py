@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Literal, TypeAlias, get_args
 
 from monolith.data.columnar.json_records import JsonParser
-from monolith.data.flow.parsed import Parser
+from monolith.data.flow.parse import Parser
 from monolith.data.parse import (
     ExampleBatchParser,
     ExampleParser,
@@ -13,11 +13,12 @@ from monolith.data.parse import (
 )
 from monolith.data.parse.line_id_field import LINE_ID_FIELDS
 from monolith.data.schema import Dtype, Schema
+from monolith.data.source import OnError
 
 RecordForm: TypeAlias = Literal["tf_example", "example", "example_batch", "instance", "json"]
 
 
-def make_parser(form: RecordForm, columns: Mapping[str, Dtype], on_error: Literal["raise", "skip"]) -> Parser:
+def make_parser(form: RecordForm, columns: Mapping[str, Dtype], on_error: OnError) -> Parser:
     """Return the parser of a form for these columns."""
     if form == "tf_example":
         return TfExampleParser(columns, on_error=on_error)

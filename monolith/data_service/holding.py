@@ -1,4 +1,4 @@
-"""Holding: what one trainer has of one epoch."""
+"""Holding: what one trainer has of one round."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -27,13 +27,13 @@ class Holding:
     True
     """
 
-    epoch: int = 0
+    round: int = 0
     splits: dict[int, SplitPosition] = field(default_factory=dict)
     done: set[int] = field(default_factory=set)
 
     @property
     def is_empty(self) -> bool:
-        """Nothing was read in this epoch."""
+        """Nothing was read in this round."""
         return not self.splits and not self.done
 
     def to_json(self) -> dict[str, Any]:
@@ -42,19 +42,20 @@ class Holding:
             str(split): {"state": position.state, "num_batches": position.num_batches}
             for split, position in sorted(self.splits.items())
         }
-        return {"epoch": self.epoch, "splits": splits, "done": sorted(self.done)}
+        return {"round": self.round, "splits": splits, "done": sorted(self.done)}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "Holding":
         """Return the holding that `to_json` wrote; ValueError if the value is anything else."""
         try:
-            epoch, splits, done = value["epoch"], value["splits"], value["done"]
-            if set(value) != {"epoch", "splits", "done"} or not all(map(_is_number, (epoch, *done))):
+            value = {"round" if key == "epoch" else key: one for key, one in value.items()}  # as older versions say
+            round, splits, done = value["round"], value["splits"], value["done"]
+            if set(value) != {"round", "splits", "done"} or not all(map(_is_number, (round, *done))):
                 raise ValueError("these are not its fields")
-            return cls(epoch, {_number(split): _position(at) for split, at in splits.items()}, set(done))
+            return cls(round, {_number(split): _position(at) for split, at in splits.items()}, set(done))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ValueError(
-                "the position in a data service has epoch, splits and done, as ServiceSource.state() gives it; "
+                "the position in a data service has round, splits and done, as ServiceSource.state() gives it; "
                 f"got {str(value)[:200]}"
             ) from error
 

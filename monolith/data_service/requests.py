@@ -20,22 +20,22 @@ class ServiceRequest(IntEnum):
     """From a worker, again and again: address, schema, num_streams -> {}."""
 
     JOIN = 602
-    """From a trainer that starts: trainer, life, holding -> as DESCRIBE, and epoch, lost."""
+    """From a trainer that starts: trainer, life, holding -> as DESCRIBE, and round, lost."""
 
     TAKE = 603
-    """trainer, life, epoch, known, parts, wait_seconds -> what: split | wait | complete; split, state, num_batches."""
+    """trainer, life, round, known, parts, wait_seconds -> what: split | wait | complete; split, state, num_batches."""
 
     REPORT = 604
     """trainer, life, holding, leave -> lost."""
 
     LOCATE = 605
-    """trainer, epoch, split, failed -> worker: an address, or None if no worker is alive."""
+    """trainer, round, split, failed -> worker: an address, or None if no worker is alive."""
 
     STATUS = 606
     """-> everything, for people."""
 
     OPEN = 620
-    """trainer, epoch, split, num_splits, state -> stream."""
+    """trainer, round, split, num_splits, state -> stream."""
 
     PULL = 621
     """stream, wait_seconds -> batches (with their arrays), end; or gone, if there is no such stream."""

@@ -9,7 +9,7 @@ from monolith.wire import Address, Client, TlsConfig
 def service_status(
     dispatcher: str | Address, *, timeout_seconds: float = 10.0, tls: TlsConfig | None = None
 ) -> dict[str, Any]:
-    """Return input, epochs with owner, worker and progress of each split, workers, and trainers with their leases.
+    """Return input, rounds with owner, worker and progress of each split, workers, and trainers with their leases.
 
     Raises:
         ConnectionError: There is no dispatcher at the address.

@@ -63,7 +63,7 @@ class SlotOccurrenceThresholdConfig:
 NO_THRESHOLDS = SlotOccurrenceThresholdConfig()
 
 
-class Filter:
+class AdmissionFilter:
     """An admission filter with its thresholds; tables may share its `native_filter`."""
 
     def __init__(
@@ -153,7 +153,7 @@ def create_hash_filter(
     thresholds: SlotOccurrenceThresholdConfig = NO_THRESHOLDS,
     name_suffix: str = "",
     buckets: tuple[int, int] = ALL_BUCKETS,
-) -> Filter:
+) -> AdmissionFilter:
     """Return a sliding filter: it counts sightings of the last `capacity` or so different ids.
 
     Its counters end at 15, so larger thresholds, which no id would ever pass, are refused.
@@ -166,14 +166,14 @@ def create_hash_filter(
     """
     if capacity < 1 or split_num < 1:
         raise ValueError(f"hash filter: capacity and split_num must be positive, got {capacity} and {split_num}")
-    return Filter(
+    return AdmissionFilter(
         native.SlidingHashFilter(capacity, split_num, *buckets),
         name="MonolithHashFilter" + name_suffix,
         thresholds=thresholds,
     )
 
 
-def join_filters(parts: Sequence[Filter]) -> Filter:
+def join_filters(parts: Sequence[AdmissionFilter]) -> AdmissionFilter:
     """Return the sliding filter of all buckets that these are the parts of, in the order of their buckets.
 
     Raises:
@@ -182,7 +182,7 @@ def join_filters(parts: Sequence[Filter]) -> Filter:
     counts = [one.native_filter for one in parts if isinstance(one.native_filter, native.SlidingHashFilter)]
     if not counts or len(counts) < len(parts):
         raise ValueError(f"only parts of a sliding filter can be joined, got {[one.name for one in parts]}")
-    return Filter(native.join_filters(counts), name=parts[0].name, thresholds=parts[0].thresholds)
+    return AdmissionFilter(native.join_filters(counts), name=parts[0].name, thresholds=parts[0].thresholds)
 
 
 def create_probabilistic_filter(
@@ -190,22 +190,22 @@ def create_probabilistic_filter(
     thresholds: SlotOccurrenceThresholdConfig = NO_THRESHOLDS,
     name_suffix: str = "",
     seed: int = 0,
-) -> Filter:
+) -> AdmissionFilter:
     """Return a filter that admits by chance, with `count / threshold` per sighting.
 
     With `equal_probability` it is ``1 - 0.05 ** (count / threshold)``: 95 % are in after `threshold` sightings.
     It writes no files; ``native_filter.num_draws`` is all a run needs to go on exactly.
     """
-    return Filter(
+    return AdmissionFilter(
         native.ProbabilisticFilter(equal_probability, seed),
         name="MonolithProbabilisticFilter" + name_suffix,
         thresholds=thresholds,
     )
 
 
-def create_dummy_hash_filter(name_suffix: str = "0") -> Filter:
+def create_dummy_hash_filter(name_suffix: str = "0") -> AdmissionFilter:
     """Return a filter that admits every id at once and writes no files."""
-    return Filter(native.NoFilter(), name="DummyHashFilter" + name_suffix, thresholds=NO_THRESHOLDS)
+    return AdmissionFilter(native.NoFilter(), name="DummyHashFilter" + name_suffix, thresholds=NO_THRESHOLDS)
 
 
 def create_hash_filters(
@@ -216,7 +216,7 @@ def create_hash_filters(
     filter_split_num: int = HASH_FILTER_SPLIT_NUM,
     filter_equal_probability: bool = False,
     filter_type: str = FilterType.SLIDING_HASH_FILTER,
-) -> list[Filter]:
+) -> list[AdmissionFilter]:
     """Return one filter per PS, with suffixes ``_0``, ``_1``, ...; a single one without a suffix if `ps_num` is 0."""
     suffixes = [f"_{i}" for i in range(ps_num)] or [""]
     if not enable_hash_filter or filter_type == FilterType.NO_FILTER:
@@ -237,7 +237,7 @@ def create_hash_filters(
 
 class _InterceptGradient(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, embeddings: Tensor, ids: Tensor, admission: Filter) -> Tensor:
+    def forward(ctx: Any, embeddings: Tensor, ids: Tensor, admission: AdmissionFilter) -> Tensor:
         ctx.ids = ids
         ctx.admission = admission
         return embeddings.view_as(embeddings)
@@ -249,7 +249,7 @@ class _InterceptGradient(torch.autograd.Function):
         return grad.masked_fill(filtered.view(-1, *[1] * (grad.dim() - 1)), 0), None, None
 
 
-def intercept_gradient(admission: Filter, ids: Tensor, embeddings: Tensor) -> Tensor:
+def intercept_gradient(admission: AdmissionFilter, ids: Tensor, embeddings: Tensor) -> Tensor:
     """Return `embeddings` unchanged; the backward pass counts `ids` and zeroes the gradient rows of filtered ids.
 
     Args:

@@ -20,7 +20,6 @@ from monolith.embedding.config.initializers import (
 from monolith.embedding.config.instance import (
     CuckooHashTableConfig,
     HashTableConfigInstance,
-    generate_test_hash_table_config,
 )
 from monolith.embedding.config.learning_rate import LearningRate, LearningRateFunction, PolynomialDecay
 from monolith.embedding.config.optimizers import (
@@ -91,5 +90,4 @@ __all__ = [
     "StochasticRoundingFloat16OptimizerWrapper",
     "TableConfig",
     "ZerosInitializer",
-    "generate_test_hash_table_config",
 ]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from monolith._core import native
-from monolith.embedding.admission import Filter
+from monolith.embedding.admission import AdmissionFilter
 from monolith.embedding.config.instance import HashTableConfigInstance
 from monolith.embedding.config.merging import merge_tables
 from monolith.embedding.config.table import TableConfig
@@ -25,7 +25,7 @@ class MultiBatchPlan:
         """Group `ids`, `sizes[t]` of them for table t."""
         self._tables = tables
         self._sizes = list(sizes)
-        self._plan = native.MultiPlan(tables.natives, flat_ids(ids), self._sizes, dedup)
+        self._plan = native.MultiBatchPlan(tables.natives, flat_ids(ids), self._sizes, dedup)
 
     @property
     def num_ids(self) -> int:
@@ -89,7 +89,7 @@ class MultiTable:
     {'item': tensor([[0.]]), 'user': tensor([[1., 2.]])}
     """
 
-    def __init__(self, configs: Mapping[str, TableConfig], *, admission: Filter | None = None) -> None:
+    def __init__(self, configs: Mapping[str, TableConfig], *, admission: AdmissionFilter | None = None) -> None:
         """Make empty tables; they stand in order of name, whatever the mapping's order."""
         if not configs:
             raise ValueError("MultiTable needs at least one table, got none")
@@ -98,7 +98,7 @@ class MultiTable:
 
     @classmethod
     def merged(
-        cls, features: Mapping[str, HashTableConfigInstance], *, admission: Filter | None = None
+        cls, features: Mapping[str, HashTableConfigInstance], *, admission: AdmissionFilter | None = None
     ) -> tuple[Self, dict[str, str]]:
         """Let features of equal configuration share a table; returns the tables and feature -> table name."""
         groups = merge_tables(features)

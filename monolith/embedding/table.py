@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from monolith._core import native
-from monolith.embedding.admission import Filter
+from monolith.embedding.admission import AdmissionFilter
 from monolith.embedding.config.entry_dump import entry_bytes
 from monolith.embedding.config.native_options import make_native_table
 from monolith.embedding.config.table import TableConfig
@@ -67,7 +67,7 @@ class BatchPlan:
     def __init__(self, table: "Table", ids: Tensor, *, dedup: bool = True) -> None:
         """Group the ids; without `dedup`, every occurrence stands for itself."""
         self._table = table
-        self._plan = native.TablePlan(table.native, flat_ids(ids), dedup)
+        self._plan = native.BatchPlan(table.native, flat_ids(ids), dedup)
 
     @property
     def num_ids(self) -> int:
@@ -138,7 +138,11 @@ class Table:
     """
 
     def __init__(
-        self, config: TableConfig, *, admission: Filter | None = None, max_tracked_changes: int = MAX_TRACKED_CHANGES
+        self,
+        config: TableConfig,
+        *,
+        admission: AdmissionFilter | None = None,
+        max_tracked_changes: int = MAX_TRACKED_CHANGES,
     ) -> None:
         """Make an empty table; `max_tracked_changes` is about how many one change tracker lists before it overflows."""
         self.config = config
@@ -179,7 +183,7 @@ class Table:
 
         A NaN or infinite value is a ValueError and changes nothing.
         """
-        plan = native.TablePlan(self.native, flat_ids(ids), True)
+        plan = native.BatchPlan(self.native, flat_ids(ids), True)
         return plan.change(native.ChangeKind.ASSIGN, float_rows("values", values), check_seconds("time", time))
 
     def assign_add(self, ids: Tensor, values: Tensor, *, time: int = NO_TIME) -> native.ChangeResult:
@@ -187,7 +191,7 @@ class Table:
 
         NaN and infinity are refused as in `apply_gradients`.
         """
-        plan = native.TablePlan(self.native, flat_ids(ids), True)
+        plan = native.BatchPlan(self.native, flat_ids(ids), True)
         return plan.change(native.ChangeKind.ADD, float_rows("values", values), check_seconds("time", time))
 
     def apply_gradients(
@@ -252,7 +256,7 @@ class Table:
                 continue
             if self.config.serving:
                 out = torch.empty(len(ids), self.dim)
-                native.TablePlan(self.native, ids, True).lookup(out)
+                native.BatchPlan(self.native, ids, True).lookup(out)
                 yield torch.from_numpy(ids), out
             else:
                 weights = np.ascontiguousarray(rows[:, : self.native.weight_bytes])

@@ -17,7 +17,7 @@ import onnx
 import torch
 from torch import Tensor, nn
 
-from monolith.export.signature import Column, TensorSpec, datatype_name
+from monolith.export.signature import Array, TensorSpec, datatype_name
 from monolith.model.base import MonolithModel
 from monolith.model.dense import dense
 from monolith.model.plan.slices import SliceKey
@@ -35,7 +35,7 @@ class DenseGraph:
 
     proto: onnx.ModelProto
 
-    leaves: dict[str, SliceKey]
+    slices: dict[str, SliceKey]
     """Graph input -> what is looked up for it."""
 
     columns: dict[str, str]
@@ -49,7 +49,7 @@ class DenseGraph:
 
 def trace_dense(
     model: MonolithModel,
-    leaves: Mapping[SliceKey, tuple[int, ...]],
+    slices: Mapping[SliceKey, tuple[int, ...]],
     columns: Mapping[str, tuple[torch.dtype, tuple[int, ...]]],
 ) -> DenseGraph:
     """Return the graph of the model's predictions, in evaluation mode; the model is left as it was.
@@ -58,14 +58,14 @@ def trace_dense(
 
     Args:
         model: what is traced.
-        leaves: what may be looked up, and its shape per example.
+        slices: what may be looked up, and its shape per example.
         columns: feature columns that may be read, with type and shape per example; those that are not read are no
             inputs of the graph.
     """
-    wrapper = _Traced(model, tuple(leaves), tuple(columns))
-    rows = [torch.zeros(_TRACED_BATCH, *shape) for shape in leaves.values()]
+    wrapper = _Traced(model, tuple(slices), tuple(columns))
+    rows = [torch.zeros(_TRACED_BATCH, *shape) for shape in slices.values()]
     values = [torch.zeros(_TRACED_BATCH, *shape, dtype=dtype) for dtype, shape in columns.values()]
-    inputs = {**{f"row/{f}/{s}": (f, s) for f, s in leaves}, **{f"column/{name}": name for name in columns}}
+    inputs = {**{f"row/{f}/{s}": (f, s) for f, s in slices}, **{f"column/{name}": name for name in columns}}
     with _evaluation_mode(model), torch.no_grad():
         names = wrapper.output_names(*rows, *values)
         proto = _export(wrapper, (*rows, *values), list(inputs), names)
@@ -75,14 +75,14 @@ def trace_dense(
     _require_free_batch(proto, used)
     return DenseGraph(
         proto=proto,
-        leaves={name: leaf for name, leaf in inputs.items() if name in used and isinstance(leaf, tuple)},
+        slices={name: rows for name, rows in inputs.items() if name in used and isinstance(rows, tuple)},
         columns={name: column for name, column in inputs.items() if name in used and isinstance(column, str)},
         weights=weights,
         outputs=tuple(_spec(output) for output in proto.graph.output),
     )
 
 
-def dense_weights(model: MonolithModel) -> dict[str, Column]:
+def dense_weights(model: MonolithModel) -> dict[str, Array]:
     """Return a copy of every parameter and buffer, by the name it has in ``state_dict``."""
     weights = {}
     for name, value in model.state_dict().items():
@@ -117,10 +117,10 @@ def graph_bytes(graph: DenseGraph, location: str, offsets: Mapping[str, tuple[in
 class _Traced(nn.Module):
     """The dense part with positional arguments and outputs, as the tracer wants it."""
 
-    def __init__(self, model: MonolithModel, leaves: Sequence[SliceKey], columns: Sequence[str]) -> None:
+    def __init__(self, model: MonolithModel, slices: Sequence[SliceKey], columns: Sequence[str]) -> None:
         super().__init__()
         self.model = model
-        self._leaves = leaves
+        self._slices = slices
         self._columns = columns
 
     def output_names(self, *inputs: Tensor) -> list[str]:
@@ -137,9 +137,9 @@ class _Traced(nn.Module):
         return tuple(self._outputs(inputs).values())
 
     def _outputs(self, inputs: Sequence[Tensor]) -> Mapping[str, Tensor]:
-        leaves = dict(zip(self._leaves, inputs, strict=False))
-        features = dict(zip(self._columns, inputs[len(leaves) :], strict=True))
-        return dense(self.model, leaves, features)
+        slices = dict(zip(self._slices, inputs, strict=False))
+        features = dict(zip(self._columns, inputs[len(slices) :], strict=True))
+        return dense(self.model, slices, features)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import onnxruntime
 from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
 
 from monolith.errors import CorruptFileError, shown
-from monolith.export.signature import Column
+from monolith.export.signature import Array
 
 # They have no class of their own in common.
 GRAPH_ERRORS = (
@@ -30,7 +30,7 @@ class DenseSession:
     """Runs the graph; any number of threads may call `run` while another swaps the weights."""
 
     def __init__(
-        self, path: Path, weights: Mapping[str, Column], graph_names: Mapping[str, str], *, num_threads: int = 1
+        self, path: Path, weights: Mapping[str, Array], graph_names: Mapping[str, str], *, num_threads: int = 1
     ) -> None:
         """Load the graph.
 
@@ -59,11 +59,11 @@ class DenseSession:
         self._fed = self._as_fed(self._weights)
 
     @property
-    def weights(self) -> Mapping[str, Column]:
+    def weights(self) -> Mapping[str, Array]:
         """The weights in force, all of one swap; not to be written to."""
         return self._weights
 
-    def run(self, inputs: Mapping[str, Column]) -> dict[str, Column]:
+    def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """Return the outputs for graph inputs, computed with the weights of one swap alone."""
         # Read once: a swap meanwhile replaces the whole dictionary.
         fed = dict(self._fed)
@@ -73,14 +73,14 @@ class DenseSession:
         values = self._session.run_with_ort_values(self._outputs, fed, options)
         return {name: value.numpy() for name, value in zip(self._outputs, values, strict=True)}
 
-    def swap(self, weights: Mapping[str, Column]) -> None:
+    def swap(self, weights: Mapping[str, Array]) -> None:
         """Take these weights from the next `run` on; those not named stay. All or none: an error changes nothing."""
         taken = {name: self._checked(name, value) for name, value in weights.items()}
         with self._swap_lock:
             self._weights = {**self._weights, **taken}
             self._fed = self._as_fed(self._weights)
 
-    def _checked(self, name: str, value: Column) -> Column:
+    def _checked(self, name: str, value: Array) -> Array:
         if name not in self._weights:
             raise ValueError(f"there is no dense weight {shown(name)}; the weights are {', '.join(self._weights)}")
         old = self._weights[name]
@@ -91,7 +91,7 @@ class DenseSession:
             )
         return np.array(value, copy=True, order="C")
 
-    def _as_fed(self, weights: Mapping[str, Column]) -> dict[str, onnxruntime.OrtValue]:
+    def _as_fed(self, weights: Mapping[str, Array]) -> dict[str, onnxruntime.OrtValue]:
         return {
             inner: onnxruntime.OrtValue.ortvalue_from_numpy(weights[name]) for name, inner in self._graph_names.items()
         }

@@ -10,7 +10,7 @@ import onnx
 from google.protobuf.message import DecodeError, Message
 
 from monolith.errors import CorruptFileError, shown
-from monolith.export.signature import Column
+from monolith.export.signature import Array
 from monolith.export.versions import WEIGHTS_FILE
 
 
@@ -23,7 +23,7 @@ class GraphInterface:
     outputs: Mapping[str, onnx.TypeProto.Tensor]
 
 
-def check_graph(path: Path, weights: Mapping[str, Column], graph_names: Mapping[str, str]) -> GraphInterface:
+def check_graph(path: Path, weights: Mapping[str, Array], graph_names: Mapping[str, str]) -> GraphInterface:
     """Return what the graph takes and gives, once it is certain that it reads no file but the weights, and those right.
 
     Args:
@@ -86,7 +86,7 @@ def _messages(message: Message) -> Iterator[tuple[str, Message]]:
             yield from ((field.name, one) for one in ([value] if isinstance(value, Message) else value))
 
 
-def _check_weight(path: Path, tensor: onnx.TensorProto, weight: Column, place: tuple[int, int]) -> None:
+def _check_weight(path: Path, tensor: onnx.TensorProto, weight: Array, place: tuple[int, int]) -> None:
     said = {entry.key: entry.value for entry in tensor.external_data}
     offset, length = place
     wanted = {"location": WEIGHTS_FILE, "offset": str(offset), "length": str(length)}

@@ -160,7 +160,7 @@ def _check_interface(folder: Path, description: Description, plan: LookupPlan, g
     """Compare what the graph takes and gives with what it will be fed and asked for."""
     inputs = {spec.name: spec for spec in description.signature.inputs}
     wanted = {
-        name: TensorSpec(name, "FP32", (-1, *plan.leaf_shape((row.feature, row.slice_name))))
+        name: TensorSpec(name, "FP32", (-1, *plan.slice_shape((row.feature, row.slice_name))))
         for name, row in description.rows.items()
     }
     wanted |= {name: inputs[column] for name, column in description.columns.items()}

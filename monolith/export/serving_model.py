@@ -10,7 +10,7 @@ from monolith.embedding import MultiTable
 from monolith.errors import shown
 from monolith.export.dense_session import DenseSession
 from monolith.export.description import Description
-from monolith.export.signature import Column
+from monolith.export.signature import Array
 from monolith.model import Lookup, LookupPlan
 
 _NO_IDS = torch.empty(0, dtype=torch.int64)
@@ -48,29 +48,29 @@ class ServingModel:
         return self.plan.hash
 
     @property
-    def dense_weights(self) -> Mapping[str, Column]:
+    def dense_weights(self) -> Mapping[str, Array]:
         """The dense weights in force; not to be written to."""
         return self._session.weights
 
-    def predict(self, columns: Mapping[str, Column]) -> dict[str, Column]:
+    def predict(self, columns: Mapping[str, Array]) -> dict[str, Array]:
         """Return the outputs by name, one row per example; ids that have no row read as zeros.
 
         Raises:
             ValueError: an input is unknown, missing, or of another type or shape; the message names it.
         """
         checked = self.signature.check(columns)
-        leaves = self._lookup.pull(
+        slices = self._lookup.pull(
             {name: _as_tensor(checked[name]) if name in checked else _NO_IDS for name in self._features},
             requires_grad=False,
-        ).leaves
+        ).slices
         inputs = {
-            name: np.ascontiguousarray(leaves[place.feature, place.slice_name].numpy())
+            name: np.ascontiguousarray(slices[place.feature, place.slice_name].numpy())
             for name, place in self._rows.items()
         }
         inputs.update((name, checked[column]) for name, column in self._columns.items())
         return self._session.run(inputs)
 
-    def swap_dense(self, weights: Mapping[str, Column]) -> None:
+    def swap_dense(self, weights: Mapping[str, Array]) -> None:
         """Take these dense weights from the next prediction on; those not named stay.
 
         Raises:
@@ -78,12 +78,12 @@ class ServingModel:
         """
         self._session.swap(weights)
 
-    def apply_rows(self, table: str, ids: Column | Tensor, rows: Column | Tensor) -> None:
+    def apply_rows(self, table: str, ids: Array | Tensor, rows: Array | Tensor) -> None:
         """Overwrite rows, or add them; each row changes at once."""
         self._require_table(table)
         self.tables.assign({table: (_as_tensor(ids), _as_tensor(rows))})
 
-    def erase_rows(self, table: str, ids: Column | Tensor) -> int:
+    def erase_rows(self, table: str, ids: Array | Tensor) -> int:
         """Remove rows: their ids read as zeros again; returns how many there were."""
         self._require_table(table)
         return self.tables[table].erase(_as_tensor(ids))
@@ -93,6 +93,6 @@ class ServingModel:
             raise ValueError(f"there is no table {shown(name)}; the tables are {', '.join(self.tables.names)}")
 
 
-def _as_tensor(values: Column | Tensor) -> Tensor:
+def _as_tensor(values: Array | Tensor) -> Tensor:
     # Copied if read-only, as arrays out of a message are: torch knows no such thing and would warn.
     return values if isinstance(values, Tensor) else torch.from_numpy(np.require(values, requirements=["C", "W"]))

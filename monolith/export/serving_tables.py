@@ -7,7 +7,7 @@ from typing import Any
 from monolith.embedding import Compressor, Segment, SgdOptimizer, Table, TableConfig
 from monolith.protos.embedding_hash_table_pb2 import EntryConfig
 
-Progress = Callable[[str, int, int], None]
+OnRowsServed = Callable[[str, int, int], None]
 """Is told, now and then: table, rows done, rows there were when it began."""
 
 
@@ -29,7 +29,7 @@ def serving_config(
 def to_serving(
     table: Table,
     compressor: Compressor | None = None,
-    progress: Progress | None = None,
+    progress: OnRowsServed | None = None,
     *,
     skip_zero_embedding: bool = False,
 ) -> Table:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from monolith.errors import shown
 
-Column = NDArray[Any]
+Array = NDArray[Any]
 
 # Name in files and in the Open Inference Protocol -> what NumPy calls it.
 DATATYPES: dict[str, np.dtype[Any]] = {
@@ -78,7 +78,7 @@ class Signature:
                 return spec
         raise ValueError(f"there is no input {shown(name)}; the inputs are {self._input_names()}")
 
-    def check(self, columns: Mapping[str, Column]) -> dict[str, Column]:
+    def check(self, columns: Mapping[str, Array]) -> dict[str, Array]:
         """Return the columns in order, contiguous and of the right types, or say which one is wrong.
 
         A type that fits without loss (int32 for int64) is converted; another is a ValueError.
@@ -121,7 +121,7 @@ class Signature:
         return ", ".join(spec.name for spec in self.inputs) or "none"
 
 
-def _checked_column(spec: TensorSpec, column: Column) -> Column:
+def _checked_column(spec: TensorSpec, column: Array) -> Array:
     wanted = DATATYPES[spec.datatype]
     if not np.can_cast(column.dtype, wanted, "safe"):
         raise ValueError(f"input {spec.name!r} must be {wanted}, got {column.dtype}; convert it with .astype({wanted})")

@@ -16,8 +16,8 @@ from monolith.embedding import Compressor, MultiTable
 from monolith.export.dense_graph import DenseGraph, dense_weights, graph_bytes, trace_dense
 from monolith.export.description import Description, FileCheck, RowInput
 from monolith.export.graph_check import weight_places
-from monolith.export.serving_tables import Progress, config_to_json, to_serving
-from monolith.export.signature import Column, Signature, TensorSpec
+from monolith.export.serving_tables import OnRowsServed, config_to_json, to_serving
+from monolith.export.signature import Array, Signature, TensorSpec
 from monolith.export.versions import (
     GRAPH_FILE,
     MODEL_FILE,
@@ -36,12 +36,12 @@ _DATATYPES = {"int64": "INT64", "float32": "FP32"}
 
 def trace_model(model: MonolithModel, plan: LookupPlan, schema: Schema) -> DenseGraph:
     """Return the ONNX graph of a model; give it to `write_export` to export again without running the model."""
-    leaves = {key: plan.leaf_shape(key) for key in plan.places}
+    slices = {key: plan.slice_shape(key) for key in plan.places}
     plain = {name: kind for name, kind in schema.types.items() if not kind.is_ragged}
     columns = {name: (_TORCH_TYPES[kind.item], kind.event_shape) for name, kind in plain.items()}
     # Tracing runs the model, which may draw numbers: a run that exports must take the same steps as one that does not.
     with torch.random.fork_rng(devices=[]):
-        return trace_dense(model, leaves, columns)
+        return trace_dense(model, slices, columns)
 
 
 def write_export(
@@ -56,10 +56,10 @@ def write_export(
     sequence: int,
     name: str | None = None,
     graph: DenseGraph | None = None,
-    weights: Mapping[str, Column] | None = None,
+    weights: Mapping[str, Array] | None = None,
     compressors: Mapping[str, Compressor] | None = None,
     skip_zero_embedding: bool = False,
-    progress: Progress | None = None,
+    progress: OnRowsServed | None = None,
 ) -> Path:
     """Write ``<base>/<version>/`` and return it; on any error, or Ctrl-C, nothing is left behind.
 
@@ -125,7 +125,7 @@ def write_export(
     return final
 
 
-def _write_dense(folder: Path, graph: DenseGraph, weights: Mapping[str, Column]) -> None:
+def _write_dense(folder: Path, graph: DenseGraph, weights: Mapping[str, Array]) -> None:
     """Write the weights, and the graph that finds them there by their place in the file."""
     missing = sorted(set(graph.weights) - set(weights))
     if missing:
@@ -141,7 +141,7 @@ def _write_tables(
     tables: MultiTable,
     generation: int,
     compressors: Mapping[str, Compressor],
-    progress: Progress | None,
+    progress: OnRowsServed | None,
     skip_zero_embedding: bool,
 ) -> dict[str, dict[str, Any]]:
     """Write one table after the other: only one is in memory twice."""
@@ -156,7 +156,7 @@ def _write_tables(
 
 def _signature(graph: DenseGraph, schema: Schema) -> Signature:
     """Inputs are the columns that predictions need, in the order of the schema."""
-    needed = {feature for feature, _ in graph.leaves.values()} | set(graph.columns.values())
+    needed = {feature for feature, _ in graph.slices.values()} | set(graph.columns.values())
     absent = needed - set(schema.names)
     if absent:
         raise ValueError(f"the plan looks up {sorted(absent)[0]!r}, but the schema has only {', '.join(schema.names)}")
@@ -174,7 +174,7 @@ def _signature(graph: DenseGraph, schema: Schema) -> Signature:
 def _row_inputs(graph: DenseGraph, plan: LookupPlan) -> dict[str, RowInput]:
     tables = {feature.name: feature.table for feature in plan.features}
     inputs = {}
-    for name, (feature, slice_name) in graph.leaves.items():
+    for name, (feature, slice_name) in graph.slices.items():
         offset, dim = plan.places[feature, slice_name]
         inputs[name] = RowInput(feature=feature, slice_name=slice_name, table=tables[feature], offset=offset, dim=dim)
     return inputs

@@ -13,18 +13,24 @@ from typing import Literal, TypeAlias
 
 from monolith.features.fid import as_unsigned, make_fid_v1, make_fid_v2
 from monolith.protos.example_pb2 import (
+    FIRSTN,
     INDIVIDUAL,
+    MEAN,
     SHARED,
+    SUM,
     ExampleBatch,
     FeatureConfig,
     FeatureConfigs,
     OutConfig,
+    PoolingType,
     SliceConfig,
     TensorShape,
 )
 
-Pooling: TypeAlias = Literal["SUM", "MEAN", "FIRSTN"]
+SlicePooling: TypeAlias = Literal["sum", "mean", "first_n"]
 Joining: TypeAlias = Literal["CONCAT", "STACK", "ADDN", "NONE"]
+
+_POOLING_TYPES: dict[SlicePooling, PoolingType] = {"sum": SUM, "mean": MEAN, "first_n": FIRSTN}
 
 BATCH = -1
 """Stands for the size of the batch in a shape."""
@@ -74,16 +80,16 @@ class FeatMeta:
     shared: bool = False
     """The whole batch has the same ids: a feature of the user in a request for many items."""
 
-    pooling: Pooling = "SUM"
+    pooling: SlicePooling = "sum"
 
     max_sequence_length: int = 0
-    """With FIRSTN: ids that are kept."""
+    """With first_n: ids that are kept."""
 
     def __post_init__(self) -> None:
         """Reject sequences without a length, and lengths without a sequence."""
-        if (self.pooling == "FIRSTN") != (self.max_sequence_length > 0):
+        if (self.pooling == "first_n") != (self.max_sequence_length > 0):
             raise ValueError(
-                f"slot {self.slot}: FIRSTN goes with a positive max_sequence_length, "
+                f"slot {self.slot}: first_n goes with a positive max_sequence_length, "
                 f"got {self.pooling} and {self.max_sequence_length}"
             )
 
@@ -131,8 +137,8 @@ def standard_layouts(features: Mapping[str, FeatMeta]) -> dict[str, LayoutMeta]:
     | seq | NONE | "vec" of the sequences |
     | user_only | STACK | "vec" of the shared features that are no sequence |
     """
-    plain = {name: meta for name, meta in features.items() if meta.pooling != "FIRSTN"}
-    sequences = {name: meta for name, meta in features.items() if meta.pooling == "FIRSTN"}
+    plain = {name: meta for name, meta in features.items() if meta.pooling != "first_n"}
+    sequences = {name: meta for name, meta in features.items() if meta.pooling == "first_n"}
     users = {name: meta for name, meta in plain.items() if meta.shared}
     layouts = {
         "bias": LayoutMeta(joining="CONCAT", slices=_slices_named("bias", plain)),
@@ -162,7 +168,7 @@ def make_feature_configs(
         configs.feature_configs[name].CopyFrom(
             FeatureConfig(
                 table=meta.table.name,
-                pooling_type=meta.pooling,
+                pooling_type=_POOLING_TYPES[meta.pooling],
                 slice_dims=[width for _, width in meta.table.slices],
                 max_sequence_length=meta.max_sequence_length,
             )
@@ -186,7 +192,7 @@ def _out_config(layout_name: str, layout: LayoutMeta, features: Mapping[str, Fea
             raise ValueError(f"layout {layout_name!r}: there is no slice {slice_name!r} of feature {feature!r}")
         start, end = span
         out.slice_configs.append(SliceConfig(feature_name=feature, start=start, end=end))
-        length = (meta.max_sequence_length,) if meta.pooling == "FIRSTN" else ()
+        length = (meta.max_sequence_length,) if meta.pooling == "first_n" else ()
         shapes.append((BATCH, *length, end - start))
     out.shape.extend(TensorShape(dims=dims) for dims in _joined(layout_name, layout.joining, shapes))
     return out
@@ -199,7 +205,7 @@ def _joined(name: str, joining: Joining, shapes: list[tuple[int, ...]]) -> Itera
     if joining == "NONE":
         return shapes
     if any(len(shape) > 2 for shape in shapes):
-        raise ValueError(f"layout {name!r}: sequences (FIRSTN) cannot be joined by {joining}; use NONE")
+        raise ValueError(f"layout {name!r}: sequences (first_n) cannot be joined by {joining}; use NONE")
     widths = [shape[-1] for shape in shapes]
     if joining == "CONCAT":
         return [(BATCH, sum(widths))]

@@ -18,7 +18,7 @@ from monolith.model.plan.feature_column import (
     CombinerName,
     FeatureColumn,
 )
-from monolith.model.plan.feature_groups import Feature, Features, OutType, combine, feature_groups, name_of_feature
+from monolith.model.plan.feature_groups import FeatureKey, Features, OutType, combine, feature_groups, name_of_feature
 from monolith.model.plan.slices import SliceReader, SliceRequest
 from monolith.model.spec import EstimatorSpec
 
@@ -35,7 +35,7 @@ class MonolithModel(nn.Module):
         super().__init__()
         self.params = params
         self.feature_columns: dict[str, FeatureColumn] = {}
-        self.layout_dict: dict[str, tuple[tuple[tuple[Feature, str, int], ...], OutType | None]] = {}
+        self.layout_dict: dict[str, tuple[tuple[tuple[FeatureKey, str, int], ...], OutType | None]] = {}
         self.slice_reader: SliceReader | None = None
         self.training_hooks: list[Hook] = []
         self._added_losses: list[Tensor] = []
@@ -98,7 +98,7 @@ class MonolithModel(nn.Module):
 
     def create_embedding_feature_column(
         self,
-        feature_name: Feature,
+        feature_name: FeatureKey,
         *,
         occurrence_threshold: int = 0,
         expire_time: int = 36500,
@@ -206,7 +206,7 @@ class MonolithModel(nn.Module):
         return tensors if out_type is None else combine(tensors, out_type)
 
     def add_layout(
-        self, name: str, slice_list: Sequence[tuple[Feature, str, int]], out_type: OutType | None = None
+        self, name: str, slice_list: Sequence[tuple[FeatureKey, str, int]], out_type: OutType | None = None
     ) -> None:
         """Name a tensor, or a list of them, made of (feature, slice, dim); `get_layout` returns it in `model_fn`.
 

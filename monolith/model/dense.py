@@ -8,7 +8,7 @@ from torch import Tensor
 from monolith.data import Column
 from monolith.model.base import MonolithModel
 from monolith.model.modes import Mode
-from monolith.model.plan.slices import LeafKey, LeafReader, SliceReader
+from monolith.model.plan.slices import PulledKey, PulledSlices, SliceReader
 from monolith.model.spec import EstimatorSpec, as_spec, predictions, with_extra_outputs
 
 
@@ -33,17 +33,17 @@ def run_model_fn(
 
 
 def run_dense(
-    model: MonolithModel, leaves: Mapping[LeafKey, Tensor], features: Mapping[str, Column], mode: Mode
+    model: MonolithModel, slices: Mapping[PulledKey, Tensor], features: Mapping[str, Column], mode: Mode
 ) -> EstimatorSpec:
     """Return what the model says about a batch with these rows."""
-    return run_model_fn(model, LeafReader(leaves), features, mode)
+    return run_model_fn(model, PulledSlices(slices), features, mode)
 
 
 def dense(
     model: MonolithModel,
-    leaves: Mapping[LeafKey, Tensor],
+    slices: Mapping[PulledKey, Tensor],
     features: Mapping[str, Column],
     mode: Mode = Mode.PREDICT,
 ) -> dict[str, Tensor]:
     """Return the predictions of a batch by head; the same for eager runs and for export."""
-    return predictions(run_dense(model, leaves, features, mode))
+    return predictions(run_dense(model, slices, features, mode))

@@ -13,12 +13,12 @@ from monolith.embedding.layout.sharded_fids import shard_columns
 from monolith.model.lookup import Lookup, Pulled
 from monolith.model.plan.layouts import Layouts
 from monolith.model.plan.lookup_plan import LookupPlan
-from monolith.model.plan.slices import LeafKey
+from monolith.model.plan.slices import PulledKey
 from monolith.tensors import Ragged
 
 
 class FusedLookup(Lookup):
-    """A `Lookup` whose leaves are whole layouts: slices that the model joins come joined.
+    """A `Lookup` whose slices are whole layouts: slices that the model joins come joined.
 
     Rows, gradients and snapshots are those of a `Lookup`, so a run may change from one to the other.
     """
@@ -29,7 +29,7 @@ class FusedLookup(Lookup):
         self._layout_plan = LayoutPlan.from_configs(layouts.feature_configs(plan))
         keys = layouts.keys()
         # The native plan has layouts in the order of their names.
-        self._keys: list[LeafKey] = [key for name, _ in self._layout_plan.layouts for key in keys[name]]
+        self._keys: list[PulledKey] = [key for name, _ in self._layout_plan.layouts for key in keys[name]]
 
     def pull(self, columns: Mapping[str, Column], *, requires_grad: bool = True) -> Pulled:
         """Return the layouts of a batch; ids without a row read as zeros."""
@@ -42,17 +42,17 @@ class FusedLookup(Lookup):
         blocks = list(sharded.shards.values())
         batch_plan = self.tables.plan(torch.cat(blocks), [len(block) for block in blocks])
         rows = batch_plan.lookup()
-        leaves = [torch.empty(shape) for shape in self._layout_plan.output_shapes(sharded.num_samples)]
+        slices = [torch.empty(shape) for shape in self._layout_plan.output_shapes(sharded.num_samples)]
         self._layout_plan.native_plan.forward(
-            *_index(sharded), _blocks(rows, sharded), [leaf.view(-1) for leaf in leaves]
+            *_index(sharded), _blocks(rows, sharded), [one.view(-1) for one in slices]
         )
-        by_key = {key: leaf.requires_grad_(requires_grad) for key, leaf in zip(self._keys, leaves, strict=True)}
-        gradients = partial(self._layout_gradients, leaves, sharded, len(rows)) if requires_grad else None
+        by_key = {key: one.requires_grad_(requires_grad) for key, one in zip(self._keys, slices, strict=True)}
+        gradients = partial(self._layout_gradients, slices, sharded, len(rows)) if requires_grad else None
         return Pulled(by_key, batch_plan, gradients)
 
-    def _layout_gradients(self, leaves: Sequence[Tensor], sharded: ShardedFids, num_floats: int) -> Tensor:
+    def _layout_gradients(self, slices: Sequence[Tensor], sharded: ShardedFids, num_floats: int) -> Tensor:
         flat = torch.zeros(num_floats)
-        given = [torch.empty(0) if leaf.grad is None else leaf.grad.reshape(-1).contiguous() for leaf in leaves]
+        given = [torch.empty(0) if one.grad is None else one.grad.reshape(-1).contiguous() for one in slices]
         self._layout_plan.native_plan.backward(*_index(sharded), given, _blocks(flat, sharded))
         return flat
 

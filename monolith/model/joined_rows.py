@@ -7,7 +7,7 @@ from torch import Tensor
 
 from monolith._core import native
 from monolith.model.plan.layouts import JoinedSlices
-from monolith.model.plan.slices import LeafKey, SliceKey
+from monolith.model.plan.slices import PulledKey, SliceKey
 
 
 class JoinedRows:
@@ -31,7 +31,7 @@ class JoinedRows:
         """All slices that are part of a tensor."""
         return frozenset(self._places)
 
-    def forward(self, blocks: Sequence[Tensor], num_events: int) -> dict[LeafKey, Tensor]:
+    def forward(self, blocks: Sequence[Tensor], num_events: int) -> dict[PulledKey, Tensor]:
         """Return the tensors of a batch from the features' rows, [events, dim] each."""
         tensors = [torch.empty(self._shape(one, num_events)) for one in self.joined]
         self._layout.join(blocks, [one.flatten(1) for one in tensors])

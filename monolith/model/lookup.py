@@ -16,21 +16,21 @@ from monolith.model.combined_rows import CombinedRows, Ids, ids_of
 from monolith.model.joined_rows import JoinedRows
 from monolith.model.plan.layouts import Layouts
 from monolith.model.plan.lookup_plan import LookupPlan
-from monolith.model.plan.slices import LeafKey, SliceKey
+from monolith.model.plan.slices import PulledKey, SliceKey
 
 
 @dataclass(frozen=True, slots=True)
 class Pulled:
     """The rows of one batch."""
 
-    leaves: dict[LeafKey, Tensor]
+    slices: dict[PulledKey, Tensor]
     """By (feature, slice), [events, dim] or [events, length, dim]; they collect gradients of their own."""
 
     batch_plan: MultiBatchPlan
     """Where the rows are in the tables; used again by the push."""
 
     row_gradients: Callable[[], Tensor] | None
-    """Returns the gradients that the leaves collected, laid out like the rows; None for rows pulled without."""
+    """Returns the gradients that the slices collected, laid out like the rows; None for rows pulled without."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class _Gradients:
     combined: dict[str, Tensor]
     """The same of combined rows, by name; what is not combined has the same memory as its part of `by_id`."""
 
-    by_leaf: dict[SliceKey, Tensor]
+    by_key: dict[SliceKey, Tensor]
     """Parts of `combined`."""
 
 
@@ -90,24 +90,24 @@ class Lookup:
         rows = batch_plan.lookup()
         parts = zip(self._features, self._by_feature(rows, sizes), ids, strict=True)
         combined = {one.name: self._combined[one.name].forward(part, these) for one, part, these in parts}
-        leaves: dict[LeafKey, Tensor] = {
+        slices: dict[PulledKey, Tensor] = {
             key: combined[key[0]].narrow(-1, *place).detach() for key, place in self._alone.items()
         }
         if self._joined.joined:
-            leaves |= self._joined.forward([combined[name] for name in self._joined.features], ids[0].num_events)
+            slices |= self._joined.forward([combined[name] for name in self._joined.features], ids[0].num_events)
         if not requires_grad:
-            return Pulled(leaves, batch_plan, None)
+            return Pulled(slices, batch_plan, None)
         gradients = self._gradients(ids, sizes, len(rows))
-        for leaf in leaves.values():
-            leaf.requires_grad_()
-        for key, place in gradients.by_leaf.items():
+        for one in slices.values():
+            one.requires_grad_()
+        for key, place in gradients.by_key.items():
             # A slice that is all of a row collects its gradient in place; torch wants others to be contiguous.
             if place.is_contiguous():
-                leaves[key].grad = place
-        return Pulled(leaves, batch_plan, partial(self._row_gradients, leaves, ids, gradients))
+                slices[key].grad = place
+        return Pulled(slices, batch_plan, partial(self._row_gradients, slices, ids, gradients))
 
     def push(self, pulled: Pulled, *, global_step: int, time: int = NO_TIME) -> native.ChangeResult:
-        """Step the rows of a batch with the gradients its leaves collected; one that got none counts as zeros.
+        """Step the rows of a batch with the gradients its slices collected; one that got none counts as zeros.
 
         A NaN or infinite gradient is a ValueError and changes no row. For a row that its step would ruin see
         `Table.apply_gradients`.
@@ -116,8 +116,8 @@ class Lookup:
             raise ValueError("these rows were pulled with requires_grad=False and have no gradients to push")
         return pulled.batch_plan.apply_gradients(pulled.row_gradients(), global_step=global_step, time=time)
 
-    def _row_gradients(self, leaves: Mapping[LeafKey, Tensor], ids: tuple[Ids, ...], gradients: _Gradients) -> Tensor:
-        given = [(place, leaves[key].grad) for key, place in gradients.by_leaf.items()]
+    def _row_gradients(self, slices: Mapping[PulledKey, Tensor], ids: tuple[Ids, ...], gradients: _Gradients) -> Tensor:
+        given = [(place, slices[key].grad) for key, place in gradients.by_key.items()]
         for place in [place for place, gradient in given if gradient is None]:
             place.zero_()
         moved = [(place, gradient) for place, gradient in given if gradient is not None and gradient is not place]
@@ -125,7 +125,7 @@ class Lookup:
             torch._foreach_copy_([place for place, _ in moved], [gradient for _, gradient in moved])
         if self._joined.joined:
             self._joined.backward(
-                [leaves[one.key].grad for one in self._joined.joined],
+                [slices[one.key].grad for one in self._joined.joined],
                 [gradients.combined[name] for name in self._joined.features],
                 written=frozenset(self._alone),
             )
@@ -142,8 +142,8 @@ class Lookup:
         for feature, part, one in zip(self._features, by_id, ids, strict=True):
             rows = self._combined[feature.name]
             combined[feature.name] = part if rows.is_identity(one) else make(rows.shape(one))
-        by_leaf = {key: combined[key[0]].narrow(-1, *place) for key, place in self._alone.items()}
-        return _Gradients(flat, by_id, combined, by_leaf)
+        by_key = {key: combined[key[0]].narrow(-1, *place) for key, place in self._alone.items()}
+        return _Gradients(flat, by_id, combined, by_key)
 
     def _slices_alone(self, layouts: Layouts | None) -> dict[SliceKey, tuple[int, int]]:
         """Return where in a row each slice is that the model reads as a tensor of its own."""

@@ -1,5 +1,6 @@
-"""The import paths of the original system, each leading to its home here.
+"""The import paths of the original system.
 
-`from monolith.native_training.estimator import Estimator` gives what `monolith.train` defines. No files have
-these names: `homes.py` is the table, `finder.py` the import finder that reads it, `absent.py` lists what is gone.
+Code that exists only for the original's API lies here, in files at its original paths. All other names live elsewhere:
+`from monolith.native_training.estimator import Estimator` gives what `monolith.train` defines. `homes.py` is the table
+of these names, `finder.py` the import finder that reads it, `absent.py` lists what is gone.
 """

@@ -1,16 +1,17 @@
 """One import finder for every module path of the original system.
 
 It stands last on `sys.meta_path`, so Python asks it only about modules that nobody else has, and it answers only for
-the paths in `homes.py`. A module made here holds nothing at first: each name is fetched from its home when it is used,
-so importing an original path loads neither torch nor an optional dependency.
+the paths in `homes.py` that have no file. A module made here holds nothing at first: each name is fetched from its home
+when it is used, so importing such a path loads neither torch nor an optional dependency.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
+from typing import Any
 
 from monolith.native_training.absent import NOT_YET, RETIRED
 from monolith.native_training.homes import EVERYTHING, HOMES
@@ -37,31 +38,41 @@ class OriginalPathFinder(MetaPathFinder, Loader):
     def exec_module(self, module: ModuleType) -> None:
         """Give the module its lazy names; load its home at once if it stands for the whole of it."""
         path = module.__name__
-        names = dict(HOMES.get(path, {}))
-        everything = names.pop(EVERYTHING, None)
-        offered = sorted(name for name in names if not reason_of_absence(f"{path}:{name}"))
-        if everything is not None:
-            home = fetch(everything)
+        names = HOMES.get(path, {})
+        offered = {name for name in names if name != EVERYTHING and not reason_of_absence(f"{path}:{name}")}
+        if EVERYTHING in names:
+            home = fetch(names[EVERYTHING])
             public = {name: value for name, value in vars(home).items() if not name.startswith("_")}
             vars(module).update(public)
-            offered = sorted({*offered, *public})
-
-        def lazy(name: str) -> object:
-            reason = reason_of_absence(f"{path}:{name}")
-            if reason:
-                raise ImportError(reason, name=path)
-            if name not in names:
-                raise AttributeError(f"module {path!r} has no attribute {name!r}")
-            value = fetch(names[name])
-            setattr(module, name, value)
-            return value
-
+            offered |= public.keys()
+        listed = sorted(offered)
         vars(module).update(
             __doc__=f"The original path {path}; its names live in {', '.join(homes_of(path)) or 'no other module'}.",
-            __all__=offered,
-            __getattr__=lazy,
-            __dir__=lambda: offered,
+            __all__=listed,
+            __getattr__=names_from_table(path),
+            __dir__=lambda: listed,
         )
+
+
+def names_from_table(path: str) -> Callable[[str], Any]:
+    """Return the `__getattr__` of an original path: it fetches a name of the table from its home at first use.
+
+    A file at an original path that has only some of its names takes the others this way:
+    `__getattr__ = names_from_table(__name__)`.
+    """
+    names = HOMES.get(path, {})
+
+    def lazy(name: str) -> Any:
+        reason = reason_of_absence(f"{path}:{name}")
+        if reason:
+            raise ImportError(reason, name=path)
+        if name not in names:
+            raise AttributeError(f"module {path!r} has no attribute {name!r}")
+        value = fetch(names[name])
+        setattr(sys.modules[path], name, value)
+        return value
+
+    return lazy
 
 
 def fetch(home: str) -> object:

@@ -8,7 +8,7 @@ from torch import Tensor
 from monolith.optim.scheduled import Rate, ScheduledOptimizer
 
 
-class AdamomOptimizer(ScheduledOptimizer):
+class DenseAdamomOptimizer(ScheduledOptimizer):
     """With d = g + weight_decay w: m = mom m + (1 - mom) d; v = ada v + d²; c = ada c + 1; w -= lr m / sqrt(v/c + eps).
 
     v/c is the mean of the squares seen so far, the older the less. With `use_v2` the root is taken of v/c alone and

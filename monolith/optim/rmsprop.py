@@ -8,7 +8,7 @@ from torch import Tensor
 from monolith.optim.scheduled import Rate, ScheduledOptimizer
 
 
-class RmspropOptimizer(ScheduledOptimizer):
+class DenseRmspropOptimizer(ScheduledOptimizer):
     """With d = g + weight_decay w, both versions end with w -= m.
 
     Version 1: v += (d² - v)(1 - beta2); m = beta1 m + lr d / sqrt(v + eps).

@@ -9,7 +9,7 @@ import numpy as np
 from starlette.responses import Response
 
 from monolith.errors import NotFiniteError
-from monolith.export.signature import Column
+from monolith.export.signature import Array
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,7 +24,7 @@ class Answer:
     """How much of the content is JSON, where tensors follow it as they lie in memory; None if all is."""
 
 
-def require_finite(outputs: Mapping[str, Column]) -> None:
+def require_finite(outputs: Mapping[str, Array]) -> None:
     """Raise a NotFiniteError, which names the output, for what no client is to blame and JSON cannot say."""
     for name, values in outputs.items():
         if not np.isfinite(values).all():

@@ -14,7 +14,7 @@ import numpy as np
 from monolith._core.native import JsonValue, json_list
 from monolith.errors import shown
 from monolith.export.serving_model import ServingModel
-from monolith.export.signature import DATATYPES, Column, datatype_name
+from monolith.export.signature import DATATYPES, Array, datatype_name
 from monolith.serving.answer import Answer, require_finite
 from monolith.serving.json_values import checked_array, field, read_object, text_field
 
@@ -79,7 +79,7 @@ class _Binary:
     def is_at_end(self) -> bool:
         return self.place == len(self.body)
 
-    def take(self, what: str, size: int, datatype: str) -> Column:
+    def take(self, what: str, size: int, datatype: str) -> Array:
         dtype = DATATYPES[datatype].newbyteorder("<")
         if size < 0 or size > len(self.body) - self.place:
             raise ValueError(f"{what}: {size} bytes of binary data are announced, {len(self.body) - self.place} follow")
@@ -91,14 +91,14 @@ class _Binary:
         if datatype == "BOOL":
             if values.size and values.max() > 1:
                 raise ValueError(f"{what}: a BOOL is a byte 0 or 1, got {values.max()}")
-        found: Column = values.view(dtype)
+        found: Array = values.view(dtype)
         if dtype.kind == "f" and not np.isfinite(found).all():
             raise ValueError(f"{what}: a value is NaN or infinite")
         return found
 
 
-def _read_inputs(model: ServingModel, request: JsonValue, binary: _Binary) -> dict[str, Column]:
-    columns: dict[str, Column] = {}
+def _read_inputs(model: ServingModel, request: JsonValue, binary: _Binary) -> dict[str, Array]:
+    columns: dict[str, Array] = {}
     # One more than there can be: then one of them is unknown, or given twice.
     for tensor in field(request, "inputs", "list").items(len(model.signature.inputs) + 1):
         name = text_field(tensor, "name")
@@ -163,7 +163,7 @@ def _binary_size(name: str, tensor: JsonValue) -> int | None:
     return found.integer()
 
 
-def _in_shape(name: str, values: Column, shape: JsonValue) -> Column:
+def _in_shape(name: str, values: Array, shape: JsonValue) -> Array:
     if len(shape) > MAX_DIMENSIONS:
         raise ValueError(f"input {name!r}: shape has {len(shape)} dimensions, {MAX_DIMENSIONS} at most are read")
     try:
@@ -186,7 +186,7 @@ def _shown_list(value: JsonValue) -> str:
     return f"[{', '.join(item.shown() for item in value.items(4))}{', ...' if len(value) > 4 else ''}]"
 
 
-def _tensor(name: str, values: Column, is_binary: bool) -> bytes:
+def _tensor(name: str, values: Array, is_binary: bool) -> bytes:
     fields: dict[str, Any] = {"name": name, "datatype": datatype_name(values.dtype), "shape": list(values.shape)}
     if is_binary:
         return _json({**fields, "parameters": {"binary_data_size": values.nbytes}})

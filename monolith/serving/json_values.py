@@ -5,7 +5,7 @@ The core reads it, without the interpreter lock and without an object per value:
 
 from monolith._core.native import JsonValue, parse_json
 from monolith.errors import shown
-from monolith.export.signature import Column
+from monolith.export.signature import Array
 
 MAX_DEPTH = 64
 """Lists and objects in each other; a request needs five, and its tensors may have nested lists."""
@@ -55,7 +55,7 @@ def text_field(value: JsonValue, name: str) -> str:
     return field(value, name, "text").text()
 
 
-def checked_array(what: str, data: JsonValue, datatype: str) -> Column:
+def checked_array(what: str, data: JsonValue, datatype: str) -> Array:
     """Return a list of JSON numbers as an array of a datatype, without rounding, wrapping or guessing.
 
     >>> checked_array("input 'uid'", field(read_object(b'{"data": [1, 2.5]}'), "data", "list"), "INT64")
@@ -64,7 +64,7 @@ def checked_array(what: str, data: JsonValue, datatype: str) -> Column:
     ValueError: input 'uid': its data must be INT64 numbers, got 2.5
     """
     try:
-        array: Column = data.array(datatype)
+        array: Array = data.array(datatype)
     except ValueError as error:
         raise ValueError(f"{what}: {error}") from None
     return array

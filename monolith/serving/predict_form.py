@@ -8,7 +8,7 @@ import numpy as np
 from monolith._core.native import JsonValue, json_list, json_objects
 from monolith.errors import shown
 from monolith.export.serving_model import ServingModel
-from monolith.export.signature import Column
+from monolith.export.signature import Array
 from monolith.serving.answer import Answer, require_finite
 from monolith.serving.json_values import checked_array, field, read_object
 
@@ -43,7 +43,7 @@ def model_status(model: ServingModel) -> dict[str, Any]:
     return {"model_version_status": [{"version": str(model.version), "state": "AVAILABLE", "status": status}]}
 
 
-def _from_examples(model: ServingModel, examples: JsonValue) -> dict[str, Column]:
+def _from_examples(model: ServingModel, examples: JsonValue) -> dict[str, Array]:
     """Examples are objects; where the model has one input, plain values too."""
     specs = model.signature.inputs
     if len(specs) == 1 and all(first.kind != "object" for first in examples.items(1)):
@@ -52,7 +52,7 @@ def _from_examples(model: ServingModel, examples: JsonValue) -> dict[str, Column
     return {spec.name: array for spec, array in zip(specs, arrays, strict=True)}
 
 
-def _from_columns(model: ServingModel, columns: JsonValue) -> dict[str, Column]:
+def _from_columns(model: ServingModel, columns: JsonValue) -> dict[str, Array]:
     specs = model.signature.inputs
     if columns.kind != "object":
         if len(specs) != 1 or columns.kind != "list":
@@ -70,7 +70,7 @@ def _from_columns(model: ServingModel, columns: JsonValue) -> dict[str, Column]:
     }
 
 
-def _by_example(outputs: dict[str, Column]) -> bytes:
+def _by_example(outputs: dict[str, Array]) -> bytes:
     """Return a plain value per example where there is one output, else an object."""
     if len(outputs) == 1:
         return b'{"predictions":' + json_list(next(iter(outputs.values()))) + b"}"
@@ -78,7 +78,7 @@ def _by_example(outputs: dict[str, Column]) -> bytes:
     return b'{"predictions":' + json_objects(list(zip(prefixes, outputs.values(), strict=True))) + b"}"
 
 
-def _by_column(outputs: dict[str, Column]) -> bytes:
+def _by_column(outputs: dict[str, Array]) -> bytes:
     if len(outputs) == 1:
         return b'{"outputs":' + json_list(next(iter(outputs.values()))) + b"}"
     members = [json.dumps(name).encode() + b":" + json_list(values) for name, values in outputs.items()]

@@ -30,7 +30,7 @@ class Ragged:
     values: Tensor
     """The values of all rows end to end; an element may itself be a tensor (of the trailing dimensions).
 
-    A jagged `torch.nested` tensor here makes rows of rows: `packing.maybe_squeeze_3d_tensor` takes them, little else.
+    A jagged `torch.nested` tensor here makes rows of rows, which few functions take.
     """
 
     row_splits: Tensor
@@ -220,17 +220,6 @@ class Ragged:
         out = torch.empty(self.values.shape[0], dtype=torch.int64)
         native.value_rowids(_native_view(self.row_splits), out)
         return out
-
-
-def fused_value_rowids(rt: Ragged) -> Tensor:
-    """Return the row of each value; the same tensor object each time.
-
-    >>> fused_value_rowids(Ragged.from_lists([[], [1], [2, 3]])).tolist()
-    [1, 2, 2]
-    """
-    if not isinstance(rt, Ragged):
-        raise ValueError("rt must be RaggedTensor")
-    return rt.value_rowids()
 
 
 def normalize_merged_split(row_split: Tensor, row_split_size: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from monolith.tensors import Ragged
 
 def blame(batch: Batch, pulled: Pulled) -> str:
     """Return words that name the first wrong inputs of a batch: columns, then rows; or that the model itself did it."""
-    found = [*_wrong_columns(batch.columns), *_wrong_rows(batch.columns, pulled.leaves)]
+    found = [*_wrong_columns(batch.columns), *_wrong_rows(batch.columns, pulled.slices)]
     if not found:
         return "all columns and rows are finite, so it arose in the model"
     return "; ".join(found[:3]) + (f"; and {len(found) - 3} more" if len(found) > 3 else "")
@@ -27,9 +27,9 @@ def _wrong_columns(columns: Mapping[str, Column]) -> Iterator[str]:
             yield f"column {name!r} is {_shown(values[place])} in event {event} of the batch"
 
 
-def _wrong_rows(columns: Mapping[str, Column], leaves: Mapping[tuple[str, str], Tensor]) -> Iterator[str]:
-    for (feature, slice_name), leaf in leaves.items():
-        place = _first_wrong(leaf)
+def _wrong_rows(columns: Mapping[str, Column], slices: Mapping[tuple[str, str], Tensor]) -> Iterator[str]:
+    for (feature, slice_name), rows in slices.items():
+        place = _first_wrong(rows)
         if place is not None:
             column = columns.get(feature)
             if column is None:  # slices of several features, joined

@@ -146,7 +146,7 @@ class Trainer:
         state, columns = self.state, batch.columns
         pulled = state.lookup.pull(columns)
         with torch.autocast("cpu", torch.bfloat16, enabled=self.config.autocast):
-            spec = self._run_dense(state.model, pulled.leaves, columns, Mode.TRAIN)
+            spec = self._run_dense(state.model, pulled.slices, columns, Mode.TRAIN)
         # All checks come before the first change: an error up to here leaves rows and weights alone.
         loss = self._checked_loss(spec, batch, pulled)
         state.model.backward(loss)
@@ -215,7 +215,7 @@ class Trainer:
         try:
             self.state.lookup.push(pulled, global_step=self.state.global_step, time=event_time)
         except ValueError as error:
-            gradients = {key: leaf.grad for key, leaf in pulled.leaves.items() if leaf.grad is not None}
+            gradients = {key: rows.grad for key, rows in pulled.slices.items() if rows.grad is not None}
             bad = ["/".join(key) for key, values in gradients.items() if not bool(torch.isfinite(values).all())]
             self.state.model.zero_grad()
             if isinstance(error, native.NotFiniteRow):

@@ -50,8 +50,8 @@ class TrainedModel:
     def run(self, batch: Batch, mode: Mode) -> EstimatorSpec:
         """Return what the model says about a batch."""
         with torch.no_grad():
-            leaves = self._lookup.pull(batch.columns, requires_grad=False).leaves
-            return run_dense(self.model, leaves, batch.columns, mode)
+            slices = self._lookup.pull(batch.columns, requires_grad=False).slices
+            return run_dense(self.model, slices, batch.columns, mode)
 
     def evaluate(
         self, source: Source, *, steps: int | None = None, group_by: str | None = None, hooks: Sequence[Hook] = ()

@@ -82,7 +82,7 @@ def test_a_service_from_the_command_line(tmp_path, start, here):
     source = ServiceSource(address, trainer="trainer-0", splits_in_flight=1)
     assert sorted(number for batch in source for number in seqs(batch)) == list(range(NUM_RECORDS))
     status = json.loads(here("status", "--dispatcher", address, "--json")[1])
-    assert [split["done"] for split in status["epochs"]["0"]] == [True] * 4
+    assert [split["done"] for split in status["rounds"]["0"]] == [True] * 4
     code, shown, _ = here("status", "--dispatcher", address)
     assert code == 0
     for words in (INPUT, "4/4 done", "trainer-0", worker_address, "has its lease"):

@@ -17,8 +17,8 @@ using monolith::FusedLayoutPlan;
 using monolith::Joining;
 using monolith::kSharedFeature;
 using monolith::LayoutIndex;
+using monolith::Pooling;
 using monolith::ShardedFids;
-using monolith::SlicePooling;
 using Floats = std::vector<float>;
 using Int64s = std::vector<std::int64_t>;
 
@@ -84,9 +84,9 @@ void test_sharding_of_the_example() {
 
 void test_layouts_of_the_example() {
   FusedLayoutPlan plan = example_plan();
-  plan.add_layout("added", Joining::kAddN, {{0, 1, 3, SlicePooling::kMean}, {1, 0, 2}}, {{-1, 2}});
+  plan.add_layout("added", Joining::kAddN, {{0, 1, 3, Pooling::kMean}, {1, 0, 2}}, {{-1, 2}});
   plan.add_layout("joined", Joining::kConcat, {{1, 0, 2}, {0, 0, 3}}, {{-1, 5}});
-  plan.add_layout("sequence", Joining::kNone, {{0, 0, 1, SlicePooling::kFirstN, 3}}, {{2, 3, 1}});
+  plan.add_layout("sequence", Joining::kNone, {{0, 0, 1, Pooling::kFirstN, 3}}, {{2, 3, 1}});
   const ShardedFids sharded = shard(plan, example_columns(), 2, 2);
   const std::vector<Floats> blocks{{1, 2, 3}, {4, 5, 6, 7, 8}};  // 10 | 11, 7
   const LayoutIndex index = index_of(sharded, 2);
@@ -116,7 +116,7 @@ void test_shared_features() {
 void test_threads_do_not_matter() {
   std::mt19937_64 random(7);
   FusedLayoutPlan plan({{"a", 0, 5}, {"b", 0, 17}, {"c", 1, 9}}, 2);
-  plan.add_layout("x", Joining::kConcat, {{0, 0, 5}, {1, 0, 17}, {2, 1, 9, SlicePooling::kMean}}, {{-1, 30}});
+  plan.add_layout("x", Joining::kConcat, {{0, 0, 5}, {1, 0, 17}, {2, 1, 9, Pooling::kMean}}, {{-1, 30}});
   plan.add_layout("y", Joining::kAddN, {{1, 1, 5}, {0, 1, 5}}, {{-1, 4}});
   const std::size_t batch_size = 3000;
   std::vector<Column> columns(3);
@@ -188,7 +188,7 @@ void test_what_is_not_there() {
 
 void test_plans_that_cannot_be() {
   FusedLayoutPlan plan({{"a", 0, 3}, {"b", 0, 2}}, 1);
-  const monolith::SliceRange sequence{0, 0, 3, SlicePooling::kFirstN, 4};
+  const monolith::SliceRange sequence{0, 0, 3, Pooling::kFirstN, 4};
   CHECK_THROWS(plan.add_layout("x", Joining::kAddN, {sequence}, {{-1, 3}}), "only be joined by NONE");
   CHECK_THROWS(plan.add_layout("x", Joining::kNone, {{0, 0, 3}, {1, 0, 2}}, {{-1, 3}}), "2 tensors of 2 slices");
   CHECK_THROWS(plan.add_layout("x", Joining::kNone, {{0, 0, 3}}, {{-1, 0}}), "must be positive");

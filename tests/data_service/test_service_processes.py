@@ -88,7 +88,7 @@ def numbers_of(*said):
 
 
 def worker_of_a_split_in_progress(address):
-    splits = service_status(address)["epochs"]["0"]
+    splits = service_status(address)["rounds"]["0"]
     return next(split["worker"] for split in splits if split["worker"] is not None and not split["done"])
 
 
@@ -101,7 +101,7 @@ def test_two_workers_and_two_trainers_share_everything(tmp_path, processes):
     for pipe in pipes:
         pipe.send("next")
     assert numbers_of(*first, *collect(pipes)) == list(range(NUM_RECORDS))
-    owners = {split["owner"] for split in service_status(address)["epochs"]["0"]}
+    owners = {split["owner"] for split in service_status(address)["rounds"]["0"]}
     assert owners == {"a", "b"}
 
 

@@ -118,17 +118,17 @@ def test_iterating_again_goes_on_where_it_stopped(dispatcher):
 
 
 @pytest.mark.usefixtures("worker")
-def test_each_epoch_has_everything(dispatcher):
-    source = ServiceSource(dispatcher.address, trainer="one", num_epochs=3)
+def test_each_round_has_everything(dispatcher):
+    source = ServiceSource(dispatcher.address, trainer="one", num_rounds=3)
     batches = list(source)
     assert sorted(number for batch in batches for number in seqs(batch)) == sorted(3 * list(range(NUM_RECORDS)))
-    assert {batch.partition for batch in batches} == {f"{s}/numbers@{epoch}" for s in range(5) for epoch in range(3)}
-    assert source.state() == {"epoch": 3, "splits": {}, "done": []}
+    assert {batch.partition for batch in batches} == {f"{s}/numbers@{round}" for s in range(5) for round in range(3)}
+    assert source.state() == {"round": 3, "splits": {}, "done": []}
 
 
 @pytest.mark.usefixtures("worker")
-def test_a_trainer_restored_into_the_epoch_before_reads_its_rest(dispatcher):
-    source = ServiceSource(dispatcher.address, trainer="one", num_epochs=2, splits_in_flight=1, prefetch_batches=1)
+def test_a_trainer_restored_into_the_round_before_reads_its_rest(dispatcher):
+    source = ServiceSource(dispatcher.address, trainer="one", num_rounds=2, splits_in_flight=1, prefetch_batches=1)
     numbers, state = [], None
     for batch in source:
         numbers += seqs(batch)
@@ -136,7 +136,7 @@ def test_a_trainer_restored_into_the_epoch_before_reads_its_rest(dispatcher):
             state, kept = json.loads(json.dumps(source.state())), list(numbers)
         if len(numbers) > NUM_RECORDS + 20:
             break
-    assert state["epoch"] == 0 and source.state()["epoch"] == 1
+    assert state["round"] == 0 and source.state()["round"] == 1
     source.restore(state)
     assert sorted(kept + [n for batch in source for n in seqs(batch)]) == sorted(2 * list(range(NUM_RECORDS)))
 
@@ -256,7 +256,7 @@ def test_a_dispatcher_is_for_one_input_and_its_folder_for_one_dispatcher(tmp_pat
     Dispatcher(settings(tmp_path / "state")).close()
 
 
-@pytest.mark.parametrize("text", [b"", b"{}", b"\xff", b'{"format":"monolith data service","version":2,"content":{}}'])
+@pytest.mark.parametrize("text", [b"", b"{}", b"\xff", b'{"format":"monolith data service","version":3,"content":{}}'])
 def test_a_damaged_ledger_is_refused(tmp_path, text):
     (tmp_path / "ledger.json").write_bytes(text)
     with pytest.raises(CorruptFileError, match="ledger.json"):
@@ -285,7 +285,7 @@ def test_the_status_shows_owner_and_progress(dispatcher, worker):
         assert batch
     source.close()
     status = service_status(dispatcher.address)
-    first, second = status["epochs"]["0"][:2]
+    first, second = status["rounds"]["0"][:2]
     assert first["done"] and first["owner"] == "one"
     assert not second["done"] and (second["owner"], second["num_batches"]) == ("one", 2)
     assert list(status["workers"]) == [worker.address]

@@ -33,12 +33,12 @@ def ledger(clock):
     return SplitLedger(3, lease_seconds=LEASE, clock=clock)
 
 
-def take(ledger, trainer, *known, life="1", epoch=0):
-    taken = ledger.take(trainer, life, epoch, known, range(ledger.num_splits))
+def take(ledger, trainer, *known, life="1", round=0):
+    taken = ledger.take(trainer, life, round, known, range(ledger.num_splits))
     return (taken.split, taken.position) if taken.what == "split" else taken.what
 
 
-def test_a_split_goes_to_one_trainer_and_the_epoch_ends_when_all_are_done(ledger):
+def test_a_split_goes_to_one_trainer_and_the_round_ends_when_all_are_done(ledger):
     ledger.join("a", "1", Holding())
     ledger.join("b", "1", Holding())
     assert take(ledger, "a") == (0, SplitPosition())
@@ -49,7 +49,7 @@ def test_a_split_goes_to_one_trainer_and_the_epoch_ends_when_all_are_done(ledger
     assert take(ledger, "b", 1) == "wait"
     ledger.report("b", "1", Holding(0, {}, {1}))
     assert take(ledger, "a", 0, 2) == take(ledger, "b", 1) == "complete"
-    assert take(ledger, "a", epoch=1) == (0, SplitPosition())
+    assert take(ledger, "a", round=1) == (0, SplitPosition())
 
 
 def test_a_split_whose_trainer_never_heard_of_it_is_given_again(ledger):
@@ -95,8 +95,8 @@ def test_a_trainer_that_is_late_loses_nothing_that_nobody_else_wanted(ledger, cl
     clock.now += 10 * LEASE
     ledger.join("b", "1", Holding())
     assert take(ledger, "b") == (0, at(5))
-    epoch, lost = ledger.join("a", "2", Holding(0, {0: at(4), 1: at(2)}))
-    assert (epoch, lost) == (0, [0])
+    round, lost = ledger.join("a", "2", Holding(0, {0: at(4), 1: at(2)}))
+    assert (round, lost) == (0, [0])
     assert take(ledger, "b", 0) == (2, SplitPosition()), "split 1 is a's again"
 
 
@@ -120,15 +120,15 @@ def test_an_older_life_is_refused(ledger):
     assert take(ledger, "a", life="2") == (0, SplitPosition())
 
 
-def test_old_epochs_are_forgotten_once_complete(ledger):
+def test_old_rounds_are_forgotten_once_complete(ledger):
     ledger.join("a", "1", Holding())
-    for epoch in range(3):
+    for round in range(3):
         for split in range(3):
-            take(ledger, "a", *range(split), epoch=epoch)
-        ledger.report("a", "1", Holding(epoch, {}, {0, 1, 2}))
-    assert sorted(ledger.epochs) == [1, 2]
+            take(ledger, "a", *range(split), round=round)
+        ledger.report("a", "1", Holding(round, {}, {0, 1, 2}))
+    assert sorted(ledger.rounds) == [1, 2]
     assert ledger.join("a", "2", Holding(1, {0: at(1)}, {1, 2})) == (1, [])
-    with pytest.raises(ValueError, match="epochs 1, 2"):
+    with pytest.raises(ValueError, match="rounds 1, 2"):
         ledger.join("a", "3", Holding(0, {0: at(1)}))
     assert ledger.join("new", "1", Holding()) == (1, [])
 
@@ -138,7 +138,12 @@ def test_a_checkpoint_of_another_input_is_refused(ledger):
         ledger.join("a", "1", Holding(0, {}, {3}))
 
 
-@pytest.mark.parametrize("state", [{}, {"epoch": 0}, {"epoch": -1, "splits": {}, "done": []}, {"0": 5}])
+def test_a_position_of_an_older_version_says_epoch():
+    value = Holding(3, {}, {1}).to_json()
+    assert Holding.from_json({"epoch": value.pop("round"), **value}) == Holding(3, {}, {1})
+
+
+@pytest.mark.parametrize("state", [{}, {"round": 0}, {"round": -1, "splits": {}, "done": []}, {"0": 5}])
 def test_no_other_state_is_taken_for_a_position_in_a_service(state):
     with pytest.raises(ValueError, match="ServiceSource.state"):
         Holding.from_json(state)
@@ -201,6 +206,6 @@ def test_whatever_is_killed_each_batch_is_in_one_model_once(seed, clock):
             trainer.step(ledger, lengths, dice)
     for trainer in trainers:
         ledger.report(trainer.name, str(trainer.life), trainer.holding)
-    assert all(split.done for split in ledger.epochs[0])
+    assert all(split.done for split in ledger.rounds[0])
     trained = sorted(tuple(pair) for trainer in trainers for pair in trainer.trained)
     assert trained == [(split, batch) for split, length in enumerate(lengths) for batch in range(length)]

@@ -67,5 +67,5 @@ def eager(state: TrainState, columns: dict[str, np.ndarray]) -> np.ndarray:
     features = {name: torch.from_numpy(values) for name, values in columns.items()}
     state.model.eval()
     with torch.no_grad():
-        (prediction,) = mono.dense(state.model, state.lookup.pull(features).leaves, features).values()
+        (prediction,) = mono.dense(state.model, state.lookup.pull(features).slices, features).values()
     return prediction.numpy()

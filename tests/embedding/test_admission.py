@@ -19,7 +19,7 @@ from monolith._core import native
 from monolith.embedding.admission import (
     HASH_FILTER_CAPACITY,
     HASH_FILTER_SPLIT_NUM,
-    Filter,
+    AdmissionFilter,
     FilterType,
     SlotOccurrenceThresholdConfig,
     create_dummy_hash_filter,
@@ -36,7 +36,7 @@ def at_least(threshold: int) -> SlotOccurrenceThresholdConfig:
     return SlotOccurrenceThresholdConfig(default_occurrence_threshold=threshold)
 
 
-def gradient(admission: Filter, ids: Tensor) -> list[float]:
+def gradient(admission: AdmissionFilter, ids: Tensor) -> list[float]:
     """Run forward and backward with a gradient of ones; one figure per row."""
     embeddings = torch.randn(len(ids), 2, requires_grad=True)
     out = intercept_gradient(admission, ids, embeddings)

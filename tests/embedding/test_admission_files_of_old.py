@@ -6,17 +6,17 @@ from pathlib import Path
 import pytest
 import torch
 
-from monolith.embedding.admission import Filter, SlotOccurrenceThresholdConfig, create_hash_filter
+from monolith.embedding.admission import AdmissionFilter, SlotOccurrenceThresholdConfig, create_hash_filter
 from tests.embedding.test_admission import files, with_header
 
 IDS = torch.arange(100)
 
 
-def make(buckets: tuple[int, int] = (0, 1024)) -> Filter:
+def make(buckets: tuple[int, int] = (0, 1024)) -> AdmissionFilter:
     return create_hash_filter(5000, 7, SlotOccurrenceThresholdConfig(default_occurrence_threshold=1), buckets=buckets)
 
 
-def save_old(folder: Path, version: int) -> Filter:
+def save_old(folder: Path, version: int) -> AdmissionFilter:
     """Save a filter that has seen the ids, as an older version did; returns it."""
     folder.mkdir()
     admission = make()

@@ -184,7 +184,7 @@ def test_wrong_types_and_shapes_are_refused():
         pool(torch.zeros(3, 2), splits.int())
     with pytest.raises(ValueError, match="at least one column"):
         pool(torch.zeros(3, 0), splits)
-    with pytest.raises(ValueError, match="unknown pooling 'max'; choose sum, mean or sqrtn"):
+    with pytest.raises(ValueError, match="unknown pooling 'max'; choose one of sum, mean, sqrtn"):
         pool(torch.zeros(3, 2), splits, "max")
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from monolith._core import native
 from monolith.embedding import Segment, Table, TableConfig
 from monolith.embedding.admission import (
-    Filter,
+    AdmissionFilter,
     FilterType,
     SlotOccurrenceThresholdConfig,
     create_dummy_hash_filter,
@@ -40,7 +40,7 @@ SOMETIMES = SlotOccurrenceThresholdConfig(default_occurrence_threshold=4)
 class Variant:
     optimizer: Optimizer = AdagradOptimizer(learning_rate=0.05)
     compressor: Compressor = Fp32Compressor()
-    admission: Callable[[], Filter] | None = None
+    admission: Callable[[], AdmissionFilter] | None = None
 
     def make(self) -> Table:
         dim = 1 if self.optimizer.kind == "batch_softmax" else 3

@@ -156,7 +156,7 @@ def test_the_error_names_the_same_id_whatever_the_threads(threads: int) -> None:
     assert len(table) == len(ids)
     assert table.lookup(torch.tensor([11_000, 13_000, 19_000])).eq(0).all()
     assert table.lookup(torch.tensor([0, 10_999, 19_999])).ne(0).all()
-    first = native.TablePlan(table.native, ids, True)
+    first = native.BatchPlan(table.native, ids, True)
     order = torch.empty(len(ids), dtype=torch.int64)
     first.write_ids(order)
     named = next(one for one in order.tolist() if one in (11_000, 13_000, 19_000))

@@ -5,7 +5,7 @@ from hashlib import md5
 import pytest
 
 from monolith.embedding.config.merging import extra_restore_names, merge_tables, merged_table_name
-from monolith.embedding.entry import generate_test_hash_table_config
+from monolith.native_training.test_utils import generate_test_hash_table_config
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from monolith.embedding import HashTableConfigInstance, MultiTable, Segment, SgdOptimizer, TableConfig
-from monolith.embedding.entry import generate_test_hash_table_config
 from monolith.embedding.fused import fused_apply_gradient, fused_lookup
 from monolith.errors import CorruptFileError
+from monolith.native_training.test_utils import generate_test_hash_table_config
 
 
 def make(**dims: int) -> MultiTable:

@@ -10,6 +10,7 @@ import pytest
 
 from monolith.embedding import entry
 from monolith.embedding.entry import HashTableConfigInstance, PolynomialDecay, Segment, SgdOptimizer, TableConfig
+from monolith.native_training.test_utils import generate_test_hash_table_config
 from monolith.protos.embedding_hash_table_pb2 import EmbeddingHashTableConfig, EntryConfig
 
 ONE = Segment(2, SgdOptimizer(0.5))
@@ -190,7 +191,7 @@ def test_instance_string_is_the_merge_key() -> None:
 
 
 def test_generate_test_hash_table_config() -> None:
-    instance = entry.generate_test_hash_table_config()
+    instance = generate_test_hash_table_config()
     (segment,) = instance.table_config.entry_config.segments
     assert instance.table_config.WhichOneof("type") == "cuckoo"
     assert isinstance(segment, EntryConfig.Segment)
@@ -200,6 +201,6 @@ def test_generate_test_hash_table_config() -> None:
     assert segment.init_config.WhichOneof("type") == "zeros"
     assert segment.comp_config.WhichOneof("type") == "fp32"
     assert instance.call_learning_rate_fns() == [1.0]
-    other = entry.generate_test_hash_table_config(4, use_float16=True, learning_rate=0.5).as_table_config("t")
+    other = generate_test_hash_table_config(4, use_float16=True, learning_rate=0.5).as_table_config("t")
     assert (other.dim, other.learning_rate_values(0)) == (4, [0.5])
     assert other.segments[0].optimizer.stochastic_rounding_float16

@@ -83,10 +83,10 @@ def request(num_rows: int, seed: int = 0, num_ids: int = 200) -> dict[str, np.nd
 def eager(model: MovieRanking, plan: LookupPlan, tables: MultiTable, columns: dict[str, np.ndarray]) -> np.ndarray:
     """What torch says, from the training tables."""
     features = {name: torch.from_numpy(np.ascontiguousarray(column)) for name, column in columns.items()}
-    leaves = Lookup(plan, tables).pull(features).leaves
+    slices = Lookup(plan, tables).pull(features).slices
     training = model.training
     model.eval()
     with torch.no_grad():
-        (prediction,) = dense(model, leaves, features).values()
+        (prediction,) = dense(model, slices, features).values()
     model.train(training)
     return prediction.numpy()

@@ -28,10 +28,10 @@ ITEM = TableMeta(name="item", slices=(("bias", 1), ("iffm", 4), ("vec", 8)))
 HISTORY = TableMeta(name="history", slices=(("vec", 16),))
 FEATURES = {
     "f_uid": FeatMeta(slot=1, table=USER, shared=True),
-    "f_age": FeatMeta(slot=1000, table=USER, shared=True, fid_version=1, pooling="MEAN"),
+    "f_age": FeatMeta(slot=1000, table=USER, shared=True, fid_version=1, pooling="mean"),
     "f_gid": FeatMeta(slot=200, table=ITEM),
     "f_tags": FeatMeta(slot=1001, table=ITEM, fid_version=1),
-    "f_seen": FeatMeta(slot=30, table=HISTORY, pooling="FIRSTN", max_sequence_length=5),
+    "f_seen": FeatMeta(slot=30, table=HISTORY, pooling="first_n", max_sequence_length=5),
 }
 
 
@@ -133,7 +133,7 @@ def test_slices_may_be_added_up():
         ("CONCAT", (("f_uid", "iffm"),), "layout 'l': there is no slice 'iffm' of feature 'f_uid'"),
         ("CONCAT", (("f_none", "vec"),), "there is no slice 'vec' of feature 'f_none'"),
         ("CONCAT", (), "layout 'l' has no slices"),
-        ("CONCAT", (("f_seen", "vec"),), r"sequences \(FIRSTN\) cannot be joined by CONCAT; use NONE"),
+        ("CONCAT", (("f_seen", "vec"),), r"sequences \(first_n\) cannot be joined by CONCAT; use NONE"),
         ("ADDN", (("f_seen", "vec"),), "cannot be joined by ADDN"),
         ("STACK", (("f_uid", "vec"), ("f_uid", "bias")), r"STACK needs slices of one width, got \[8, 1\]"),
         ("ADDN", (("f_uid", "vec"), ("f_uid", "bias")), "ADDN needs slices of one width"),
@@ -145,9 +145,9 @@ def test_layouts_that_do_not_fit_are_refused(joining, slices, message):
 
 
 def test_descriptions_that_cannot_be_are_refused():
-    with pytest.raises(ValueError, match="FIRSTN goes with a positive max_sequence_length, got FIRSTN and 0"):
-        FeatMeta(slot=1, table=USER, pooling="FIRSTN")
-    with pytest.raises(ValueError, match="got SUM and 3"):
+    with pytest.raises(ValueError, match="first_n goes with a positive max_sequence_length, got first_n and 0"):
+        FeatMeta(slot=1, table=USER, pooling="first_n")
+    with pytest.raises(ValueError, match="got sum and 3"):
         FeatMeta(slot=1, table=USER, max_sequence_length=3)
     with pytest.raises(ValueError, match="different names"):
         TableMeta(name="t", slices=(("a", 1), ("a", 2)))

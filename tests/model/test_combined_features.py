@@ -77,7 +77,7 @@ def test_rows_and_gradients_are_those_of_plain_torch(combiner):
     before = {name: table.lookup(torch.arange(4)) for name, table in lookup.tables.tables.items()}
     assert list(before) == ["one", "pair", "tags"]
     pulled = lookup.pull(COLUMNS)
-    spec = run_dense(model, pulled.leaves, COLUMNS, Mode.TRAIN)
+    spec = run_dense(model, pulled.slices, COLUMNS, Mode.TRAIN)
     spec.loss.backward()
     lookup.push(pulled, global_step=0)
     pred, gradients = reference(model, before)
@@ -89,9 +89,9 @@ def test_rows_and_gradients_are_those_of_plain_torch(combiner):
 def test_a_batch_without_any_id_reads_zeros():
     lookup = lookup_of(Combined())
     empty = Ragged.from_lists([[], [], []], torch.int64)
-    leaves = lookup.pull({**COLUMNS, "tags": empty, "seen": empty}).leaves
-    assert leaves["tags", "vec"].tolist() == [[0.0] * DIM] * 3
-    assert leaves["seen", "vec"].tolist() == [[[0.0] * DIM] * 2] * 3
+    slices = lookup.pull({**COLUMNS, "tags": empty, "seen": empty}).slices
+    assert slices["tags", "vec"].tolist() == [[0.0] * DIM] * 3
+    assert slices["seen", "vec"].tolist() == [[[0.0] * DIM] * 2] * 3
 
 
 def test_a_feature_can_share_a_table_that_is_created_for_it():

@@ -52,7 +52,7 @@ def train(reads, *, joined, unused=False):
     lookup = Lookup(tried.plan, tables, tried.layouts if joined else None)
     for step in range(3):
         pulled = lookup.pull(COLUMNS)
-        spec = run_dense(Joined(reads), pulled.leaves, COLUMNS, Mode.TRAIN)
+        spec = run_dense(Joined(reads), pulled.slices, COLUMNS, Mode.TRAIN)
         if not unused:
             spec.loss.backward()
         lookup.push(pulled, global_step=step)
@@ -69,7 +69,7 @@ def test_rows_learn_the_same_joined_or_apart(reads):
 
 def test_what_is_read_together_is_one_tensor_and_what_is_read_alone_another():
     _, pulled = train("stack concat alone", joined=True)
-    shapes = sorted(tuple(leaf.shape) for leaf in pulled.leaves.values())
+    shapes = sorted(tuple(rows.shape) for rows in pulled.slices.values())
     assert shapes == [(3, 3), (3, 3), (3, 3, 3), (3, 9)]
 
 
@@ -88,5 +88,5 @@ def test_an_empty_batch_is_pulled_and_pushed():
         "tag": Ragged(torch.empty(0, dtype=torch.int64), torch.tensor([0])),
     }
     pulled = lookup.pull(none)
-    assert sorted(tuple(leaf.shape) for leaf in pulled.leaves.values()) == [(0, 3), (0, 3, 3), (0, 9)]
+    assert sorted(tuple(rows.shape) for rows in pulled.slices.values()) == [(0, 3), (0, 3, 3), (0, 9)]
     assert lookup.push(pulled, global_step=0).inserted == 0

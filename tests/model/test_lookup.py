@@ -38,22 +38,22 @@ def lookup():
 COLUMNS = {"uid": torch.tensor([7, 8, 7]), "mov": torch.tensor([7, 7, 9])}
 
 
-def test_leaves_are_the_rows_of_each_slice(lookup):
+def test_slices_are_the_rows_of_each_slice(lookup):
     for place, name in enumerate(("uid", "mov")):
         ids = torch.tensor([7, 8, 9])
         lookup.tables[name].assign(ids, torch.arange(15.0).view(3, 5) + 100 * place)
-    leaves = lookup.pull(COLUMNS).leaves
-    assert leaves["uid", "zed"].tolist() == [[0, 1], [5, 6], [0, 1]]
-    assert leaves["uid", "abc"].tolist() == [[2, 3, 4], [7, 8, 9], [2, 3, 4]]
-    assert leaves["mov", "zed"].tolist() == [[100, 101], [100, 101], [110, 111]]
-    assert leaves["mov", "abc"].tolist() == [[102, 103, 104], [102, 103, 104], [112, 113, 114]]
-    assert all(leaf.is_leaf and leaf.requires_grad for leaf in leaves.values())
+    slices = lookup.pull(COLUMNS).slices
+    assert slices["uid", "zed"].tolist() == [[0, 1], [5, 6], [0, 1]]
+    assert slices["uid", "abc"].tolist() == [[2, 3, 4], [7, 8, 9], [2, 3, 4]]
+    assert slices["mov", "zed"].tolist() == [[100, 101], [100, 101], [110, 111]]
+    assert slices["mov", "abc"].tolist() == [[102, 103, 104], [102, 103, 104], [112, 113, 114]]
+    assert all(rows.is_leaf and rows.requires_grad for rows in slices.values())
 
 
 def test_gradients_reach_their_slice_and_repeated_ids_add_up(lookup):
     pulled = lookup.pull(COLUMNS)
-    weights = {key: torch.randn_like(leaf) for key, leaf in pulled.leaves.items()}
-    sum((pulled.leaves[key] * weights[key]).sum() for key in weights).backward()
+    weights = {key: torch.randn_like(rows) for key, rows in pulled.slices.items()}
+    sum((pulled.slices[key] * weights[key]).sum() for key in weights).backward()
     lookup.push(pulled, global_step=0, time=5)
     for name, ids in COLUMNS.items():
         step = torch.cat([weights[name, "zed"], weights[name, "abc"]], dim=1)
@@ -63,7 +63,7 @@ def test_gradients_reach_their_slice_and_repeated_ids_add_up(lookup):
 
 def test_a_leaf_without_a_gradient_counts_as_zeros(lookup):
     pulled = lookup.pull(COLUMNS)
-    pulled.leaves["uid", "zed"].sum().backward()
+    pulled.slices["uid", "zed"].sum().backward()
     lookup.push(pulled, global_step=0)
     assert lookup.tables["uid"].lookup(torch.tensor([7])).tolist() == [[-2, -2, 0, 0, 0]]
     assert lookup.tables["mov"].lookup(torch.tensor([7])).tolist() == [[0, 0, 0, 0, 0]]
@@ -79,16 +79,16 @@ def test_a_gradient_that_was_thrown_away_counts_as_zeros():
     lookup = Lookup(plan, make_tables(plan))
     lookup.tables["uid"].assign(torch.tensor([7, 8]), torch.ones(2, 2))
     pulled = lookup.pull(COLUMNS)
-    (leaf,) = pulled.leaves.values()
-    leaf.sum().backward()
-    leaf.grad = None  # as zero_grad does
+    (rows,) = pulled.slices.values()
+    rows.sum().backward()
+    rows.grad = None  # as zero_grad does
     lookup.push(pulled, global_step=0)
     assert lookup.tables["uid"].lookup(torch.tensor([7, 8])).tolist() == [[1.0, 1.0], [1.0, 1.0]]
 
 
 def test_a_gradient_that_is_not_finite_changes_nothing(lookup):
     pulled = lookup.pull(COLUMNS)
-    (pulled.leaves["uid", "zed"] * float("nan")).sum().backward()
+    (pulled.slices["uid", "zed"] * float("nan")).sum().backward()
     with pytest.raises(ValueError, match="nothing was changed"):
         lookup.push(pulled, global_step=0)
     assert len(lookup.tables["uid"]) == len(lookup.tables["mov"]) == 0
@@ -96,7 +96,7 @@ def test_a_gradient_that_is_not_finite_changes_nothing(lookup):
 
 def test_pulling_makes_no_row_and_needs_no_gradient(lookup):
     pulled = lookup.pull(COLUMNS, requires_grad=False)
-    assert not any(leaf.requires_grad for leaf in pulled.leaves.values())
+    assert not any(rows.requires_grad for rows in pulled.slices.values())
     assert len(lookup.tables["uid"]) == 0
 
 
@@ -112,7 +112,7 @@ def test_an_id_gets_a_row_after_its_threshold_and_features_are_counted_apart():
     for _ in range(3):
         # The id is in both columns: a shared filter would count it twice per step.
         pulled = lookup.pull({"uid": torch.tensor([5]), "mov": torch.tensor([5])})
-        sum(leaf.sum() for leaf in pulled.leaves.values()).backward()
+        sum(rows.sum() for rows in pulled.slices.values()).backward()
         lookup.push(pulled, global_step=0)
         rows.append((len(lookup.tables["uid"]), len(lookup.tables["mov"])))
     assert rows == [(0, 0), (0, 0), (1, 1)]
@@ -122,18 +122,18 @@ def test_serving_tables_have_no_filter_and_take_rows():
     plan = make_plan(TwoSlices(threshold=2), SCHEMA)
     tables = make_tables(plan, serving=True)
     tables["uid"].assign(torch.tensor([1]), torch.ones(1, 5))
-    leaves = Lookup(plan, tables).pull({"uid": torch.tensor([1]), "mov": torch.tensor([1])}).leaves
-    assert leaves["uid", "abc"].tolist() == [[1, 1, 1]]
+    slices = Lookup(plan, tables).pull({"uid": torch.tensor([1]), "mov": torch.tensor([1])}).slices
+    assert slices["uid", "abc"].tolist() == [[1, 1, 1]]
 
 
 def test_dense_reads_leaves_and_an_unplanned_lookup_says_what_was_planned():
     model = TwoSlices()
     plan = make_plan(model, SCHEMA)
-    leaves = Lookup(plan, make_tables(plan)).pull(COLUMNS).leaves
-    assert dense(model, leaves, COLUMNS)["pred"].shape == (3, 10)
-    del leaves["mov", "abc"]
+    slices = Lookup(plan, make_tables(plan)).pull(COLUMNS).slices
+    assert dense(model, slices, COLUMNS)["pred"].shape == (3, 10)
+    del slices["mov", "abc"]
     with pytest.raises(RuntimeError, match=r"feature 'mov', slice 'abc', dim 3; planned were: .*uid/zed \(dim 2\)"):
-        run_dense(model, leaves, COLUMNS, Mode.TRAIN)
+        run_dense(model, slices, COLUMNS, Mode.TRAIN)
     assert model.slice_reader is None
 
 

@@ -293,7 +293,7 @@ def test_features_by_slot_in_groups_and_with_dims_of_their_own():
     assert plan.entries == (("fc_slot_7", "vec", 4), ("uid", "vec", 4), ("mov", "vec", 4), ("mov", "bias", 1))
     tables = make_tables(plan)
     columns = {name: torch.tensor([1, 2, 3]) for name in ("fc_slot_7", "uid", "mov")}
-    outputs = dense(model, Lookup(plan, tables).pull(columns).leaves, columns)
+    outputs = dense(model, Lookup(plan, tables).pull(columns).slices, columns)
     assert list(outputs) == ["pred", "both/sum", "both/alone"]
 
 

@@ -6,7 +6,13 @@ import torch
 
 from monolith.checkpoint.format.tensor_tree import flatten_tree, restore_tree
 from monolith.embedding import PolynomialDecay
-from monolith.optim import AdamomOptimizer, RmspropOptimizer, ShampooOptimizer, apply_sparse_precond, eigen_inverse_root
+from monolith.optim import (
+    DenseAdamomOptimizer,
+    DenseRmspropOptimizer,
+    ShampooOptimizer,
+    apply_sparse_precond,
+    eigen_inverse_root,
+)
 
 
 def one_step(optimizer_class, **settings):
@@ -19,17 +25,17 @@ def one_step(optimizer_class, **settings):
 
 
 def test_adamom_figures():
-    weight, slots = one_step(AdamomOptimizer, weight_decay=0.01, ada_decay=0.99, mom_decay=0.9)
+    weight, slots = one_step(DenseAdamomOptimizer, weight_decay=0.01, ada_decay=0.99, mom_decay=0.9)
     assert weight == pytest.approx(0.090000336, abs=1e-7)
     assert slots == pytest.approx({"m": 0.0121, "v": 0.014641, "c": 1.0}, abs=1e-7)
 
 
 def test_rmsprop_figures():
     settings = dict(weight_decay=1, beta1=0.9, beta2=0.9, epsilon=0.1)
-    weight, slots = one_step(RmspropOptimizer, **settings)
+    weight, slots = one_step(DenseRmspropOptimizer, **settings)
     assert weight == pytest.approx(0.03205473846225154, abs=1e-7)
     assert slots == pytest.approx({"m": 0.06794526153774846, "v": 0.00484}, abs=1e-7)
-    weight, slots = one_step(RmspropOptimizer, **settings, use_v2=True)
+    weight, slots = one_step(DenseRmspropOptimizer, **settings, use_v2=True)
     assert weight == pytest.approx(0.03125, abs=1e-7)
     assert slots == pytest.approx({"m": 0.06875, "v": 0.0484}, abs=1e-7)
 
@@ -51,8 +57,8 @@ def rmsprop(w, g, s, lr, use_v2=False):
 
 
 CASES = [
-    (AdamomOptimizer, dict(ada_decay=0.95, mom_decay=0.8, epsilon=1e-3, weight_decay=0.02), adamom),
-    (RmspropOptimizer, dict(beta1=0.8, beta2=0.95, epsilon=1e-3, weight_decay=0.02), rmsprop),
+    (DenseAdamomOptimizer, dict(ada_decay=0.95, mom_decay=0.8, epsilon=1e-3, weight_decay=0.02), adamom),
+    (DenseRmspropOptimizer, dict(beta1=0.8, beta2=0.95, epsilon=1e-3, weight_decay=0.02), rmsprop),
 ]
 
 
@@ -166,7 +172,7 @@ def test_state_survives_a_snapshot():
     assert torch.equal(*runs)
 
 
-@pytest.mark.parametrize("optimizer_class", [AdamomOptimizer, RmspropOptimizer, ShampooOptimizer])
+@pytest.mark.parametrize("optimizer_class", [DenseAdamomOptimizer, DenseRmspropOptimizer, ShampooOptimizer])
 def test_sparse_gradients_and_negative_rates_are_refused(optimizer_class):
     weight = torch.nn.Parameter(torch.zeros(4, 2))
     weight.grad = torch.sparse_coo_tensor(torch.tensor([[1]]), torch.ones(1, 2), (4, 2))
@@ -176,7 +182,7 @@ def test_sparse_gradients_and_negative_rates_are_refused(optimizer_class):
         optimizer_class([weight], learning_rate=-1.0)
 
 
-@pytest.mark.parametrize("optimizer_class", [AdamomOptimizer, RmspropOptimizer, ShampooOptimizer])
+@pytest.mark.parametrize("optimizer_class", [DenseAdamomOptimizer, DenseRmspropOptimizer, ShampooOptimizer])
 def test_a_rate_follows_the_step_also_after_a_restore(optimizer_class):
     asked = []
 
@@ -203,7 +209,7 @@ def test_the_rate_scales_a_step_as_the_schedule_says():
     steps = []
     for number in range(3):
         weight = torch.nn.Parameter(torch.tensor([1.0], dtype=torch.float64))
-        optimizer = RmspropOptimizer([weight], learning_rate=rate, beta1=0.0, use_v2=True, epsilon=0.0)
+        optimizer = DenseRmspropOptimizer([weight], learning_rate=rate, beta1=0.0, use_v2=True, epsilon=0.0)
         optimizer.param_groups[0]["step"] = number
         weight.grad = torch.tensor([0.1], dtype=torch.float64)
         optimizer.step()

@@ -118,8 +118,8 @@ def dispatcher_settings(folder: Path, **changes: Any) -> DispatcherConfig:
 def take_a_split(address: str, **options: Any) -> Any:
     with connect(address, **options) as stranger:
         who = {"trainer": "stranger", "life": "1"}
-        stranger.request(ask(ServiceRequest.JOIN, **who, holding={"epoch": 0, "splits": {}, "done": []}), 30)
-        fields = {**who, "epoch": 0, "known": [], "parts": [], "wait_seconds": 0}
+        stranger.request(ask(ServiceRequest.JOIN, **who, holding={"round": 0, "splits": {}, "done": []}), 30)
+        fields = {**who, "round": 0, "known": [], "parts": [], "wait_seconds": 0}
         return stranger.request(ask(ServiceRequest.TAKE, **fields), 30).meta
 
 

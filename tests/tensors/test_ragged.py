@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monolith._core import native
-from monolith.tensors import Ragged, fused_value_rowids, gen_seq_mask, normalize_merged_split
+from monolith.native_training.ragged_utils import fused_value_rowids
+from monolith.tensors import Ragged, gen_seq_mask, normalize_merged_split
 
 
 def test_value_rowids_are_computed_once():

@@ -12,8 +12,8 @@ import torch
 import monolith as mono
 from monolith.launch.roles import TrainerRole
 from monolith.model.hyper_params import InstantiableParams
+from monolith.native_training.cpu_training import CpuTraining, local_train, local_train_internal
 from monolith.train.config import CpuTrainingConfig, RunnerConfig
-from monolith.train.cpu_training import CpuTraining, local_train, local_train_internal
 from monolith.train.online import run_online
 from tests.model.movie_model import MovieRanking, write_movie_log
 

@@ -154,10 +154,10 @@ def batch(model):
     return next(iter(model.input_fn(Mode.TRAIN))).columns
 
 
-def test_leaves_are_what_the_model_reads_and_no_more():
+def test_slices_are_what_the_model_reads_and_no_more():
     model, lookup = lookup_of(["concat", "add_n", "layouts"])
-    leaves = lookup.pull(batch(model)).leaves
-    assert {key: tuple(leaf.shape) for key, leaf in leaves.items()} == {
+    slices = lookup.pull(batch(model)).slices
+    assert {key: tuple(rows.shape) for key, rows in slices.items()} == {
         ("user,tags,pair", "vec:concat"): (BATCH, 3 * DIM),
         ("user,pair", "bias:concat"): (BATCH, 2),
         ("user,tags,pair", "vec:add_n"): (BATCH, DIM),
@@ -185,7 +185,7 @@ def test_one_native_call_forward_and_one_backward():
 
     object.__setattr__(lookup._layout_plan, "native_plan", Counted())
     pulled = lookup.pull(batch(model))
-    run_dense(model, pulled.leaves, batch(model), Mode.TRAIN).loss.backward()
+    run_dense(model, pulled.slices, batch(model), Mode.TRAIN).loss.backward()
     lookup.push(pulled, global_step=0)
     assert calls == ["forward", "backward"]
 
@@ -195,7 +195,7 @@ def test_gradients_of_a_joined_leaf_are_those_of_plain_torch():
     events = batch(model)
     pulled = lookup.pull(events)
     weight = torch.randn(BATCH, DIM, generator=torch.Generator().manual_seed(1))
-    ((pulled.leaves["user,tags,pair", "vec:add_n"]) * weight).sum().backward()
+    ((pulled.slices["user,tags,pair", "vec:add_n"]) * weight).sum().backward()
     flat = pulled.row_gradients()
     # Rows lie table by table, "pair" first: every one of the two ids gets half the gradient of its event.
     pair = flat[: events["pair"].numel() * DIM].view(BATCH, 2, DIM)
@@ -207,7 +207,7 @@ def test_gradients_of_a_joined_leaf_are_those_of_plain_torch():
 def test_rows_without_gradients():
     model, lookup = lookup_of(["concat"])
     pulled = lookup.pull(batch(model), requires_grad=False)
-    assert not any(leaf.requires_grad for leaf in pulled.leaves.values())
+    assert not any(rows.requires_grad for rows in pulled.slices.values())
     with pytest.raises(ValueError, match="requires_grad=False"):
         lookup.push(pulled, global_step=0)
 
@@ -221,10 +221,10 @@ def test_a_batch_that_lacks_a_feature_names_it():
 
 def test_an_unplanned_lookup_says_what_was_planned():
     model, lookup = lookup_of(["concat"])
-    leaves = lookup.pull(batch(model)).leaves
+    slices = lookup.pull(batch(model)).slices
     model.params["kinds"] = ["stack"]
     with pytest.raises(RuntimeError, match="unplanned lookup of feature 'user', .*user,tags,pair/vec:concat"):
-        run_dense(model, leaves, batch(model), Mode.TRAIN)
+        run_dense(model, slices, batch(model), Mode.TRAIN)
 
 
 def test_a_combiner_that_the_layout_has_not_is_refused():

@@ -9,9 +9,9 @@ from monolith.data import Batch, Schema
 from monolith.embedding import AdagradOptimizer, ConstantsInitializer
 from monolith.embedding.combiners import FirstN
 from monolith.model.native_task import FeatureColumnV1, FeatureSlotConfig, NativeTask, TaskSpec
+from monolith.native_training.cpu_training import local_train_internal
 from monolith.tensors import Ragged
 from monolith.train.config import CpuTrainingConfig
-from monolith.train.cpu_training import local_train_internal
 from monolith.train.trained_model import open_trained
 from tests.train.recorder import Recorder
 

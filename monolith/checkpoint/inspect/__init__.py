@@ -1,7 +1,6 @@
 """Look into snapshots without a model: sizes, rows, differences; take rows out, and bring foreign ones in."""
 
 from monolith.checkpoint.inspect.differences import SnapshotDifference, TableDifference, diff_snapshots
-from monolith.checkpoint.inspect.nas_weights import get_nas_weight_json
 from monolith.checkpoint.inspect.snapshot_summary import SnapshotSummary, TableSummary, summarize
 from monolith.checkpoint.inspect.table_files import Rows, TableFiles
 
@@ -13,6 +12,5 @@ __all__ = [
     "TableFiles",
     "TableSummary",
     "diff_snapshots",
-    "get_nas_weight_json",
     "summarize",
 ]

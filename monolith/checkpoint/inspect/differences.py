@@ -12,7 +12,7 @@ from monolith.checkpoint.format.layout import DENSE_NAME
 from monolith.checkpoint.inspect.saved_plan import saved_plan
 from monolith.checkpoint.inspect.snapshot_summary import dense_shapes
 from monolith.checkpoint.inspect.table_files import Rows, TableFiles, checked_manifest, table_files
-from monolith.checkpoint.save.rewrite import Progress
+from monolith.checkpoint.save.rewrite import OnProgress
 from monolith.embedding import TableConfig
 from monolith.errors import CorruptFileError
 
@@ -54,7 +54,9 @@ class SnapshotDifference:
     """Dense tensor -> largest absolute difference; infinity if shape or type differ."""
 
 
-def diff_snapshots(first: Path, second: Path, *, on_progress: Progress = lambda what, done: None) -> SnapshotDifference:
+def diff_snapshots(
+    first: Path, second: Path, *, on_progress: OnProgress = lambda what, done: None
+) -> SnapshotDifference:
     """Compare two snapshots, or what deltas lead to; table files are checked completely, and read a part at a time."""
     tables = [_tables(folder) for folder in (first, second)]
     names = sorted(tables[0] | tables[1])

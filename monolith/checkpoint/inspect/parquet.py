@@ -8,7 +8,7 @@ from monolith.checkpoint.format.durable_files import make_folder
 from monolith.checkpoint.format.manifest import check_has_rows
 from monolith.checkpoint.inspect.saved_plan import saved_plan
 from monolith.checkpoint.inspect.table_files import TableFiles, checked_manifest, table_files
-from monolith.checkpoint.save.rewrite import Progress
+from monolith.checkpoint.save.rewrite import OnProgress
 from monolith.data.columnar.arrow import arrow
 from monolith.model.plan.planned_table import PlannedTable
 
@@ -19,7 +19,7 @@ def export_parquet(
     tables: Sequence[str] = (),
     *,
     on_rows: Callable[[str, int], None] | None = None,
-    on_progress: Progress = lambda what, done: None,
+    on_progress: OnProgress = lambda what, done: None,
 ) -> list[Path]:
     """Write `<out_dir>/<table>.parquet` for the tables named, or for all, and return the files.
 

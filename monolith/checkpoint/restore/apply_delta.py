@@ -6,7 +6,7 @@ from pathlib import Path
 from monolith.checkpoint.format.delta_chain import read_erased
 from monolith.checkpoint.format.layout import FILTER_CHANGES_SUFFIX, FILTERS_NAME, TABLES_NAME
 from monolith.embedding import Table
-from monolith.embedding.admission import Filter
+from monolith.embedding.admission import AdmissionFilter
 from monolith.embedding.shard_files import NotFinite
 
 
@@ -22,7 +22,7 @@ def apply_delta(folder: Path, tables: Mapping[str, Table], *, not_finite: NotFin
         table.restore(folder / TABLES_NAME / name, clear=False, not_finite=not_finite)
 
 
-def restore_filter(links: Sequence[Path], name: str, admission: Filter) -> None:
+def restore_filter(links: Sequence[Path], name: str, admission: AdmissionFilter) -> None:
     """Make an admission filter what it was at the end of a checked chain; a delta has the whole of it, or changes."""
     changes: list[Path] = []
     for link in reversed(links):

@@ -27,7 +27,7 @@ from monolith.checkpoint.save.save_snapshot import save_snapshot
 from monolith.embedding.shard_files import reshard_files
 from monolith.model import LookupPlan
 
-Progress = Callable[[str, float], None]
+OnProgress = Callable[[str, float], None]
 """Told what is being done, and how much of it all is done, from 0 to 1."""
 
 
@@ -36,7 +36,7 @@ def reshard(
     out: str | os.PathLike[str],
     num_shards: int,
     *,
-    on_progress: Progress = lambda what, done: None,
+    on_progress: OnProgress = lambda what, done: None,
 ) -> Path:
     """Write a snapshot with `num_shards` files per table into another folder `out`, and return it.
 
@@ -84,7 +84,7 @@ def compact(
     model_dir: str | os.PathLike[str],
     *,
     drop_not_finite: bool = False,
-    on_progress: Progress = lambda what, done: None,
+    on_progress: OnProgress = lambda what, done: None,
 ) -> Path | None:
     """Write the newest snapshot and its deltas as one snapshot, remove these deltas, and return it.
 

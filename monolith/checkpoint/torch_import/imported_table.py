@@ -30,7 +30,7 @@ from monolith.checkpoint.format.state_files.checkpoint_file import refresh_check
 from monolith.checkpoint.format.write_errors import writing_of
 from monolith.checkpoint.inspect.saved_plan import saved_plan
 from monolith.checkpoint.keep.model_dir import ModelDirOwner
-from monolith.checkpoint.save.rewrite import Progress
+from monolith.checkpoint.save.rewrite import OnProgress
 from monolith.checkpoint.torch_import.id_map import IdMap
 from monolith.embedding import Optimizer, Table, TableConfig, entry
 from monolith.embedding.shard_files import find_shard_files, not_finite_rows
@@ -62,7 +62,7 @@ def import_table(
     *,
     time: int | None = None,
     num_shards: int | None = None,
-    on_progress: Progress = lambda what, done: None,
+    on_progress: OnProgress = lambda what, done: None,
 ) -> list[str]:
     """Write `<basename>-00000-of-0000n`, which `Table.restore` takes, and return the paths.
 
@@ -84,7 +84,7 @@ def import_into_snapshot(
     time: int | None = None,
     merge: bool = False,
     drop_not_finite: bool = False,
-    on_progress: Progress = lambda what, done: None,
+    on_progress: OnProgress = lambda what, done: None,
 ) -> Path:
     """Write a copy of snapshot `like` into `model_dir` in which a table has these rows; returns the new snapshot.
 
@@ -139,7 +139,7 @@ def _copy_without(like: Path, manifest: Manifest, table_name: str, temporary: Pa
         shutil.copyfile(like / name, temporary / name)
 
 
-def _assign(table: Table, weight: Tensor, ids: IdMap, time: int | None, on_progress: Progress) -> None:
+def _assign(table: Table, weight: Tensor, ids: IdMap, time: int | None, on_progress: OnProgress) -> None:
     if weight.shape[1] != table.dim:
         raise ValueError(f"the weight has rows of {weight.shape[1]} floats, table {table.config.name!r} of {table.dim}")
     seen = int(clock.time()) if time is None else time

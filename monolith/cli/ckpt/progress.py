@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from monolith.checkpoint.save.rewrite import Progress as OnProgress
+from monolith.checkpoint.save.rewrite import OnProgress
 from monolith.cli.console import console
 
 

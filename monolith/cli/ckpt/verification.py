@@ -15,7 +15,7 @@ from monolith.checkpoint.format.manifest import Manifest, read_manifest
 from monolith.checkpoint.inspect import TableDifference, diff_snapshots
 from monolith.checkpoint.inspect.saved_plan import saved_plan
 from monolith.checkpoint.inspect.table_files import table_files
-from monolith.checkpoint.save.rewrite import Progress as OnProgress
+from monolith.checkpoint.save.rewrite import OnProgress
 from monolith.cli.ckpt.places import JsonOption, SnapshotArgument, named_snapshot
 from monolith.cli.ckpt.progress import progress_bar
 from monolith.cli.console import console

@@ -17,8 +17,6 @@ MODEL_NAME = "movie"
 WINDOW = 20_000
 """AUC covers this many predictions."""
 
-Column = np.ndarray[Any, Any]
-
 
 class ServerClient:
     """Asks one server over HTTP; for use by one thread."""
@@ -68,7 +66,7 @@ class Comparison:
         self.answer_seconds: list[float] = []
         self.num_predictions = 0
 
-    def ask(self, events: dict[str, Column]) -> None:
+    def ask(self, events: dict[str, np.ndarray[Any, Any]]) -> None:
         """Ask both for these events."""
         users, movies, labels = events["uid"], events["mov"], torch.from_numpy(events["label"])
         began = time.perf_counter()

@@ -7,7 +7,7 @@ from monolith.data.columnar.arrow import arrow
 from monolith.data.columnar.arrow_columns import Fill, check_fill
 from monolith.data.columnar.chunked_reader import ChunkedReader
 from monolith.data.columnar.file_list import Files, list_files
-from monolith.data.columnar.file_source import FileSource, Place
+from monolith.data.columnar.file_source import FilePlace, FileSource
 from monolith.data.columnar.opened_file import open_for_arrow
 from monolith.data.columnar.parquet_source import check_fid_v1, resolve_schema
 from monolith.data.schema import Schema
@@ -51,7 +51,7 @@ class ArrowSource(FileSource):
         self._fill = check_fill(fill_missing, schema)
         self._fid_v1 = check_fid_v1(fid_v1, schema)
 
-    def _open(self, path: str, place: Place) -> ChunkedReader:
+    def _open(self, path: str, place: FilePlace) -> ChunkedReader:
         reader = _ArrowReader(path, self.schema, self._fill, self._fid_v1)
         reader.go_to(place)
         return reader

@@ -13,7 +13,7 @@ from monolith.data.columnar.arrow_columns import Fill, columns_of
 from monolith.data.columnar.arrow_types import check_types, stored_names
 from monolith.data.columnar.checks.sound_rows import check_sound
 from monolith.data.columnar.column_error import ColumnError
-from monolith.data.columnar.file_source import Place
+from monolith.data.columnar.file_source import FilePlace
 from monolith.data.schema import Schema
 from monolith.data.source import OffsetError
 from monolith.errors import CorruptFileError
@@ -66,11 +66,11 @@ class ChunkedReader(ABC):
         """Close the file."""
 
     @property
-    def place(self) -> Place:
+    def place(self) -> FilePlace:
         """Behind the rows read or skipped so far."""
         return {"row": self._row, "chunk": max(self._chunk, 0), "in_chunk": self._in_chunk}
 
-    def go_to(self, place: Place) -> None:
+    def go_to(self, place: FilePlace) -> None:
         """Go to a place; OffsetError if the file has no such row."""
         if place["row"] == 0:
             return

@@ -9,7 +9,7 @@ from monolith.data.batch import Batch, Column
 from monolith.data.schema import Schema
 from monolith.data.source import OffsetError, State, check_shard
 
-Place: TypeAlias = dict[str, int]
+FilePlace: TypeAlias = dict[str, int]
 """Where in a file: "row", and what a reader needs to get there without reading what lies before."""
 
 
@@ -17,7 +17,7 @@ class RowReader(Protocol):
     """The rows of one file, in order."""
 
     @property
-    def place(self) -> Place:
+    def place(self) -> FilePlace:
         """Behind the rows read or skipped so far."""
         ...
 
@@ -65,7 +65,7 @@ class FileSource(ABC):
         self._file, self._place = 0, {"row": 0}
 
     @abstractmethod
-    def _open(self, path: str, place: Place) -> RowReader:
+    def _open(self, path: str, place: FilePlace) -> RowReader:
         """Open a file at a place."""
 
     def __iter__(self) -> Iterator[Batch]:

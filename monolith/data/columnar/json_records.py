@@ -1,7 +1,7 @@
 """Records that are JSON objects, as messages of a stream often are."""
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from monolith.data.columnar.checks.json_objects import check_objects
 from monolith.data.columnar.column_error import ColumnError
 from monolith.data.columnar.lines.json_lines_source import json_fields
 from monolith.data.schema import Schema
+from monolith.data.source import OnError
 from monolith.tensors import Ragged
 
 
@@ -31,7 +32,7 @@ class JsonParser:
         schema: Schema,
         *,
         fill_missing: Mapping[str, Fill] | None = None,
-        on_error: Literal["raise", "skip"] = "raise",
+        on_error: OnError = "raise",
     ) -> None:
         """Prepare for these columns; `fill_missing` says what null and a missing key read as, by column."""
         self.schema = schema

@@ -11,7 +11,7 @@ from monolith.data.columnar.checks.parquet_footer import check_chunks, check_row
 from monolith.data.columnar.chunked_reader import ChunkedReader
 from monolith.data.columnar.column_error import ColumnError
 from monolith.data.columnar.file_list import Files, list_files
-from monolith.data.columnar.file_source import FileSource, Place
+from monolith.data.columnar.file_source import FilePlace, FileSource
 from monolith.data.columnar.opened_file import open_for_arrow
 from monolith.data.schema import Schema
 from monolith.errors import CorruptFileError
@@ -72,7 +72,7 @@ class ParquetSource(FileSource):
         self._fill = check_fill(fill_missing, schema)
         self._fid_v1 = check_fid_v1(fid_v1, schema)
 
-    def _open(self, path: str, place: Place) -> ChunkedReader:
+    def _open(self, path: str, place: FilePlace) -> ChunkedReader:
         reader = _ParquetReader(path, self.schema, self._fill, self._fid_v1, self._batch_size)
         reader.go_to(place)
         return reader

@@ -14,7 +14,7 @@ import torch
 from monolith.data.batch import Batch
 from monolith.data.event_log.folder import read_schema
 from monolith.data.event_log.reader import LogReader
-from monolith.data.event_log.segment import NO_GENERATION, Records
+from monolith.data.event_log.segment import NO_GENERATION, EventArray
 from monolith.data.source import check_shard
 
 PARTITION = "0"
@@ -122,7 +122,7 @@ class EventLogSource:
         if self._reader is not None:
             self._reader.close()
         self._reader = None
-        self._pieces: list[Records] = []
+        self._pieces: list[EventArray] = []
 
     def _next_batch(self) -> Batch | None:
         end = (self._position // self._batch_size + 1) * self._batch_size

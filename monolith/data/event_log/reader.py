@@ -7,8 +7,8 @@ from pathlib import Path
 from monolith.data.event_log.folder import read_schema
 from monolith.data.event_log.segment import (
     NO_GENERATION,
-    Records,
-    Segment,
+    EventArray,
+    LogSegment,
     list_segments,
     segment_name,
 )
@@ -37,9 +37,9 @@ class LogReader:
         """Generation of the event before it: which opening of a writer appended it."""
         self._path = path
         self._schema = schema
-        self._rest: Records | None = None
+        self._rest: EventArray | None = None
         self._rest_generation = NO_GENERATION
-        self._segment = Segment(path, _segment_of(path, offset), schema)
+        self._segment = LogSegment(path, _segment_of(path, offset), schema)
         try:
             self._go_to(offset)
             self._check_generation(generation)
@@ -51,7 +51,7 @@ class LogReader:
         """Close the file that is open."""
         self._segment.close()
 
-    def read(self, count: int) -> Records | None:
+    def read(self, count: int) -> EventArray | None:
         """Return 1 to `count` records, or None if no whole frame is there at present."""
         if self._rest is None and not self._next_frame():
             return None
@@ -97,7 +97,7 @@ class LogReader:
                     f"segment is {segment_name(following[0])}; bytes or a whole file are missing between them"
                 )
             self._segment.close()
-            self._segment = Segment(self._path, following[0], self._schema)
+            self._segment = LogSegment(self._path, following[0], self._schema)
             self._at = self._segment.begin
             if self._segment.is_present_version and self._segment.tail != self.generation:
                 raise OffsetError(
@@ -142,7 +142,7 @@ def log_length(path: str | Path) -> int:
     """
     folder = Path(path)
     schema = read_schema(folder)
-    segment = Segment(folder, _segment_of(folder, sys.maxsize), schema)
+    segment = LogSegment(folder, _segment_of(folder, sys.maxsize), schema)
     try:
         return segment.skip_to(sys.maxsize, check=False).offset
     finally:

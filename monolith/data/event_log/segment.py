@@ -25,7 +25,7 @@ _VERSION_AT = struct.Struct("<8sI")
 _CRC = struct.Struct("<I")
 _READ_AHEAD_BYTES = 256 << 10
 
-Records = np.ndarray[Any, np.dtype[np.void]]
+EventArray = np.ndarray[Any, np.dtype[np.void]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ def encode_header(schema: Schema, first: int, tail: int) -> bytes:
     return body + _CRC.pack(native.crc32c(body))
 
 
-def encode_frame(records: Records, first: int, generation: int) -> bytes:
+def encode_frame(records: EventArray, first: int, generation: int) -> bytes:
     """Return the frame that holds `records`, the first of which has offset `first`."""
     payload = records.tobytes()
     head = _PRESENT.frame.pack(MARKER, len(records), first, len(payload), native.crc32c(payload), generation)
@@ -93,7 +93,7 @@ class FrameHeader(NamedTuple):
 class Frame(NamedTuple):
     """The records of a whole frame, where the next one begins, and who wrote it."""
 
-    records: Records
+    records: EventArray
     end: int
     generation: int
 
@@ -106,7 +106,7 @@ class Place(NamedTuple):
     generation: int
 
 
-class Segment:
+class LogSegment:
     """One segment file, open for reading.
 
     Args:

@@ -22,8 +22,8 @@ from monolith.data.event_log.segment import (
     HEADER_BYTES,
     MAX_PAYLOAD_BYTES,
     NO_GENERATION,
-    Records,
-    Segment,
+    EventArray,
+    LogSegment,
     encode_frame,
     encode_header,
     list_segments,
@@ -138,7 +138,7 @@ class EventLogWriter:
     ) -> None:
         self.close()
 
-    def _pack(self, columns: Mapping[str, np.ndarray[Any, Any] | Tensor]) -> Records:
+    def _pack(self, columns: Mapping[str, np.ndarray[Any, Any] | Tensor]) -> EventArray:
         if set(columns) != set(self.schema.names):
             raise ValueError(f"append needs exactly the columns {self.schema.names}, got {tuple(columns)}")
         arrays = {name: np.asarray(column) for name, column in columns.items()}
@@ -158,7 +158,7 @@ class EventLogWriter:
             records[name] = array
         return records
 
-    def _append_frame(self, records: Records) -> None:
+    def _append_frame(self, records: EventArray) -> None:
         frame = encode_frame(records, self._offset, self._generation)
         end = self._position + self._buffered_bytes
         if end > HEADER_BYTES and end + len(frame) > self._segment_bytes:
@@ -194,7 +194,7 @@ class EventLogWriter:
         firsts = list_segments(self.path)
         if not firsts:
             raise CorruptFileError(f"event log {self.path} has a {SCHEMA_FILE} but no segment: its events are gone")
-        segment = Segment(self.path, firsts[-1], self.schema)
+        segment = LogSegment(self.path, firsts[-1], self.schema)
         try:
             position, self._offset, self._tail = segment.skip_to(sys.maxsize, check=True)
         finally:

@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal, NoReturn, Self, TypeAlias
+from typing import NoReturn, Self
 
 import numpy as np
 import torch
@@ -15,13 +15,13 @@ from monolith.data.files.byte_streams import InputBytes
 from monolith.data.files.framing import Framing, FramingName, framing_of
 from monolith.data.files.record_types import CompressType
 from monolith.data.files.recycled_bytes import Bytes, RecycledBytes
+from monolith.data.source import OnError
 from monolith.errors import CorruptFileError
 from monolith.tensors import Ragged
 
 BUFFER_BYTES = 1 << 20
 """Read at once: little enough to stay in the processor's caches. The buffer grows if a record is longer."""
 
-OnError: TypeAlias = Literal["raise", "skip"]
 _KEY_MASK = 0xFFFFFF00
 _ITERATION = 1024
 _MAX_GROWTH = 256

@@ -10,11 +10,11 @@ from monolith.data.batch import Batch, Column
 from monolith.data.files.byte_streams import STDIN
 from monolith.data.files.framing import Framing, FramingName, framing_of
 from monolith.data.files.patterns import is_remote
-from monolith.data.files.record_file import OnError, RecordFile, Records
+from monolith.data.files.record_file import RecordFile, Records
 from monolith.data.files.record_types import CompressType
 from monolith.data.files.recycled_bytes import RecycledBytes
 from monolith.data.schema import Schema
-from monolith.data.source import State, check_shard
+from monolith.data.source import OnError, State, check_shard
 
 
 @dataclass(slots=True)

@@ -7,7 +7,7 @@ import torch
 
 from monolith.data.batch import Batch
 from monolith.data.data_source import data_source_key
-from monolith.data.flow.mapped import Mapped
+from monolith.data.flow.map import Mapped
 from monolith.data.source import Source
 from monolith.tensors import Ragged
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from monolith.data.schema import Schema
+from monolith.data.source import OnError
 
 IMPRESSION = 0
 ACTION = 1
@@ -52,7 +53,7 @@ class JoinConfig:
     """When the input ends, windows stay open for a run that goes on with more ("keep"), or all are closed ("flush":
     for data that is complete)."""
 
-    on_error: Literal["raise", "skip"] = "raise"
+    on_error: OnError = "raise"
     """What to do with an event of no known kind or with an impossible time; skipped ones are counted."""
 
     time: str = "req_time"

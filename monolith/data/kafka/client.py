@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, NoReturn
 
-from monolith.data.kafka.partition_queue import Message
+from monolith.data.kafka.partition_queue import KafkaMessage
 from monolith.data.kafka.settings import BrokerError, KafkaSettings
 from monolith.data.source import OffsetError
 
@@ -38,7 +38,7 @@ def _place(name: str, offset: int = 0) -> TopicPartition:
 class Fetched:
     """What one look at the brokers brought."""
 
-    messages: dict[str, list[Message]] = field(default_factory=dict)
+    messages: dict[str, list[KafkaMessage]] = field(default_factory=dict)
     """New messages by partition, in order of offset."""
 
     ends: dict[str, int] = field(default_factory=dict)

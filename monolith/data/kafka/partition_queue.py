@@ -13,7 +13,7 @@ from monolith.tensors import Ragged
 _MESSAGE_BYTES = 256  # about what the client needs for a message besides its record
 
 
-class Message(Protocol):
+class KafkaMessage(Protocol):
     """What is read of a message."""
 
     def __len__(self) -> int:
@@ -52,14 +52,14 @@ class PartitionQueue:
         self.reached = position
         """Every offset below was fetched or does not exist."""
         self._batch_size = batch_size
-        self._messages: list[Message] = []
+        self._messages: list[KafkaMessage] = []
         self.num_bytes = 0
         """Memory of what is here, about."""
 
     def __len__(self) -> int:
         return len(self._messages)
 
-    def add(self, messages: Sequence[Message]) -> None:
+    def add(self, messages: Sequence[KafkaMessage]) -> None:
         """Take messages in order of offset; what is here already is left out."""
         if messages and messages[0].offset() < self.reached:
             messages = [message for message in messages if message.offset() >= self.reached]
@@ -95,7 +95,7 @@ class PartitionQueue:
         return Batch(columns=values, first=first, last=last, partition=self.name)
 
 
-def _size(messages: Sequence[Message]) -> int:
+def _size(messages: Sequence[KafkaMessage]) -> int:
     return sum(map(len, messages)) + _MESSAGE_BYTES * len(messages)
 
 
@@ -112,19 +112,19 @@ def join_bytes(values: Sequence[bytes]) -> Ragged:
     return Ragged(content, torch.from_numpy(splits))
 
 
-def _records(messages: Sequence[Message]) -> Column:
+def _records(messages: Sequence[KafkaMessage]) -> Column:
     return join_bytes([message.value() or b"" for message in messages])
 
 
-def _keys(messages: Sequence[Message]) -> Column:
+def _keys(messages: Sequence[KafkaMessage]) -> Column:
     return join_bytes([message.key() or b"" for message in messages])
 
 
-def _timestamps(messages: Sequence[Message]) -> Column:
+def _timestamps(messages: Sequence[KafkaMessage]) -> Column:
     return torch.tensor([message.timestamp()[1] for message in messages], dtype=torch.int64)
 
 
-COLUMNS: dict[str, Callable[[Sequence[Message]], Column]] = {
+COLUMNS: dict[str, Callable[[Sequence[KafkaMessage]], Column]] = {
     "record": _records,
     "key": _keys,
     "timestamp": _timestamps,

@@ -5,10 +5,11 @@ from typing import ClassVar, Self
 
 from monolith.data.parse.column_request import FLT_MIN, ColumnRequest, label_column, weight_column
 from monolith.data.parse.line_id_field import line_id_column
-from monolith.data.parse.record_parser import Format, OnError, RecordParser, with_options
+from monolith.data.parse.record_parser import Format, RecordParser, with_options
 from monolith.data.schema import ColumnType, Dtype, Schema
+from monolith.data.source import OnError
 
-Features = Mapping[str, Dtype] | Schema
+FeatureTypes = Mapping[str, Dtype] | Schema
 """Columns by name, with their types."""
 
 
@@ -31,7 +32,7 @@ class TfExampleParser(RecordParser):
 
     def __init__(
         self,
-        features: Features,
+        features: FeatureTypes,
         *,
         required: Sequence[str] | bool = (),
         missing: Mapping[str, float] | None = None,
@@ -61,7 +62,7 @@ class _NamedFeatureParser(RecordParser):
 
     def __init__(
         self,
-        features: Features,
+        features: FeatureTypes,
         *,
         line_id: Sequence[str] | Mapping[str, int | None] = (),
         required: Sequence[str] | bool = (),
@@ -109,7 +110,7 @@ class InstanceParser(RecordParser):
 
     def __init__(
         self,
-        features: Features | None = None,
+        features: FeatureTypes | None = None,
         *,
         slots: Mapping[str, int] | None = None,
         line_id: Sequence[str] | Mapping[str, int | None] = (),
@@ -165,5 +166,5 @@ def _line_id_columns(fields: Sequence[str] | Mapping[str, int | None]) -> list[C
     return [line_id_column(name, width) for name, width in widths.items()]
 
 
-def _items(features: Features) -> list[tuple[str, Dtype]]:
+def _items(features: FeatureTypes) -> list[tuple[str, Dtype]]:
     return list(features.columns if isinstance(features, Schema) else features.items())

@@ -9,25 +9,27 @@ import torch
 
 from monolith.data.batch import Column
 from monolith.data.parse.column_request import ColumnRequest
-from monolith.data.parse.formats import Features, TfExampleParser, feature_columns, slot_columns
+from monolith.data.parse.formats import FeatureTypes, TfExampleParser, feature_columns, slot_columns
 from monolith.data.parse.line_id_field import line_id_column
 from monolith.data.parse.record_parser import Format, RecordParser, records_of
 from monolith.tensors import Ragged
 
-Records: TypeAlias = Ragged | Sequence[bytes]
+RawRecords: TypeAlias = Ragged | Sequence[bytes]
 """Serialized records: a `Ragged` of uint8, or a list of bytes."""
 
 ValueType: TypeAlias = torch.dtype | str
 """torch.float32, torch.int64, or "bytes"."""
 
 
-def parse_tf_examples(tensor: Records, features: Features, *, required: Sequence[str] | bool = ()) -> dict[str, Column]:
+def parse_tf_examples(
+    tensor: RawRecords, features: FeatureTypes, *, required: Sequence[str] | bool = ()
+) -> dict[str, Column]:
     """Return the named features of `tf.Example` records; see `TfExampleParser`."""
     return TfExampleParser(features, required=required)(_ragged(tensor))[0]
 
 
 def parse_instances(
-    tensor: Records,
+    tensor: RawRecords,
     fidv1_features: Sequence[int | str] | Mapping[str, int] | None = None,
     fidv2_features: Sequence[str] | None = None,
     dense_features: Sequence[str] | None = None,
@@ -57,7 +59,7 @@ def parse_instances(
 
 
 def parse_examples(
-    tensor: Records,
+    tensor: RawRecords,
     sparse_features: Sequence[str],
     dense_features: Sequence[str] | None = None,
     dense_feature_shapes: Sequence[int] | None = None,
@@ -73,7 +75,7 @@ def parse_examples(
 
 
 def parse_example_batch(
-    tensor: Records,
+    tensor: RawRecords,
     sparse_features: Sequence[str],
     dense_features: Sequence[str] | None = None,
     dense_feature_shapes: Sequence[int] | None = None,
@@ -88,7 +90,7 @@ def parse_example_batch(
     return _parse("example_batch", tensor, columns)
 
 
-def _parse(record_format: Format, tensor: Records, columns: list[ColumnRequest]) -> dict[str, Column]:
+def _parse(record_format: Format, tensor: RawRecords, columns: list[ColumnRequest]) -> dict[str, Column]:
     return _parser_of(record_format, tuple(columns))(_ragged(tensor))[0]
 
 
@@ -97,7 +99,7 @@ def _parser_of(record_format: Format, columns: tuple[ColumnRequest, ...]) -> Rec
     return RecordParser(record_format, columns)
 
 
-def _ragged(tensor: Records) -> Ragged:
+def _ragged(tensor: RawRecords) -> Ragged:
     return tensor if isinstance(tensor, Ragged) else records_of(tensor)
 
 

@@ -13,9 +13,9 @@ from monolith.data.batch import Column
 from monolith.data.parse.bad_record import BadRecord, BadRecordError, MissingFeatureError
 from monolith.data.parse.column_request import ColumnRequest, NativeSpec
 from monolith.data.schema import ColumnType, Schema
+from monolith.data.source import OnError
 from monolith.tensors import Ragged
 
-OnError: TypeAlias = Literal["raise", "skip"]
 Format: TypeAlias = Literal["tf_example", "example", "example_batch", "instance"]
 
 

@@ -6,7 +6,7 @@ import torch
 
 from monolith._core import native
 from monolith.data.parse.bad_record import BadRecord, BadRecordError
-from monolith.data.parse.parse_functions import Records
+from monolith.data.parse.parse_functions import RawRecords
 from monolith.data.parse.record_parser import records_of
 from monolith.tensors import Ragged
 
@@ -14,7 +14,7 @@ MAX_SLOT = (1 << 15) - 1
 
 
 def tf_example_to_example(
-    serialized: Records,
+    serialized: RawRecords,
     sparse_features: Mapping[str, int],
     dense_features: Sequence[str],
     label: str,

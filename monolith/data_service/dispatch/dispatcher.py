@@ -222,8 +222,8 @@ class Dispatcher:
     def _join(self, message: Message) -> dict[str, Any]:
         meta = message.meta
         self._registry.forget(meta["trainer"])
-        epoch, lost = self._ledger.join(meta["trainer"], meta["life"], Holding.from_json(meta["holding"]))
-        return {**self._describe(message), "epoch": epoch, "lost": lost}
+        round, lost = self._ledger.join(meta["trainer"], meta["life"], Holding.from_json(meta["holding"]))
+        return {**self._describe(message), "round": round, "lost": lost}
 
     def _take(self, message: Message) -> dict[str, Any]:
         meta = message.meta
@@ -233,7 +233,7 @@ class Dispatcher:
             allowed = allowed[index::num_parts]
         give_up = time.monotonic() + min(float(meta["wait_seconds"]), MAX_WAIT_SECONDS)
         while True:
-            taken = self._ledger.take(meta["trainer"], meta["life"], meta["epoch"], known, allowed)
+            taken = self._ledger.take(meta["trainer"], meta["life"], meta["round"], known, allowed)
             left = give_up - time.monotonic()
             if taken.what != "wait" or left <= 0 or self._closing:
                 break
@@ -249,7 +249,7 @@ class Dispatcher:
     def _report(self, message: Message) -> dict[str, Any]:
         meta, holding = message.meta, Holding.from_json(message.meta["holding"])
         lost = self._ledger.report(meta["trainer"], meta["life"], holding)
-        self._registry.forget(meta["trainer"], holding.epoch, {*holding.done, *lost})
+        self._registry.forget(meta["trainer"], holding.round, {*holding.done, *lost})
         if meta["leave"]:
             self._ledger.leave(meta["trainer"], meta["life"])
             self._registry.forget(meta["trainer"])
@@ -258,25 +258,25 @@ class Dispatcher:
 
     def _locate(self, message: Message) -> dict[str, Any]:
         meta = message.meta
-        return {"worker": self._registry.locate((meta["trainer"], meta["epoch"], meta["split"]), meta["failed"])}
+        return {"worker": self._registry.locate((meta["trainer"], meta["round"], meta["split"]), meta["failed"])}
 
     def _status(self, message: Message) -> dict[str, Any]:
         now, placed = self._clock(), self._registry.placed()
-        epochs = {
-            str(epoch): [
+        rounds = {
+            str(round): [
                 {
                     "owner": split.owner,
-                    "worker": None if split.owner is None else placed.get((split.owner, epoch, number)),
+                    "worker": None if split.owner is None else placed.get((split.owner, round, number)),
                     "num_batches": split.position.num_batches,
                     "done": split.done,
                 }
                 for number, split in enumerate(table)
             ]
-            for epoch, table in self._ledger.epochs.items()
+            for round, table in self._ledger.rounds.items()
         }
         workers = {
             address: {"silent_seconds": now - worker.heard_at, "num_streams": worker.num_streams}
             for address, worker in self._registry.alive().items()
         }
         trainers = {name: {"lease": not self._ledger.is_expired(name)} for name in self._ledger.lives}
-        return {**self._describe(message), "epochs": epochs, "workers": workers, "trainers": trainers}
+        return {**self._describe(message), "rounds": rounds, "workers": workers, "trainers": trainers}

@@ -11,7 +11,7 @@ from monolith.data.event_log.folder import write_in_one_piece
 from monolith.errors import CorruptFileError, MonolithError
 
 FORMAT = "monolith data service"
-VERSION = 2
+VERSION = 3
 FILE = "ledger.json"
 LOCK_FILE = "dispatcher.lock"
 

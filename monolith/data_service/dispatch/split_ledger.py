@@ -1,4 +1,4 @@
-"""SplitLedger: which trainer has which split of which epoch, and from where on it would have to be read again.
+"""SplitLedger: which trainer has which split of which round, and from where on it would have to be read again.
 
 What it rests on:
 
@@ -17,13 +17,13 @@ from typing import Any, Literal
 from monolith.data_service.holding import Holding, SplitPosition
 from monolith.errors import FencedError
 
-KEPT_EPOCHS = 2
-"""A trainer may return to the newest epoch or the one before it, and to any that is not complete."""
+KEPT_ROUNDS = 2
+"""A trainer may return to the newest round or the one before it, and to any that is not complete."""
 
 
 @dataclass(slots=True)
 class Split:
-    """One split in one epoch."""
+    """One split in one round."""
 
     owner: str | None = None
     base: SplitPosition = field(default_factory=SplitPosition)
@@ -59,7 +59,7 @@ class SplitLedger:
             raise ValueError(f"num_splits and lease_seconds must be positive, got {num_splits} and {lease_seconds}")
         self.num_splits = num_splits
         self.lease_seconds = lease_seconds
-        self.epochs: dict[int, list[Split]] = {}
+        self.rounds: dict[int, list[Split]] = {}
         self.lives: dict[str, str] = {}
         self.num_changes = 0
         """Grows with every change that must not be forgotten."""
@@ -72,18 +72,18 @@ class SplitLedger:
         """Begin a life of a trainer with what its checkpoint says; all else it had goes back to where it took it over.
 
         Returns:
-            The epoch it is in, and the splits that it cannot have back because another trainer went on with them.
+            The round it is in, and the splits that it cannot have back because another trainer went on with them.
         """
         self._check_splits(holding)
-        if holding.is_empty and self.epochs:  # a new trainer: it comes to where the others are
-            holding = Holding(max(holding.epoch, min(self.epochs)))
+        if holding.is_empty and self.rounds:  # a new trainer: it comes to where the others are
+            holding = Holding(max(holding.round, min(self.rounds)))
         self.lives[trainer] = life
         self._renew(trainer)
-        mine = self._table(holding.epoch)
-        for epoch, table in self.epochs.items():
+        mine = self._table(holding.round)
+        for round, table in self.rounds.items():
             for number, split in enumerate(table):
-                kept = epoch < holding.epoch or (
-                    epoch == holding.epoch and (number in holding.splits or number in holding.done)
+                kept = round < holding.round or (
+                    round == holding.round and (number in holding.splits or number in holding.done)
                 )
                 if split.owner == trainer and not kept:
                     split.release()
@@ -91,21 +91,21 @@ class SplitLedger:
         handed_over = [n for n in lost if n in holding.splits and mine[n].base.state == holding.splits[n].state]
         self._move(trainer, mine, holding)
         self.num_changes += 1
-        return holding.epoch, [number for number in lost if number not in handed_over]
+        return holding.round, [number for number in lost if number not in handed_over]
 
-    def take(self, trainer: str, life: str, epoch: int, known: Collection[int], allowed: Collection[int]) -> TakenSplit:
-        """Return the first split of the epoch that the trainer may have, or why there is none.
+    def take(self, trainer: str, life: str, round: int, known: Collection[int], allowed: Collection[int]) -> TakenSplit:
+        """Return the first split of the round that the trainer may have, or why there is none.
 
         Args:
             trainer: Who asks.
             life: Its present one.
-            epoch: Which it is in.
+            round: Which it is in.
             known: The splits it knows to have or to have finished: one that the ledger gave it and that is not among
                 them is given again, because the answer must have been lost.
             allowed: The splits it wants at all.
         """
         self.check_life(trainer, life)
-        table = self._table(epoch)
+        table = self._table(round)
         for number in allowed:
             split = table[number]
             if split.done or (split.owner == trainer and number in known):
@@ -122,7 +122,7 @@ class SplitLedger:
         """Note how far a trainer has come, and renew its lease; return the splits that are no longer its own."""
         self.check_life(trainer, life)
         self._check_splits(holding)
-        table = self._table(holding.epoch)
+        table = self._table(holding.round)
         self._move(trainer, table, holding)
         return [number for number in (*holding.splits, *holding.done) if table[number].owner != trainer]
 
@@ -153,15 +153,15 @@ class SplitLedger:
         return {
             "num_splits": self.num_splits,
             "lives": self.lives,
-            "epochs": {str(epoch): [_split_to_json(split) for split in table] for epoch, table in self.epochs.items()},
+            "rounds": {str(round): [_split_to_json(split) for split in table] for round, table in self.rounds.items()},
         }
 
     def load_json(self, value: Mapping[str, Any]) -> None:
         """Take over what `to_json` returned."""
         self.lives = dict(value["lives"])
-        self.epochs = {int(epoch): [_split_from_json(split) for split in t] for epoch, t in value["epochs"].items()}
-        if any(len(table) != self.num_splits for table in self.epochs.values()):
-            raise ValueError(f"an epoch has another number of splits than {self.num_splits}")
+        self.rounds = {int(round): [_split_from_json(split) for split in t] for round, t in value["rounds"].items()}
+        if any(len(table) != self.num_splits for table in self.rounds.values()):
+            raise ValueError(f"a round has another number of splits than {self.num_splits}")
         for trainer in self.lives:
             self._renew(trainer)
 
@@ -175,21 +175,21 @@ class SplitLedger:
                 f"there are {self.num_splits} splits, the trainer speaks of {beyond}: it read another input"
             )
 
-    def _table(self, epoch: int) -> list[Split]:
-        """Return the splits of an epoch; asked for the one after the newest, begin it."""
-        if epoch not in self.epochs:
-            if self.epochs and epoch != max(self.epochs) + 1:
-                kept = ", ".join(map(str, sorted(self.epochs)))
+    def _table(self, round: int) -> list[Split]:
+        """Return the splits of a round; asked for the one after the newest, begin it."""
+        if round not in self.rounds:
+            if self.rounds and round != max(self.rounds) + 1:
+                kept = ", ".join(map(str, sorted(self.rounds)))
                 raise ValueError(
-                    f"epoch {epoch} is not known any more, or not yet: the service has epochs {kept}; restore from a "
+                    f"round {round} is not known any more, or not yet: the service has rounds {kept}; restore from a "
                     "newer checkpoint, or start a dispatcher with another --state folder to begin anew"
                 )
-            self.epochs[epoch] = [Split() for _ in range(self.num_splits)]
+            self.rounds[round] = [Split() for _ in range(self.num_splits)]
             self.num_changes += 1
-            for old in sorted(self.epochs)[:-KEPT_EPOCHS]:
-                if all(split.done for split in self.epochs[old]):
-                    del self.epochs[old]
-        return self.epochs[epoch]
+            for old in sorted(self.rounds)[:-KEPT_ROUNDS]:
+                if all(split.done for split in self.rounds[old]):
+                    del self.rounds[old]
+        return self.rounds[round]
 
     def _move(self, trainer: str, table: list[Split], holding: Holding) -> None:
         """Set the positions of the trainer's own splits."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 SplitKey = tuple[str, int, int]
-"""Trainer, epoch, split."""
+"""Trainer, round, split."""
 
 
 @dataclass(slots=True)
@@ -49,10 +49,10 @@ class WorkerRegistry:
             self._placed[key] = min(alive, key=lambda address: (load[address], address))
         return self._placed[key]
 
-    def forget(self, trainer: str, epoch: int | None = None, splits: Collection[int] = ()) -> None:
-        """Note that a trainer no longer reads these splits of an epoch; without an epoch, that it reads none."""
-        keys = [key for key in self._placed if key[0] == trainer and epoch is None]
-        for key in keys or [(trainer, epoch, split) for split in splits if epoch is not None]:
+    def forget(self, trainer: str, round: int | None = None, splits: Collection[int] = ()) -> None:
+        """Note that a trainer no longer reads these splits of a round; without a round, that it reads none."""
+        keys = [key for key in self._placed if key[0] == trainer and round is None]
+        for key in keys or [(trainer, round, split) for split in splits if round is not None]:
             self._placed.pop(key, None)
 
     def alive(self) -> dict[str, Worker]:

@@ -60,7 +60,7 @@ class Membership:
         self.lease_seconds: float = joined["lease_seconds"]
         self._valid_until = asked_at + self.lease_seconds
         if holding.is_empty:
-            holding = Holding(joined["epoch"])
+            holding = Holding(joined["round"])
         self.share = Share(holding)
         self._drop_lost(joined["lost"])
         self._thread = threading.Thread(target=self._beat, name=f"lease of {trainer}", daemon=True)
@@ -72,7 +72,7 @@ class Membership:
         return self.stop.is_set() or isinstance(self._error, OSError)
 
     def next_lease(self, stop: threading.Event) -> SplitLease | None:
-        """Return a split to read; None when there is nothing left to do in this epoch, or when told to stop."""
+        """Return a split to read; None when there is nothing left to do in this round, or when told to stop."""
         while not stop.is_set():
             with self._take_lock:
                 lease = self.share.next_pending()
@@ -84,7 +84,7 @@ class Membership:
                 taken = self._ask(
                     self._take_client,
                     ServiceRequest.TAKE,
-                    epoch=share.epoch,
+                    round=share.round,
                     known=share.known(),
                     parts=self._parts,
                     wait_seconds=TAKE_WAIT_SECONDS,
@@ -98,7 +98,7 @@ class Membership:
 
     def locate(self, lease: SplitLease, failed: str | None) -> str | None:
         """Return the address of the worker that reads a split; None if there is no worker."""
-        place = {"epoch": self.share.epoch, "split": lease.split, "failed": failed}
+        place = {"round": self.share.round, "split": lease.split, "failed": failed}
         address: str | None = self._ask(self._client, ServiceRequest.LOCATE, **place)["worker"]
         return address
 
@@ -126,10 +126,10 @@ class Membership:
         """Let the next heartbeat be now."""
         self._wake.set()
 
-    def next_epoch(self) -> None:
+    def next_round(self) -> None:
         """Report that this one is over, and begin the next."""
         self.report()
-        self.share = Share(Holding(self.share.epoch + 1))
+        self.share = Share(Holding(self.share.round + 1))
 
     def end(self) -> None:
         """Stop the heartbeats; the lease runs out by and by."""

@@ -23,7 +23,7 @@ class ServiceSource:
     """What one trainer gets of the data that a service reads; a `Source`.
 
     The dispatcher gives out splits on demand, so a faster trainer gets more. Batches of a split come in order; splits
-    are mixed. What is promised, for each epoch:
+    are mixed. What is promised, for each round:
 
     * **Every record goes to exactly one trainer**, also if workers or the dispatcher are killed and started again.
     * **A trainer that stops and is restored from its checkpoint** gets exactly what it had not got at the checkpoint,
@@ -32,8 +32,8 @@ class ServiceSource:
       last reported to be (about every two seconds, and whenever a split ends). Nothing is left out; batches that it
       took after that report are yielded once more, to another trainer.
 
-    Batches keep their offsets. Partitions are named after split and epoch: "3/clicks.csv@0" is what split 3 has of
-    "clicks.csv" in epoch 0, and its offsets only grow.
+    Batches keep their offsets. Partitions are named after split and round: "3/clicks.csv@0" is what split 3 has of
+    "clicks.csv" in round 0, and its offsets only grow.
 
     Steps with a memory, such as shuffling over a window, belong into the service's input: what they are given here
     comes in another order each time.
@@ -41,8 +41,8 @@ class ServiceSource:
     Args:
         dispatcher: Address of the dispatcher.
         trainer: Name of this trainer, which no other has, and which it has again after a restart.
-        num_epochs: The source ends after this number of passes over the data; None never ends.
-        wait_for_others: End an epoch when all trainers have finished theirs, so as to take over from one that is lost;
+        num_rounds: The source ends after this number of passes over the data; None never ends.
+        wait_for_others: End a round when all trainers have finished theirs, so as to take over from one that is lost;
             False ends it when there is no split left to take.
         splits_in_flight: Splits that are read at the same time. One makes the order that of the splits.
         prefetch_batches: Batches that wait in this process.
@@ -57,7 +57,7 @@ class ServiceSource:
         dispatcher: str | Address,
         *,
         trainer: str,
-        num_epochs: int | None = 1,
+        num_rounds: int | None = 1,
         wait_for_others: bool = True,
         splits_in_flight: int = 3,
         prefetch_batches: int = 16,
@@ -67,11 +67,11 @@ class ServiceSource:
     ) -> None:
         if not trainer:
             raise ValueError("a trainer needs a name of its own, such as trainer='trainer-0'")
-        if num_epochs is not None and num_epochs <= 0:
-            raise ValueError(f"num_epochs must be positive, or None for ever, got {num_epochs}")
+        if num_rounds is not None and num_rounds <= 0:
+            raise ValueError(f"num_rounds must be positive, or None for ever, got {num_rounds}")
         self._dispatcher = str(Address.parse(dispatcher))
         self._trainer = trainer
-        self._num_epochs = num_epochs
+        self._num_rounds = num_rounds
         self._wait_for_others = wait_for_others
         self._parts: tuple[tuple[int, int], ...] = ()
         self._schema: Schema | None = None
@@ -92,7 +92,7 @@ class ServiceSource:
         return self._schema
 
     def __iter__(self) -> Iterator[Batch]:
-        """Yield batches until the epochs are over.
+        """Yield batches until the rounds are over.
 
         Raises:
             TimeoutError: The dispatcher, or any worker, could not be reached for `patience_seconds`.
@@ -100,7 +100,7 @@ class ServiceSource:
             RemoteError: The input failed in a worker; the message has its words.
         """
         member = self._member()
-        while self._num_epochs is None or member.share.epoch < self._num_epochs:
+        while self._num_rounds is None or member.share.round < self._num_rounds:
             share = member.share
             share.confirm()
             with SplitPuller(member, self._pull) as flow:
@@ -112,12 +112,12 @@ class ServiceSource:
                         member.report_soon()
                     elif share.deliver(lease, arrival.position):
                         # Several splits may share a partition of the input, each in an order of its own.
-                        yield replace(batch, partition=f"{lease.split}/{batch.partition}@{share.epoch}")
+                        yield replace(batch, partition=f"{lease.split}/{batch.partition}@{share.round}")
                         share.confirm()
-            member.next_epoch()
+            member.next_round()
 
     def state(self) -> State:
-        """Return the epoch, the position in each split that was begun, and the splits that are done."""
+        """Return the round, the position in each split that was begun, and the splits that are done."""
         return (Holding() if self._membership is None else self._membership.share.checkpoint()).to_json()
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -128,7 +128,7 @@ class ServiceSource:
         """Return a source of every `num_shards`-th split, beginning with split `index`, for a trainer of its own."""
         check_shard(num_shards, index)
         part = type(self)(self._dispatcher, trainer=f"{self._trainer}/{index}of{num_shards}")
-        part._num_epochs, part._wait_for_others, part._pull = self._num_epochs, self._wait_for_others, self._pull
+        part._num_rounds, part._wait_for_others, part._pull = self._num_rounds, self._wait_for_others, self._pull
         part._parts = (*self._parts, (num_shards, index))
         return part
 

@@ -17,7 +17,7 @@ class SplitLease:
 
 
 class Share:
-    """What one trainer has of one epoch; safe for several threads.
+    """What one trainer has of one round; safe for several threads.
 
     A batch is *delivered* when it is about to be yielded: the position that goes into checkpoints lies behind it. It
     is *confirmed* when the trainer came back for more: only then may another trainer go on behind it.
@@ -25,7 +25,7 @@ class Share:
 
     def __init__(self, holding: Holding) -> None:
         """Begin with what a checkpoint holds."""
-        self.epoch = holding.epoch
+        self.round = holding.round
         self._lock = threading.Lock()
         self._delivered = dict(holding.splits)
         self._confirmed = dict(holding.splits)
@@ -98,12 +98,12 @@ class Share:
     def checkpoint(self) -> Holding:
         """Return what goes into a checkpoint: the splits of which something was delivered, and those done."""
         with self._lock:
-            return Holding(self.epoch, dict(self._delivered), set(self._done))
+            return Holding(self.round, dict(self._delivered), set(self._done))
 
     def to_report(self) -> Holding:
         """Return what the dispatcher should know: confirmed positions, and splits done since it was told."""
         with self._lock:
-            return Holding(self.epoch, dict(self._confirmed), set(self._untold))
+            return Holding(self.round, dict(self._confirmed), set(self._untold))
 
     def told(self, holding: Holding) -> None:
         """Note that the dispatcher has this."""

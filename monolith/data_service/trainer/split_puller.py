@@ -85,7 +85,7 @@ class SplitPuller:
             threading.Thread(target=self._run, name=name, daemon=True).start()
 
     def __iter__(self) -> Iterator[Arrival]:
-        """Yield what arrives until the epoch is over for this trainer; raise what a thread could not get over."""
+        """Yield what arrives until the round is over for this trainer; raise what a thread could not get over."""
         left = self._config.splits_in_flight
         while left:
             item = self._arrivals.get(_CHECK_SECONDS)
@@ -175,7 +175,7 @@ class _Puller:
         """Yield batches from a position on, then None; end without it if there is no point in going on."""
         content = {
             "trainer": self._membership.trainer,
-            "epoch": self._membership.share.epoch,
+            "round": self._membership.share.round,
             "split": lease.split,
             "num_splits": self._membership.num_splits,
             "state": position.state,

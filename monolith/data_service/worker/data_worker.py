@@ -165,7 +165,7 @@ class DataWorker:
 
     def _open(self, message: Message) -> Message:
         meta = message.meta
-        key = (meta["trainer"], meta["epoch"], meta["split"])
+        key = (meta["trainer"], meta["round"], meta["split"])
         if meta["num_splits"] != self._num_splits:
             raise ValueError(f"the input is cut into {self._num_splits} splits, the trainer says {meta['num_splits']}")
         stream = SplitStream(self._opener(meta["split"]), meta["state"], prefetch_batches=self.config.prefetch_batches)

@@ -3,10 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from monolith.embedding.config.compressors import Fp32Compressor
-from monolith.embedding.config.initializers import ZerosInitializer
 from monolith.embedding.config.learning_rate import LearningRate, check_learning_rate, learning_rate_at
-from monolith.embedding.config.optimizers import Optimizer, SgdOptimizer, StochasticRoundingFloat16OptimizerWrapper
 from monolith.embedding.config.segment import Segment
 from monolith.embedding.config.table import TableConfig
 from monolith.protos.embedding_hash_table_pb2 import EmbeddingHashTableConfig
@@ -107,17 +104,3 @@ class HashTableConfigInstance:
         """Return the same table as a :class:`TableConfig`; raises if a segment has no learning rate or two."""
         config = TableConfig.from_proto(self.table_config, name=name, learning_rates=self.learning_rate_fns)
         return replace(config, extra_restore_names=tuple(self.extra_restore_names))
-
-
-def generate_test_hash_table_config(
-    dim: int = 2, use_float16: bool = False, learning_rate: LearningRate = 1.0
-) -> HashTableConfigInstance:
-    """Return a table for tests: one segment that starts at zero, learns by SGD and is stored as floats.
-
-    ``use_float16`` keeps its weights on fp16 values by stochastic rounding.
-    """
-    optimizer: Optimizer = SgdOptimizer()
-    if use_float16:
-        optimizer = StochasticRoundingFloat16OptimizerWrapper(optimizer)
-    segment = Segment(dim, optimizer, ZerosInitializer(), Fp32Compressor())
-    return HashTableConfigInstance(CuckooHashTableConfig().as_proto([segment]), [learning_rate])

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from monolith._core import native
-from monolith.embedding.admission import Filter
+from monolith.embedding.admission import AdmissionFilter
 from monolith.embedding.combiners import PoolKind, pool, pool_unique
 from monolith.embedding.config.compressors import Compressor
 from monolith.embedding.config.initializers import Initializer
@@ -25,7 +25,7 @@ class TableOptions(TypedDict, total=False):
     initializer: Initializer
     compressor: Compressor
     name: str
-    admission: Filter | None
+    admission: AdmissionFilter | None
     expire_days: int
     max_memory_bytes: int | None
     seed: int
@@ -67,7 +67,7 @@ class HashEmbeddingBag(TableModule):
         *,
         mode: PoolKind = "sum",
         include_last_offset: bool = False,
-        admission: Filter | None = None,
+        admission: AdmissionFilter | None = None,
         fused: bool = False,
     ) -> Self:
         """Return a bag over a table of any configuration."""
@@ -92,7 +92,7 @@ class HashEmbeddingBag(TableModule):
     def _forward(self, ids: Tensor, offsets: Tensor | None, per_sample_weights: Tensor | None) -> Tensor:
         self._check_not_traced()
         flat, splits = flat_ids(ids), self._row_splits(ids, offsets)
-        plan = native.TablePlan(self.table.native, flat, True)
+        plan = native.BatchPlan(self.table.native, flat, True)
         unique_ids = torch.empty(plan.num_unique, dtype=torch.int64)
         inverse = torch.empty(plan.num_ids, dtype=torch.int32)
         plan.write_ids(unique_ids)

@@ -44,5 +44,5 @@ class HashEmbedding(TableModule):
         flat = flat_ids(ids)
         training = self.training and torch.is_grad_enabled()
         # Repeated ids matter to the step alone; a plan that only reads does not look for them.
-        plan = native.TablePlan(self.table.native, flat, training)
+        plan = native.BatchPlan(self.table.native, flat, training)
         return self._rows(flat, plan, unique=False).view(*ids.shape, self.dim)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from monolith._core import native
-from monolith.embedding.admission import Filter
+from monolith.embedding.admission import AdmissionFilter
 from monolith.embedding.config.compressors import Compressor, Fp32Compressor
 from monolith.embedding.config.initializers import Initializer, RandomUniformInitializer
 from monolith.embedding.config.optimizers import AdagradOptimizer, Optimizer
@@ -39,7 +39,7 @@ class _Gradient:
     """Of the batch, or each of its ids once if `unique`."""
     values: Tensor
     """A row per entry of `ids`."""
-    plan: native.TablePlan
+    plan: native.BatchPlan
     """Of the batch."""
     unique: bool
 
@@ -67,7 +67,7 @@ class TableModule(nn.Module):
         initializer: Initializer = DEFAULT_INITIALIZER,
         compressor: Compressor = DEFAULT_COMPRESSOR,
         name: str = "embedding",
-        admission: Filter | None = None,
+        admission: AdmissionFilter | None = None,
         expire_days: int = 36500,
         max_memory_bytes: int | None = None,
         seed: int = 0,
@@ -95,14 +95,14 @@ class TableModule(nn.Module):
         self._start(config, admission, fused)
 
     @classmethod
-    def from_config(cls, config: TableConfig, *, admission: Filter | None = None, fused: bool = False) -> Self:
+    def from_config(cls, config: TableConfig, *, admission: AdmissionFilter | None = None, fused: bool = False) -> Self:
         """Return a module over a table of any configuration, of several segments for instance."""
         module = cls.__new__(cls)
         nn.Module.__init__(module)
         module._start(config, admission, fused)
         return module
 
-    def _start(self, config: TableConfig, admission: Filter | None, fused: bool) -> None:
+    def _start(self, config: TableConfig, admission: AdmissionFilter | None, fused: bool) -> None:
         if config.serving:
             raise ValueError(
                 f"table {config.name!r}: a module trains its rows; use Table for a serving table, or set serving=False"
@@ -166,7 +166,8 @@ class TableModule(nn.Module):
     def to_tensors(self) -> dict[str, Tensor]:
         """Return rows, optimizer state and step as plain tensors by name; safetensors takes them as they are.
 
-        The rows are one moment of the table. What an admission filter has counted is not part of it: `Filter.save`.
+        The rows are one moment of the table. What an admission filter has counted is not part of it:
+        `AdmissionFilter.save`.
         """
         own = {name: torch.tensor(getattr(self, name), dtype=torch.int64) for name in _MODULE_TENSORS}
         return {**table_to_tensors(self.table), **own}
@@ -195,7 +196,7 @@ class TableModule(nn.Module):
                 "call this module outside"
             )
 
-    def _rows(self, ids: Tensor, plan: native.TablePlan, *, unique: bool) -> Tensor:
+    def _rows(self, ids: Tensor, plan: native.BatchPlan, *, unique: bool) -> Tensor:
         """Return the plan's rows [len(ids), dim], of its unique ids or of all; their gradient comes back here."""
         if not (self.training and torch.is_grad_enabled()):
             return _read(plan, ids, self.dim, unique=unique)
@@ -223,7 +224,7 @@ class TableModule(nn.Module):
         ordered = sorted(self._gradients, key=lambda gradient: gradient.number)
         ids = torch.cat([torch.empty(0, dtype=torch.int64), *(gradient.ids for gradient in ordered)])
         values = torch.cat([torch.empty(0, self.dim), *(gradient.values for gradient in ordered)])
-        return _Gradient(0, ids, values, native.TablePlan(self.table.native, ids, True), unique=False)
+        return _Gradient(0, ids, values, native.BatchPlan(self.table.native, ids, True), unique=False)
 
     def _step_rows(
         self,
@@ -315,7 +316,7 @@ class _Rows(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, anchor: Tensor, module: TableModule, ids: Tensor, plan: native.TablePlan, unique: bool, number: int
+        ctx: Any, anchor: Tensor, module: TableModule, ids: Tensor, plan: native.BatchPlan, unique: bool, number: int
     ) -> Tensor:
         ctx.module, ctx.ids, ctx.plan, ctx.unique, ctx.number = module, ids, plan, unique, number
         return _read(plan, ids, module.dim, unique=unique)
@@ -332,7 +333,7 @@ def _with_max_step(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return {"max_step": (tensors["global_step"] - 1).clamp(min=0), **tensors}
 
 
-def _read(plan: native.TablePlan, ids: Tensor, dim: int, *, unique: bool) -> Tensor:
+def _read(plan: native.BatchPlan, ids: Tensor, dim: int, *, unique: bool) -> Tensor:
     out = torch.empty(len(ids), dim)
     if unique:
         plan.lookup_unique(out)

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from monolith.data.batch import Column
 from monolith.embedding.layout.plan import LayoutPlan
-from monolith.embedding.layout.sharded_fids import Column, ShardedFids, shard_columns
+from monolith.embedding.layout.sharded_fids import ShardedFids, shard_columns
 from monolith.protos.example_pb2 import FeatureConfigs
 
 

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from monolith._core import native
 from monolith.protos.example_pb2 import FIRSTN, FeatureConfig, FeatureConfigs, OutConfig, OutType, PoolingType
 
-Shape = tuple[int, ...]
+LayoutShape = tuple[int, ...]
+
+_POOLINGS = {"SUM": "sum", "MEAN": "mean", "FIRSTN": "first_n"}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -25,7 +27,7 @@ class LayoutPlan:
     row_dims: tuple[int, ...]
     """Floats of a row of each feature."""
 
-    layouts: tuple[tuple[str, tuple[Shape, ...]], ...]
+    layouts: tuple[tuple[str, tuple[LayoutShape, ...]], ...]
     """Name and shapes of each layout; -1 stands for the batch."""
 
     native_plan: native.FusedLayoutPlan
@@ -70,7 +72,7 @@ class LayoutPlan:
         """
         return [f"{table}:{ps}" for table in self.tables for ps in range(ps_num)]
 
-    def output_shapes(self, batch_size: int) -> list[Shape]:
+    def output_shapes(self, batch_size: int) -> list[LayoutShape]:
         """Return the shapes of all tensors, layout by layout, for a batch."""
         return [
             (batch_size if shape[0] == -1 else shape[0], *shape[1:]) for _, shapes in self.layouts for shape in shapes
@@ -103,6 +105,6 @@ def _slices(layout: str, out: OutConfig, features: Mapping[str, FeatureConfig]) 
             raise ValueError(
                 f"layout {layout!r}: there is no feature {one.feature_name!r}; the configs have {sorted(features)}"
             )
-        pooling = PoolingType.Name(config.pooling_type)
+        pooling = _POOLINGS[PoolingType.Name(config.pooling_type)]
         slices.append((numbers[one.feature_name], one.start, one.end, pooling, config.max_sequence_length))
     return slices

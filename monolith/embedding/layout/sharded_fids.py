@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from monolith.data.batch import Column
 from monolith.embedding.layout.plan import LayoutPlan
 from monolith.tensors.ragged import Ragged
 
-Column: TypeAlias = Ragged | Tensor
 """Ids of one feature: ragged rows, [b] with one id per row, or [b, n] with n."""
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 Shape = Sequence[int]
-Initializer = Callable[..., Tensor]
+LayerInitializer = Callable[..., Tensor]
 """Called with a shape and a dtype, returns a tensor."""
 
 # The standard deviation of a normal distribution cut off at two standard deviations.
@@ -151,7 +151,7 @@ _CLASSES: dict[str, type] = {
 }  # fmt: skip
 
 
-def get(identifier: Any) -> Initializer | None:
+def get(identifier: Any) -> LayerInitializer | None:
     """Return an initializer for a name in any case, with or without underscores, a dict {name, params} or an object.
 
     >>> get("glorot_uniform")
@@ -170,7 +170,7 @@ def get(identifier: Any) -> Initializer | None:
     raise ValueError(f"Could not interpret initializer identifier: {identifier!r}; there are {sorted(_CLASSES)}")
 
 
-def serialize(initializer: Initializer | None) -> Any:
+def serialize(initializer: LayerInitializer | None) -> Any:
     """Return {name, params} of an initializer of this module; another one as it is."""
     if type(initializer) not in _CLASSES.values():
         return initializer

@@ -98,7 +98,7 @@ class LazyLayer(LazyModuleMixin, Layer):
     def __init__(self, **options: Any) -> None:
         """Begin without weights."""
         super().__init__(**options)
-        self._initializers: dict[str, initializers.Initializer] = {}
+        self._initializers: dict[str, initializers.LayerInitializer] = {}
 
     def add_weight(self, name: str, initializer: Any, regularizer: Any = None) -> None:
         """Add a weight that has no shape yet."""

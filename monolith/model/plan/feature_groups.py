@@ -7,14 +7,16 @@ import torch
 from torch import Tensor
 
 OutType = Literal["concat", "stack", "add_n", "addn"]
-Feature = str | int
+FeatureKey = str | int
 """A name, or the number of a slot, whose feature is called `fc_slot_<number>`."""
 
-Features = Sequence[Feature] | Sequence[tuple[Feature, int]] | Mapping[Feature, int] | Sequence[Sequence[Feature]]
+Features = (
+    Sequence[FeatureKey] | Sequence[tuple[FeatureKey, int]] | Mapping[FeatureKey, int] | Sequence[Sequence[FeatureKey]]
+)
 """Features that share one dim; features with their dims; or groups of features, each combined into one tensor."""
 
 
-def name_of_feature(feature: Feature) -> str:
+def name_of_feature(feature: FeatureKey) -> str:
     """Return the name of a feature.
 
     >>> name_of_feature("uid"), name_of_feature(7)

@@ -3,19 +3,19 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from monolith.features.layouts import FeatMeta, Joining, LayoutMeta, Pooling, TableMeta, make_feature_configs
+from monolith.features.layouts import FeatMeta, Joining, LayoutMeta, SlicePooling, TableMeta, make_feature_configs
 from monolith.model.plan.feature_column import CombinerName
 from monolith.model.plan.feature_groups import OutType
 from monolith.model.plan.lookup_plan import LookupPlan
 from monolith.model.plan.planned_table import PlannedFeature
-from monolith.model.plan.slices import LeafKey, SliceKey, joined_key
+from monolith.model.plan.slices import PulledKey, SliceKey, joined_key
 from monolith.protos.example_pb2 import FeatureConfigs
 
 ALONE = "slices"
 """Name of the layout of slices that are read alone; the names of others have a slash."""
 
 _JOININGS: dict[OutType, Joining] = {"concat": "CONCAT", "stack": "STACK", "add_n": "ADDN", "addn": "ADDN"}
-_POOLINGS: dict[CombinerName, Pooling] = {"reduce_sum": "SUM", "reduce_mean": "MEAN", "first_n": "FIRSTN"}
+_POOLINGS: dict[CombinerName, SlicePooling] = {"reduce_sum": "sum", "reduce_mean": "mean", "first_n": "first_n"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class JoinedSlices:
     """How they are joined."""
 
     @property
-    def key(self) -> LeafKey:
+    def key(self) -> PulledKey:
         """Where a batch has the tensor."""
         return joined_key(self.slices, self.out_type)
 
@@ -44,9 +44,9 @@ class Layouts:
     joined: tuple[JoinedSlices, ...]
     """Slices that it reads together."""
 
-    def keys(self) -> dict[str, tuple[LeafKey, ...]]:
+    def keys(self) -> dict[str, tuple[PulledKey, ...]]:
         """Return, by the name of the layout, where its tensors stand in a batch."""
-        found: dict[str, tuple[LeafKey, ...]] = {"/".join(one.key): (one.key,) for one in self.joined}
+        found: dict[str, tuple[PulledKey, ...]] = {"/".join(one.key): (one.key,) for one in self.joined}
         return {**found, ALONE: self.alone} if self.alone else found
 
     def feature_configs(self, plan: LookupPlan) -> FeatureConfigs:

@@ -49,7 +49,7 @@ class LookupPlan:
         """Every (feature, slice, dim), in order."""
         return tuple((feature, name, dim) for (feature, name), (_, dim) in self.places.items())
 
-    def leaf_shape(self, key: SliceKey) -> tuple[int, ...]:
+    def slice_shape(self, key: SliceKey) -> tuple[int, ...]:
         """Return the shape, per event, of what the model reads of a (feature, slice)."""
         length = next(feature.max_seq_length for feature in self.features if feature.name == key[0])
         dim = self.places[key][1]

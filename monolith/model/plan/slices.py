@@ -1,4 +1,4 @@
-"""What `lookup_embedding_slice` reads: a recorder in the dry run, the leaves of a batch afterwards."""
+"""What `lookup_embedding_slice` reads: a recorder in the dry run, the slices of a batch afterwards."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from monolith.model.plan.feature_groups import OutType, combine
 SliceKey = tuple[str, str]
 """(feature, slice)."""
 
-LeafKey = tuple[str, str]
+PulledKey = tuple[str, str]
 """A `SliceKey`, or what `joined_key` makes of several that were joined."""
 
 
@@ -47,7 +47,7 @@ class SliceReader(Protocol):
         ...
 
 
-def joined_key(slices: Sequence[SliceKey], out_type: OutType) -> LeafKey:
+def joined_key(slices: Sequence[SliceKey], out_type: OutType) -> PulledKey:
     """Return where a batch has slices that were joined before the model ran.
 
     >>> joined_key([("uid", "vec"), ("mov", "vec")], "concat")
@@ -58,28 +58,28 @@ def joined_key(slices: Sequence[SliceKey], out_type: OutType) -> LeafKey:
     return ",".join([name for name, _ in slices]), f"{parts[0] if same else ','.join(parts)}:{out_type}"
 
 
-class LeafReader:
+class PulledSlices:
     """Answers lookups from the rows that were pulled for a batch."""
 
-    def __init__(self, leaves: Mapping[LeafKey, Tensor]) -> None:
+    def __init__(self, slices: Mapping[PulledKey, Tensor]) -> None:
         """Take rows by (feature, slice), and joined ones by `joined_key`."""
-        self._leaves = leaves
+        self._slices = slices
 
     def read(self, request: SliceRequest) -> Tensor:
         """Return the rows; what was not planned is a RuntimeError that says what was."""
-        leaf = self._leaves.get(request.key)
-        if leaf is None or leaf.shape[-1] != request.dim:
+        rows = self._slices.get(request.key)
+        if rows is None or rows.shape[-1] != request.dim:
             feature, slice_name = request.key
-            planned = ", ".join(f"{one}/{part} (dim {rows.shape[-1]})" for (one, part), rows in self._leaves.items())
+            planned = ", ".join(f"{one}/{part} (dim {rows.shape[-1]})" for (one, part), rows in self._slices.items())
             raise RuntimeError(
                 f"unplanned lookup of feature {feature!r}, slice {slice_name!r}, dim {request.dim}; planned were: "
                 f"{planned}. The plan is what model_fn asked for in its dry run: look up the same slices in every call"
             )
-        return leaf
+        return rows
 
     def join(self, requests: Sequence[SliceRequest], out_type: OutType) -> Tensor:
         """Return slices that were joined before, or join them now."""
-        joined = self._leaves.get(joined_key([one.key for one in requests], out_type))
+        joined = self._slices.get(joined_key([one.key for one in requests], out_type))
         if joined is not None:
             return joined
         return combine([self.read(one) for one in requests], out_type)

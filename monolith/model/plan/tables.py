@@ -5,7 +5,7 @@ from dataclasses import replace
 from monolith.embedding import MultiTable
 from monolith.embedding.admission import (
     ALL_BUCKETS,
-    Filter,
+    AdmissionFilter,
     FilterType,
     SlotOccurrenceThresholdConfig,
     create_hash_filter,
@@ -36,13 +36,13 @@ def make_tables(
     return tables
 
 
-def make_filters(plan: LookupPlan, buckets: tuple[int, int] = ALL_BUCKETS) -> dict[str, Filter]:
+def make_filters(plan: LookupPlan, buckets: tuple[int, int] = ALL_BUCKETS) -> dict[str, AdmissionFilter]:
     """Return empty admission filters for the tables of a plan that have a threshold, by table."""
     # One filter per table: it counts raw ids, and user 5 is not movie 5.
     return {planned.name: _filter(planned, buckets) for planned in plan.planned_tables if planned.occurrence_threshold}
 
 
-def _filter(planned: PlannedTable, buckets: tuple[int, int]) -> Filter:
+def _filter(planned: PlannedTable, buckets: tuple[int, int]) -> AdmissionFilter:
     thresholds = SlotOccurrenceThresholdConfig(default_occurrence_threshold=planned.occurrence_threshold)
     suffix, admission = f"_{planned.name}", planned.admission
     if admission.kind == FilterType.PROBABILISTIC_FILTER:
@@ -50,6 +50,6 @@ def _filter(planned: PlannedTable, buckets: tuple[int, int]) -> Filter:
     return create_hash_filter(planned.filter_capacity, admission.split_num, thresholds, suffix, buckets)
 
 
-def admission_filters(tables: MultiTable) -> dict[str, Filter]:
+def admission_filters(tables: MultiTable) -> dict[str, AdmissionFilter]:
     """Return the filters by table; tables without one are left out."""
     return {name: table.admission for name, table in tables.tables.items() if table.admission is not None}

@@ -20,7 +20,7 @@ except ImportError as error:
         "save_summary_steps=0"
     ) from error
 
-from monolith.observe.summary.head import PLUGIN_NAME
+from monolith.observe.summary import PLUGIN_NAME
 
 NUM_HISTOGRAM_BUCKETS = 30
 

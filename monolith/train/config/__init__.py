@@ -8,12 +8,11 @@ from monolith.train.config.command_line import (
     parse_flags,
 )
 from monolith.train.config.run_config import RunConfig
-from monolith.train.config.runner_config import ContainerType, RunnerConfig, ServiceDiscoveryType
+from monolith.train.config.runner_config import RunnerConfig, ServiceDiscoveryType
 from monolith.train.config.setting import setting, setting_help
 from monolith.train.config.training_config import CpuTrainingConfig, DistributedCpuTrainingConfig, is_chief
 
 __all__ = [
-    "ContainerType",
     "CpuTrainingConfig",
     "DistributedCpuTrainingConfig",
     "LinkDataclassToFlags",

@@ -19,13 +19,6 @@ class ServiceDiscoveryType(Enum):
     MLP = 4
 
 
-class ContainerType(Enum):
-    """What a process of a job runs in."""
-
-    DOCKER = 1
-    NATIVE = 2
-
-
 @dataclass(kw_only=True)
 class RunnerConfig(DistributedCpuTrainingConfig):
     """Everything about a run. A value set here that differs from its default wins, then the command line.

@@ -1,6 +1,5 @@
 """Hooks that come with the product: they watch a run, and may ask it to stop or to wait."""
 
-from monolith.train.hooks.checkpoint_saver import NoFirstSaveCheckpointSaverHook
 from monolith.train.hooks.deep_insight import DeepInsightHook
 from monolith.train.hooks.metric_hooks import (
     CustomMetricHook,
@@ -10,20 +9,16 @@ from monolith.train.hooks.metric_hooks import (
 )
 from monolith.train.hooks.profiler import NVProfilerHook, ProfilerHook
 from monolith.train.hooks.summary import SummaryHook
-from monolith.train.hooks.tide import CustomGlobalStepWaiterHook, TideStoppingHook, before, tide_available_now
+from monolith.train.hooks.tide import TideStoppingHook
 
 __all__ = [
-    "CustomGlobalStepWaiterHook",
     "CustomMetricHook",
     "DeepInsightHook",
     "HeartBeatHook",
     "NVProfilerHook",
-    "NoFirstSaveCheckpointSaverHook",
     "ProfilerHook",
     "StepLossMetricHook",
     "SummaryHook",
     "ThroughputMetricHook",
     "TideStoppingHook",
-    "before",
-    "tide_available_now",
 ]

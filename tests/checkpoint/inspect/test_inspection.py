@@ -6,9 +6,10 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from monolith.checkpoint.inspect import TableFiles, diff_snapshots, get_nas_weight_json, summarize
+from monolith.checkpoint.inspect import TableFiles, diff_snapshots, summarize
 from monolith.checkpoint.inspect.parquet import export_parquet
 from monolith.errors import CorruptFileError
+from monolith.native_training.summary.utils import get_nas_weight_json
 from tests.checkpoint.made_snapshots import PLAN, make_rows, save
 from tests.checkpoint.small_state import State
 

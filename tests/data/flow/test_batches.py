@@ -18,13 +18,13 @@ from monolith.data.flow import (
     Taken,
     merge_flow,
 )
-from monolith.data.flow.cached import column_bytes
+from monolith.data.flow.cache import column_bytes
 from tests.data.batch_list import BatchList, FailingOnce, flat, made_batch, made_source, rows_of
 
 ROWS = rows_of(made_source())
 
 
-def test_epochs_follow_one_another_under_different_names():
+def test_rounds_follow_one_another_under_different_names():
     batches = list(Repeated(made_source((2, 1)), 3))
     assert [batch.columns["row"].tolist() for batch in batches] == [[0, 1], [2]] * 3
     assert [batch.partition for batch in batches] == ["0@0", "0@0", "0@1", "0@1", "0@2", "0@2"]
@@ -42,9 +42,9 @@ def test_repeating_nothing_for_ever_is_refused():
     assert list(Repeated(made_source(()), 5)) == []
 
 
-def test_repeating_for_ever_goes_on_from_the_end_of_an_epoch():
+def test_repeating_for_ever_goes_on_from_the_end_of_a_round():
     source = Repeated(made_source((2,)), None)
-    source.restore({"epoch": 4, "source": {"position": 1}})
+    source.restore({"round": 4, "source": {"position": 1}})
     assert next(iter(source)).partition == "0@5"
 
 
@@ -80,10 +80,17 @@ def test_a_cache_reads_on_where_an_earlier_pass_stopped():
     assert rows_of(cached) == ROWS and source.num_reads == len(ROWS)
 
 
-def test_a_cache_restored_into_the_middle_keeps_batches_from_the_next_epoch_on():
+def test_a_position_of_an_older_version_says_epoch():
+    old, new = (Repeated(made_source((2, 1)), 9) for _ in range(2))
+    old.restore({"epoch": 4, "source": {"position": 1}})
+    new.restore({"round": 4, "source": {"position": 1}})
+    assert old.state() == new.state()
+
+
+def test_a_cache_restored_into_the_middle_keeps_batches_from_the_next_round_on():
     source = made_source()
     repeated = Repeated(Cached(source), 3)
-    repeated.restore({"epoch": 0, "source": {"batch": 2, "source": {"position": 2}}})
+    repeated.restore({"round": 0, "source": {"batch": 2, "source": {"position": 2}}})
     assert rows_of(repeated) == ROWS[2:] + ROWS * 2
     assert source.num_reads == len(ROWS[2:]) + len(ROWS)
 

@@ -53,16 +53,16 @@ def random_configs(seed, num_features=6, num_tables=2):
     ]
     metas = {}
     for f in rng.permutation(num_features):
-        pooling = str(rng.choice(["SUM", "MEAN", "FIRSTN"]))
+        pooling = str(rng.choice(["sum", "mean", "first_n"]))
         metas[f"feature_{f}"] = FeatMeta(
             slot=int(f) + 1,
             table=tables[int(rng.integers(num_tables))],
             shared=bool(rng.random() < 0.3),
             pooling=pooling,
-            max_sequence_length=3 if pooling == "FIRSTN" else 0,
+            max_sequence_length=3 if pooling == "first_n" else 0,
         )
     metas["a_plain_one"] = FeatMeta(slot=100, table=tables[0])
-    plain = [name for name, meta in metas.items() if meta.pooling != "FIRSTN"]
+    plain = [name for name, meta in metas.items() if meta.pooling != "first_n"]
     layouts = {
         "none": LayoutMeta(joining="NONE", slices=tuple((name, "vec") for name in metas)),
         "concat": LayoutMeta(joining="CONCAT", slices=tuple((n, s) for n in plain for s in ("vec", "bias"))),

@@ -8,8 +8,9 @@ import torch
 from monolith._core import native
 from monolith.embedding import Segment, SgdOptimizer, Table, TableConfig
 from monolith.embedding.combiners import first_n, pool
-from monolith.embedding.layout import FusedLayout, fused_embedding_to_layout, sharding_sparse_fids
+from monolith.embedding.layout import FusedLayout
 from monolith.features.layouts import FeatMeta, LayoutMeta, TableMeta, make_feature_configs
+from monolith.native_training.distribution_ops import fused_embedding_to_layout, sharding_sparse_fids
 from monolith.tensors.ragged import Ragged
 from tests.embedding.layout.reference_sharding import random_batch, random_configs
 
@@ -47,10 +48,10 @@ def plain_layouts(metas, layouts, columns, weights):
             meta, column = metas[feature], columns[feature]
             start, end = meta.table.range_of(slice_name)
             rows = weights[feature][column.values][:, start:end]
-            if meta.pooling == "FIRSTN":
+            if meta.pooling == "first_n":
                 one = first_n(rows, column.row_splits, meta.max_sequence_length)
             else:
-                one = pool(rows, column.row_splits, meta.pooling.lower())
+                one = pool(rows, column.row_splits, meta.pooling)
             pooled.append(one.expand(BATCH, *one.shape[1:]))
         if layout.joining == "NONE":
             outs[name] = pooled
@@ -117,7 +118,7 @@ def test_a_missing_feature_gives_zeros():
 def test_rows_of_a_table():
     table = Table(TableConfig(name="t", segments=(Segment(3, SgdOptimizer()),)))
     table.assign(torch.tensor([5, 6]), torch.tensor([[1.0, 2, 3], [4, 5, 6]]))
-    meta = FeatMeta(slot=1, table=TableMeta(name="t", slices=(("bias", 1), ("vec", 2))), pooling="MEAN")
+    meta = FeatMeta(slot=1, table=TableMeta(name="t", slices=(("bias", 1), ("vec", 2))), pooling="mean")
     layouts = {"vec": LayoutMeta(joining="CONCAT", slices=(("f", "vec"), ("f", "bias")))}
     fused = FusedLayout(make_feature_configs({"f": meta}, layouts))
     sharded = fused.shard({"f": Ragged.from_lists([[5, 6, 5, 6], [6], []])})
@@ -127,7 +128,7 @@ def test_rows_of_a_table():
 
 def test_the_number_of_threads_does_not_matter():
     metas = {
-        name: FeatMeta(slot=slot, table=TableMeta(name="t", slices=(("vec", 16),)), pooling="MEAN")
+        name: FeatMeta(slot=slot, table=TableMeta(name="t", slices=(("vec", 16),)), pooling="mean")
         for slot, name in enumerate("abc", 1)
     }
     layouts = {"vec": LayoutMeta(joining="CONCAT", slices=tuple((name, "vec") for name in metas))}

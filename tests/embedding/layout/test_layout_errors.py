@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from monolith.embedding.layout import FusedLayout, fused_embedding_to_layout
+from monolith.embedding.layout import FusedLayout
+from monolith.native_training.distribution_ops import fused_embedding_to_layout
 from monolith.protos.example_pb2 import FeatureConfig, FeatureConfigs, OutConfig, SliceConfig, TensorShape
 
 

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from monolith.embedding.layout import FusedLayout, sharding_sparse_fids
+from monolith.embedding.layout import FusedLayout
+from monolith.native_training.distribution_ops import sharding_sparse_fids
 from monolith.protos.example_pb2 import FeatureConfig, FeatureConfigs
 from monolith.tensors.ragged import Ragged
 from tests.embedding.layout.reference_sharding import SHARED, random_batch, random_configs, reference_shard

@@ -93,5 +93,5 @@ def test_an_exported_model_predicts_what_torch_does(tmp_path):
     (served,) = load_export(path).predict(columns).values()
     features = {name: torch.from_numpy(column) for name, column in columns.items()}
     with torch.no_grad():
-        (expected,) = dense(model.eval(), Lookup(plan, tables).pull(features).leaves, features).values()
+        (expected,) = dense(model.eval(), Lookup(plan, tables).pull(features).slices, features).values()
     np.testing.assert_allclose(served, expected.numpy(), rtol=0, atol=1e-6)

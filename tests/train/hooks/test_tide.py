@@ -1,16 +1,14 @@
-"""Hooks of shared machines and slow starts, with the clock in our hands."""
-
-import signal
-from unittest import mock
+"""Hooks of shared machines, with the clock in our hands."""
 
 import pytest
 from freezegun import freeze_time
 
 import monolith as mono
+from monolith.checkpoint.keep.tide_window import before, tide_available_now
 from monolith.hooks import RunContext
 from monolith.train.config import RunnerConfig
 from monolith.train.config.run_settings import RunSettings
-from monolith.train.hooks import CustomGlobalStepWaiterHook, TideStoppingHook, before, tide, tide_available_now
+from monolith.train.hooks import TideStoppingHook
 from tests.train.counting_model import train
 
 
@@ -41,64 +39,6 @@ def test_times_of_day_compare_by_hour_then_minute():
 def test_windows_also_over_midnight(now, window, available):
     with freeze_time(f"2024-05-01 {now}:00"):
         assert tide_available_now(*window) is available
-
-
-def test_not_waiting_for_step_zero(context):
-    with mock.patch.object(tide.time, "sleep", side_effect=AssertionError("it waited")):
-        CustomGlobalStepWaiterHook(0).before_run(context)
-
-
-@freeze_time("2024-05-01 12:00:00")
-def test_not_waiting_outside_the_tide(context):
-    with mock.patch.object(tide.time, "sleep", side_effect=AssertionError("it waited")):
-        CustomGlobalStepWaiterHook(100, 13, 0, 14, 0).before_run(context)
-    assert context.stop_requested
-
-
-def test_waiting_for_the_step(context):
-    naps = []
-
-    def nap(seconds):
-        naps.append(seconds)
-        context.global_step += 3
-
-    with mock.patch.object(tide.time, "sleep", side_effect=nap):
-        hook = CustomGlobalStepWaiterHook(5)
-        hook.before_run(context)
-        assert len(naps) == 2
-        context.global_step = 0
-        hook.before_run(context)  # once started, it never waits again
-    assert len(naps) == 2
-    assert not context.stop_requested
-
-
-def test_the_wait_has_an_end(context):
-    context.global_step = 2
-    clock = iter(range(0, 10_000, 100))
-    with (
-        mock.patch.object(tide.time, "sleep"),
-        mock.patch.object(tide.time, "monotonic", side_effect=lambda: next(clock)),
-        mock.patch.object(tide.random, "uniform", return_value=0.0),
-    ):
-        CustomGlobalStepWaiterHook(100, max_non_tide_wait_minute=10).before_run(context)
-    # 600 seconds at 100 a look: it gave up soon after.
-    assert next(clock) <= 1000
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_the_wait_and_the_run(tmp_path, number):
-    naps = []
-
-    def nap(seconds):
-        naps.append(seconds)
-        if len(naps) == 3:
-            signal.raise_signal(number)
-        assert len(naps) < 10, "it goes on waiting"
-
-    with mock.patch.object(tide.time, "sleep", side_effect=nap):
-        result = train(tmp_path, hooks=[CustomGlobalStepWaiterHook(1000)])
-    assert len(naps) == 3
-    assert result.global_step == 1  # the batch that was at hand
 
 
 @freeze_time("2024-05-01 12:00:00")

@@ -17,8 +17,8 @@ from monolith.data import Schema
 from monolith.embedding import SgdOptimizer
 from monolith.errors import FencedError
 from monolith.model import make_plan, make_tables
+from monolith.native_training.save_utils import NoFirstSaveCheckpointSaverHook
 from monolith.train.config import RunnerConfig
-from monolith.train.hooks import NoFirstSaveCheckpointSaverHook
 from monolith.train.saving import save_lane
 from monolith.train.saving.cadence import Cadence
 from monolith.train.saving.save_listener import AfterSaveListener, BeforeSaveListener, SaveListener

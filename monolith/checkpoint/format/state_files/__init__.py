@@ -8,7 +8,6 @@ from monolith.checkpoint.format.state_files.checkpoint_file import (
     write_checkpoint_file,
 )
 from monolith.checkpoint.format.state_files.checkpoint_names import SaveHelper, recover_last_checkpoints
-from monolith.checkpoint.format.state_files.latest_state import get_latest_checkpoint_state
 from monolith.checkpoint.format.state_files.monolith_file import (
     add_exempt_paths,
     check_exempt_names,
@@ -20,7 +19,6 @@ from monolith.checkpoint.format.state_files.monolith_file import (
 from monolith.checkpoint.format.state_files.path_forms import isabs
 from monolith.checkpoint.format.state_files.pointer_copy import copy_checkpoint_pointer, wait_for_checkpoint_pointer
 from monolith.checkpoint.format.state_files.restore_choice import (
-    gen_get_checkpoint_state,
     get_checkpoint_state,
     mark_restored,
 )
@@ -32,9 +30,7 @@ __all__ = [
     "copy_checkpoint_pointer",
     "derive_checkpoint_state",
     "exempt_checkpoints",
-    "gen_get_checkpoint_state",
     "get_checkpoint_state",
-    "get_latest_checkpoint_state",
     "get_monolith_checkpoint_state",
     "isabs",
     "make_checkpoint_state",

@@ -3,7 +3,6 @@
 import logging
 import os
 import time
-from collections.abc import Callable
 
 from monolith.checkpoint.format.state_files.checkpoint_file import (
     CHECKPOINT_NAME,
@@ -57,19 +56,6 @@ def get_checkpoint_state(
         write_checkpoint_file(model_dir, state, latest_filename)
         mark_restored(model_dir, wanted)
     return state
-
-
-def gen_get_checkpoint_state(
-    restore_ckpt: str | None = None, mode: str = TRAIN
-) -> Callable[[str | os.PathLike[str], str | None], CheckpointState | None]:
-    """Return `get_checkpoint_state` with its choice made, as a function of folder and file name; nothing is patched."""
-
-    def read(checkpoint_dir: str | os.PathLike[str], latest_filename: str | None = None) -> CheckpointState | None:
-        return get_checkpoint_state(
-            checkpoint_dir, latest_filename or CHECKPOINT_NAME, restore_ckpt=restore_ckpt, mode=mode
-        )
-
-    return read
 
 
 def restore_was_done(model_dir: str | os.PathLike[str]) -> bool:

@@ -9,8 +9,9 @@ from monolith.data.columnar.arrow_types import stored_names
 from monolith.data.columnar.column_error import ColumnError
 from monolith.data.columnar.file_list import Files
 from monolith.data.columnar.lines.line_blocks import LineBlocks, Lines
-from monolith.data.columnar.lines.line_source import LineSource, OnError, ParseLines
+from monolith.data.columnar.lines.line_source import LineSource, ParseLines
 from monolith.data.schema import ColumnType, Schema
+from monolith.data.source import OnError
 
 
 class CsvSource(LineSource):

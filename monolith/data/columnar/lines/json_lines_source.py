@@ -8,8 +8,9 @@ from monolith.data.columnar.arrow_columns import Fill
 from monolith.data.columnar.checks.json_objects import check_objects
 from monolith.data.columnar.file_list import Files
 from monolith.data.columnar.lines.line_blocks import LineBlocks, Lines
-from monolith.data.columnar.lines.line_source import LineSource, OnError, ParseLines
+from monolith.data.columnar.lines.line_source import LineSource, ParseLines
 from monolith.data.schema import ColumnType, Schema
+from monolith.data.source import OnError
 
 
 class JsonLinesSource(LineSource):

@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -11,12 +11,11 @@ from monolith.data.columnar.arrow import arrow
 from monolith.data.columnar.arrow_columns import Fill, check_fill, columns_of
 from monolith.data.columnar.column_error import ColumnError
 from monolith.data.columnar.file_list import Files, list_files
-from monolith.data.columnar.file_source import FileSource, Place
+from monolith.data.columnar.file_source import FilePlace, FileSource
 from monolith.data.columnar.lines.line_blocks import LineBlocks, Lines
 from monolith.data.schema import Schema
-from monolith.data.source import OffsetError
+from monolith.data.source import OffsetError, OnError
 
-OnError = Literal["raise", "skip"]
 ParseLines = Callable[[Lines], tuple[Any, Mapping[str, str]]]
 """Returns lines as an Arrow table, and the name each column of the schema has in it."""
 
@@ -67,7 +66,7 @@ class LineSource(FileSource):
     def _begin(self, path: str, blocks: LineBlocks) -> ParseLines:
         """Read what stands before the first event; return how to read the rest."""
 
-    def _open(self, path: str, place: Place) -> "_LineReader":
+    def _open(self, path: str, place: FilePlace) -> "_LineReader":
         blocks = LineBlocks(path)
         try:
             parse = self._begin(path, blocks)
@@ -122,7 +121,7 @@ class _LineReader:
         self._to_columns = to_columns
 
     @property
-    def place(self) -> Place:
+    def place(self) -> FilePlace:
         """The event's line without what stands before the first, and the line and byte in the file."""
         return {"row": self._row, "line": self._blocks.line, "byte": self._blocks.byte}
 

@@ -10,9 +10,8 @@ from torch import Tensor
 
 from monolith.data.batch import Batch, Column
 from monolith.data.draws import batch_uniforms
-from monolith.data.flow.position import check_position
 from monolith.data.schema import Schema
-from monolith.data.source import Source, State
+from monolith.data.source import Source, State, check_position
 from monolith.data.transforms.actions import top_actions
 from monolith.data.transforms.columns import get_column, get_int_lists, rows_with_any
 from monolith.data.transforms.labels.column import get_labels, with_labels

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from monolith.data.flow.position import check_position
+from monolith.data.source import check_position
 from monolith.data.transforms.negative.array_text import decode_array, decode_rows, encode_array, encode_rows
 from monolith.data.transforms.negative.channel_queue import ChannelQueue, Ints
 from monolith.tensors import Ragged

@@ -1,12 +1,10 @@
 """ItemPoolSaveRestoreHook: an item pool in files beside the snapshots of a run."""
 
-from typing import Literal, TypeAlias
+from typing import Literal
 
 from monolith.data.transforms.negative.item_pool import ItemPool
 from monolith.data.transforms.negative.pool_files import restore_item_pool, save_item_pool, saved_steps
 from monolith.hooks import Hook, RunContext, StepValues
-
-Mode: TypeAlias = Literal["train", "eval", "infer"]
 
 
 class ItemPoolSaveRestoreHook(Hook):
@@ -33,7 +31,7 @@ class ItemPoolSaveRestoreHook(Hook):
         self,
         model_dir: str,
         save_steps: int,
-        mode: Mode = "train",
+        mode: Literal["train", "eval", "infer"] = "train",
         *,
         pool: ItemPool,
         nshards: int = 1,

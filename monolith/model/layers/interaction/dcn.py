@@ -7,7 +7,7 @@ from torch import Tensor
 
 from monolith.model.hyper_params import with_params
 from monolith.model.layers import initializers
-from monolith.model.layers.initializers import Initializer
+from monolith.model.layers.initializers import LayerInitializer
 from monolith.model.layers.layer import LayerOptions, LazyLayer, normalized_columns
 from monolith.model.layers.merging import DCNType
 from monolith.model.modes import Mode
@@ -75,7 +75,7 @@ class DCN(LazyLayer):
                 self.add_weight(f"gate_{layer}", self.initializer or "glorot_normal", self.regularizer)
             self.add_weight(f"bias_{layer}", "zeros")
 
-    def _kernel_initializer(self) -> Initializer | None:
+    def _kernel_initializer(self) -> LayerInitializer | None:
         chosen = initializers.get(self.initializer or "glorot_normal")
         if self.dcn_type != DCNType.Mixed or chosen is None:
             return chosen

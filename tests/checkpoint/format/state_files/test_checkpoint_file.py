@@ -7,9 +7,7 @@ from google.protobuf import text_format
 
 from monolith.checkpoint.format.state_files import (
     SaveHelper,
-    gen_get_checkpoint_state,
     get_checkpoint_state,
-    get_latest_checkpoint_state,
     isabs,
     make_checkpoint_state,
     recover_last_checkpoints,
@@ -18,6 +16,8 @@ from monolith.checkpoint.format.state_files import (
     write_checkpoint_file,
 )
 from monolith.errors import CorruptFileError
+from monolith.native_training.runner_utils import gen_get_checkpoint_state
+from monolith.native_training.save_utils import get_latest_checkpoint_state
 from monolith.protos.checkpoint_state_pb2 import CheckpointState
 from tests.checkpoint.made_snapshots import save
 

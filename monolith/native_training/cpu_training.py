@@ -1,0 +1,109 @@
+"""CpuTraining: a task turned into something that runs, and training of one process in one call."""
+
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from monolith.data import Column, Source
+from monolith.embedding import TableConfig
+from monolith.hooks import Hook
+from monolith.model import EstimatorSpec, Mode, MonolithModel, make_plan
+from monolith.model.hyper_params import InstantiableParams
+from monolith.native_training.finder import names_from_table
+from monolith.train.config import CpuTrainingConfig as CpuTrainingConfig
+from monolith.train.config import RunnerConfig
+from monolith.train.config.task_settings import task_settings
+from monolith.train.estimator import Estimator
+
+__getattr__ = names_from_table(__name__)
+
+ModelFn = Callable[[dict[str, Any], Mode], EstimatorSpec | tuple[Any, Any, Any]]
+
+
+def get_req_time(features: Mapping[str, Column]) -> int | None:
+    """Return when a batch was asked for: its first `req_time`, or None without such a column."""
+    times = features.get("req_time")
+    return int(times[0]) if isinstance(times, Tensor) and len(times) else None
+
+
+class CpuTraining:
+    """A task with its configuration: what it reads, what it computes, and the tables it needs.
+
+    >>> from monolith.model.zoo.movie_ranking import MovieRanking
+    >>> CpuTraining(CpuTrainingConfig(), MovieRanking()).config.model_name
+    'di_name_MovieRanking'
+    """
+
+    def __init__(self, config: CpuTrainingConfig, task: MonolithModel, sync_backend: Any = None) -> None:
+        """Fill in what the configuration leaves open; parameter servers build no model, so only workers are taken."""
+        if config.server_type != "worker":
+            raise ValueError(f"server_type in CpuTraining must be `worker`, got {config.server_type!r}")
+        self.config = task_settings(config, task)
+        self.task = task
+        self.sync_backend = sync_backend
+
+    @property
+    def feature_configs(self) -> dict[str, TableConfig]:
+        """The tables that the task looks up, by name: found by a dry run on its training source's schema."""
+        return make_plan(self.task, self.task.input_fn(Mode.TRAIN).schema).tables()
+
+    def create_input_fn(self, mode: Mode) -> Callable[[], Source]:
+        """Return a function that returns the task's source of a mode."""
+        return lambda: self.task.input_fn(mode)
+
+    def create_model_fn(self) -> ModelFn:
+        """Return the task's model function."""
+        return self.task.model_fn
+
+
+def local_train(
+    params: InstantiableParams,
+    num_ps: int = 0,
+    model_dir: str | Path | None = None,
+    steps: int = 100,
+    save_checkpoints_steps: int = 50,
+    profiling: bool = False,
+    enable_embedding_prefetch: bool = True,
+    enable_embedding_postpush: bool = True,
+    remove_model_dir_if_exists: bool = True,
+    only_feature_engineering: bool = False,
+) -> Estimator:
+    """Train a task in this process for some steps and return the estimator; `model_dir` is emptied first.
+
+    Prefetching rows and pushing gradients in the background are for parameter servers and have no effect here.
+    """
+    if num_ps:
+        raise NotImplementedError(f"num_ps={num_ps}: parameter servers are not there yet; use num_ps=0")
+    config = CpuTrainingConfig(
+        save_checkpoints_steps=save_checkpoints_steps,
+        only_feature_engineering=only_feature_engineering,
+    )
+    if model_dir is not None and remove_model_dir_if_exists:
+        shutil.rmtree(model_dir, ignore_errors=True)
+    return local_train_internal(params, config, model_dir, steps, profiling)
+
+
+def local_train_internal(
+    params: InstantiableParams | MonolithModel,
+    conf: CpuTrainingConfig,
+    model_dir: str | Path | None = None,
+    steps: int = 100,
+    profiling: bool = False,
+    user_hooks: Sequence[Hook] | None = None,
+) -> Estimator:
+    """Train a task in this process for some steps, as configured, and return the estimator."""
+    if conf.only_feature_engineering:
+        raise NotImplementedError("only_feature_engineering: write parsed features with a pipeline instead")
+    values = {one.name: getattr(conf, one.name) for one in fields(conf) if one.init}
+    values["is_local"] = True
+    if model_dir is not None:
+        values["model_dir"] = model_dir
+    if profiling and values["profile_some_steps_from"] is None:
+        values["profile_some_steps_from"] = 0
+    estimator = Estimator(params, RunnerConfig(**values))
+    estimator.train(steps=steps, hooks=user_hooks)
+    return estimator

@@ -1,0 +1,1 @@
+"""Summaries of the `monolith` plugin of TensorBoard, at the original paths."""

@@ -1,1 +1,0 @@
-"""The same tables elsewhere: parameter servers, and tables split over ranks."""

@@ -1,0 +1,53 @@
+"""CpuTraining and local_train, over a small task."""
+
+import pytest
+import torch
+
+from monolith.checkpoint import list_snapshots
+from monolith.model.zoo.movie_ranking import MovieRanking
+from monolith.native_training import cpu_training as original
+from monolith.native_training.cpu_training import CpuTraining, get_req_time, local_train, local_train_internal
+from monolith.train.config import CpuTrainingConfig
+from tests.model.test_native_task import Summing
+from tests.train.recorder import Recorder
+
+
+def test_a_task_is_trained_in_one_call(tmp_path):
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "left over").write_text("from before")
+    estimator = local_train(Summing.params(), model_dir=folder, steps=3, save_checkpoints_steps=2)
+    assert estimator.latest_checkpoint().endswith("model.ckpt-3")
+    assert [path.name for path in list_snapshots(folder)] == [f"model.ckpt-{step}" for step in (0, 2, 3)]
+    assert not (folder / "left over").exists()
+
+
+def test_hooks_of_the_user_watch(tmp_path):
+    recorder = Recorder()
+    local_train_internal(Summing.params(), CpuTrainingConfig(), tmp_path, steps=2, user_hooks=[recorder])
+    assert len(recorder.losses) == 2
+
+
+def test_what_the_configuration_leaves_open_is_filled_in():
+    config = CpuTrainingConfig(enable_realtime_training=True)
+    training = CpuTraining(config, Summing())
+    filled = training.config
+    assert (filled.partial_recovery, filled.dense_only_save_checkpoints_secs) == (True, 1800)
+    assert (filled.use_native_multi_hash_table, filled.model_name) == (True, "di_name_Summing")
+    assert config == CpuTrainingConfig(enable_realtime_training=True)  # the caller's is left alone
+    assert training.feature_configs["ids"].dim == 3
+    named = Summing(Summing.params().set(**{"metrics.deep_insight_name": "ranker"}))
+    assert CpuTraining(CpuTrainingConfig(), named).config.model_name == "ranker"
+    with pytest.raises(ValueError, match="server_type in CpuTraining must be `worker`"):
+        CpuTraining(CpuTrainingConfig(server_type="ps"), MovieRanking())
+
+
+def test_the_time_of_a_batch():
+    assert get_req_time({"req_time": torch.tensor([7, 8])}) == 7
+    assert get_req_time({}) is None
+
+
+def test_parameter_servers_are_not_there_yet(tmp_path):
+    with pytest.raises(NotImplementedError, match="num_ps=2"):
+        local_train(Summing.params(), num_ps=2, model_dir=tmp_path)
+    assert original.local_train is local_train
