@@ -26,6 +26,13 @@ CLASSES = {one.__name__: {field.name for field in fields(one)} for one in (RunCo
 OTHER_MEANINGS = {
     "environment.md": {"tf_grpc_worker_cache_threads"},  # of RunnerConfig, as the page's variables are
     "formats.md": {"filter_capacity", "kafka_dump", "kafka_dump_prefix", "lagrangex_header"},  # fields of files
+    "what-works.md": {
+        "discovery_type",
+        "enable_gpu_training",
+        "enable_sync_training",
+        "task",
+        "unified_serving",
+    },  # settings that wait
     "data.md": {"kafka_dump", "kafka_dump_prefix", "lagrangex_header", "sort_id"},  # arguments of sources
 }
 
