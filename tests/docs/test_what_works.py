@@ -1,4 +1,4 @@
-"""docs/what-works.md is true: one can use what it names, and what it calls missing is missing; it leaves out neither."""
+"""docs/what-works.md is true: one can use what it names, what it calls missing is missing, and nothing is left out."""
 
 import re
 from importlib import import_module
