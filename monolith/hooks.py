@@ -4,7 +4,7 @@ Hooks observe, and may ask for a stop or a snapshot. What a run does (push, sync
 hooks. A hook that raises ends the run with that error; training writes a snapshot of the steps taken before.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,6 +36,9 @@ class StepValues:
     spec: Any = None
     """What the model said of the batch: a `monolith.EstimatorSpec`. Keep numbers of it, not tensors: those hold on to
     all that they were computed from."""
+
+    summaries: Sequence[Any] = ()
+    """What `nas_data` and `feature_insight_data` made in the model's `model_fn`."""
 
     batch: Any = None
     """The batch itself: a `monolith.data.Batch`."""

@@ -163,9 +163,8 @@ def test_pages_are_read():
 def test_every_setting_of_a_run_reaches_what_runs():
     """A setting that is taken and then ignored is worse than one that is refused."""
     known = {one.name for one in fields(RunnerConfig)}
-    assert RUN_SETTINGS - known == {"enable_parameter_sync", "enable_local_profiling"}  # under another name, below
+    assert RUN_SETTINGS - known == {"enable_parameter_sync"}  # under another name, below
     assert RunConfig(enable_parameter_sync=True).to_runner_config().enable_realtime_training
-    assert RunConfig(enable_local_profiling=True).to_runner_config().profile_some_steps_from == 0
     changed = RunConfig(no_first_save=True, ignore_save_errors=True, tide_start_hour=3, profile_some_steps_from=7)
     config = changed.to_runner_config()
     assert (config.no_first_save, config.ignores_save_errors) == (True, True)

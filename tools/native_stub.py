@@ -55,7 +55,6 @@ RETURNS = {
     "ragged_group_by_index": TENSORS,
     "reorder_by_indices": TENSORS,
     "unique_keys_with_offsets": "tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, int]",
-    "optimizer_kinds": "dict[str, list[tuple[str, float]]]",
 }
 VAGUE = re.compile(r"-> (tuple|dict|list|object)\b(?!\[)")
 

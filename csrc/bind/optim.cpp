@@ -2,6 +2,7 @@
 // tests, tools and tables kept elsewhere.
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include <charconv>
 #include <cmath>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -65,16 +67,44 @@ double shortest(float value) {
   return parsed;
 }
 
-nb::dict list_kinds() {
-  nb::dict kinds;
-  for (const OptimizerKind& kind : optimizer_kinds()) {
-    nb::list parameters;
-    for (const HyperParameter& parameter : kind.hyper_parameters) {
-      parameters.append(nb::make_tuple(std::string(parameter.name), shortest(parameter.default_value)));
-    }
-    kinds[nb::str(kind.name.data(), kind.name.size())] = parameters;
-  }
-  return kinds;
+// What each rule declares (optim/optimizer.h). Python takes names and defaults from here.
+void bind_kinds(nb::module_& m) {
+  nb::class_<HyperParameter>(m, "HyperParameter", "A number that a rule takes beside the learning rate.")
+      .def_ro("name", &HyperParameter::name)
+      .def_prop_ro(
+          "default",
+          [](const HyperParameter& self) {
+            return self.range == Range::kSwitch ? nb::object(nb::bool_(self.default_value != 0))
+                                                : nb::object(nb::float_(shortest(self.default_value)));
+          },
+          nb::sig("def default(self) -> float"), "A bool for a switch.")
+      .def_prop_ro(
+          "range", [](const HyperParameter& self) { return range_words(self.range); }, "The values that make sense.")
+      .def_ro("meaning", &HyperParameter::meaning);
+  nb::class_<StateSlot>(m, "StateSlot", "A part of the state that a rule keeps beside the weights.")
+      .def_ro("name", &StateSlot::name)
+      .def_prop_ro(
+          "is_step", [](const StateSlot& self) { return self.extent == Extent::kStep; },
+          "Whether it is a step number, whose 64 bits lie in two floats.")
+      .def("floats", &slot_floats, "dim"_a, "Returns its number of floats beside dim weights.");
+  nb::class_<OptimizerKind>(m, "OptimizerKind", "A rule as its header in csrc/optim declares it.")
+      .def_ro("name", &OptimizerKind::name)
+      .def_prop_ro(
+          "learning_rate", [](const OptimizerKind& self) { return shortest(self.learning_rate); },
+          "The default; 0 for a rule that takes none.")
+      .def_prop_ro("hyper_parameters",
+                   [](const OptimizerKind& self) {
+                     return std::vector(self.hyper_parameters.begin(), self.hyper_parameters.end());
+                   })
+      .def_prop_ro("state",
+                   [](const OptimizerKind& self) { return std::vector(self.state.begin(), self.state.end()); });
+  m.def(
+      "optimizer_kinds",
+      [] {
+        const std::span<const OptimizerKind> kinds = optimizer_kinds();
+        return std::vector(kinds.begin(), kinds.end());
+      },
+      "Returns every rule; its hyper-parameters and the parts of its state are in the order of the kernels.");
 }
 
 std::vector<float> first_state(const std::string& kind, const std::vector<float>& params, std::size_t dim) {
@@ -198,7 +228,7 @@ void bind_compressor(nb::module_& m) {
 }  // namespace
 
 void bind_optim(nb::module_& m) {
-  m.def("optimizer_kinds", &list_kinds, "Returns {kind: [(hyper-parameter, default), ...]} in declared order.");
+  bind_kinds(m);
   m.def(
       "state_floats",
       [](const std::string& kind, const std::vector<float>& params, std::size_t dim) {

@@ -9,18 +9,19 @@ namespace monolith::MONOLITH_SIMD {
 
 struct Adadelta {
   static constexpr std::string_view kName = "adadelta";
+  static constexpr float kLearningRate = 0.01F;
   struct Params {
     float weight_decay_factor;
     float averaging_ratio;
     float epsilon;
   };
   static constexpr std::array kParameters{
-      HyperParameter{"weight_decay_factor", 0.0F, Range::kNotNegative},
-      HyperParameter{"averaging_ratio", 0.9F, Range::kUnit},
-      HyperParameter{"epsilon", 0.01F, Range::kPositive},
+      kWeightDecayFactor,
+      HyperParameter{"averaging_ratio", 0.9F, Range::kUnit, "Share of the old averages that a step keeps."},
+      HyperParameter{"epsilon", 0.01F, Range::kPositive, "Added under both roots, so that they are not 0."},
   };
+  static constexpr std::array kState{StateSlot{"accum", Extent::kWeight}, StateSlot{"accum_update", Extent::kWeight}};
 
-  static std::size_t state_floats(std::size_t dim) { return 2 * dim; }
   static void init_state(const Params&, std::size_t dim, float* state) { fill_row(state, 2 * dim, 0.0F); }
 
   MONOLITH_ROW_STEP void step(const Params& params, std::size_t dim, float* __restrict w, float* __restrict accum,

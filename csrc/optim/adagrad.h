@@ -10,16 +10,18 @@ namespace monolith::MONOLITH_SIMD {
 
 struct Adagrad {
   static constexpr std::string_view kName = "adagrad";
+  static constexpr float kLearningRate = 0.001F;
   struct Params {
     float initial_accumulator_value;
     float weight_decay_factor;
   };
   static constexpr std::array kParameters{
-      HyperParameter{"initial_accumulator_value", 0.1F, Range::kNotNegative},
-      HyperParameter{"weight_decay_factor", 0.0F, Range::kNotNegative},
+      HyperParameter{"initial_accumulator_value", 0.1F, Range::kNotNegative,
+                     "First value of the sum of squared gradients."},
+      kWeightDecayFactor,
   };
+  static constexpr std::array kState{StateSlot{"norm", Extent::kWeight}};
 
-  static std::size_t state_floats(std::size_t dim) { return dim; }
   static void init_state(const Params& params, std::size_t dim, float* state) {
     fill_row(state, dim, params.initial_accumulator_value);
   }

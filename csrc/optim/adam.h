@@ -15,6 +15,7 @@ namespace monolith::MONOLITH_SIMD {
 
 struct Adam {
   static constexpr std::string_view kName = "adam";
+  static constexpr float kLearningRate = 0.01F;
   struct Params {
     float beta1;
     float beta2;
@@ -23,14 +24,16 @@ struct Adam {
     float epsilon;
   };
   static constexpr std::array kParameters{
-      HyperParameter{"beta1", 0.9F, Range::kBelowOne},
-      HyperParameter{"beta2", 0.99F, Range::kBelowOne},
-      HyperParameter{"weight_decay_factor", 0.0F, Range::kNotNegative},
-      HyperParameter{"use_nesterov", 0.0F, Range::kSwitch},
-      HyperParameter{"epsilon", 0.01F, Range::kPositive},
+      HyperParameter{"beta1", 0.9F, Range::kBelowOne, "Share of the mean gradient that a step keeps."},
+      HyperParameter{"beta2", 0.99F, Range::kBelowOne, "Share of the mean squared gradient that a step keeps."},
+      kWeightDecayFactor,
+      kUseNesterov,
+      HyperParameter{"epsilon", 0.01F, Range::kPositive, "Added to the divisor, so that it is not 0."},
   };
+  static constexpr std::array kState{StateSlot{"m", Extent::kWeight}, StateSlot{"v", Extent::kWeight},
+                                     StateSlot{"beta1_power", Extent::kSegment},
+                                     StateSlot{"beta2_power", Extent::kSegment}};
 
-  static std::size_t state_floats(std::size_t dim) { return 2 * dim + 2; }
   static void init_state(const Params& params, std::size_t dim, float* state) {
     fill_row(state, 2 * dim, 0.0F);
     state[2 * dim] = params.beta1;

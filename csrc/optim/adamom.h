@@ -9,6 +9,7 @@ namespace monolith::MONOLITH_SIMD {
 
 struct Adamom {
   static constexpr std::string_view kName = "adamom";
+  static constexpr float kLearningRate = 5e-6F;
   struct Params {
     float ada_decay;
     float mom_decay;
@@ -16,13 +17,14 @@ struct Adamom {
     float weight_decay_factor;
   };
   static constexpr std::array kParameters{
-      HyperParameter{"ada_decay", 0.9999F, Range::kUnit},
-      HyperParameter{"mom_decay", 0.99F, Range::kUnit},
-      HyperParameter{"epsilon", 1e-6F, Range::kPositive},
-      HyperParameter{"weight_decay_factor", 0.0F, Range::kNotNegative},
+      HyperParameter{"ada_decay", 0.9999F, Range::kUnit, "Share of the summed squared gradients that a step keeps."},
+      HyperParameter{"mom_decay", 0.99F, Range::kUnit, "Share of the mean gradient that a step keeps."},
+      HyperParameter{"epsilon", 1e-6F, Range::kPositive, "Added under the root, so that it is not 0."},
+      kWeightDecayFactor,
   };
+  static constexpr std::array kState{StateSlot{"m", Extent::kWeight}, StateSlot{"v", Extent::kWeight},
+                                     StateSlot{"c", Extent::kSegment}};
 
-  static std::size_t state_floats(std::size_t dim) { return 2 * dim + 1; }
   static void init_state(const Params&, std::size_t dim, float* state) { fill_row(state, 2 * dim + 1, 0.0F); }
 
   MONOLITH_ROW_STEP void step(const Params& params, std::size_t dim, float* __restrict w, float* __restrict m,

@@ -8,10 +8,13 @@ namespace monolith::MONOLITH_SIMD {
 
 struct Amsgrad {
   static constexpr std::string_view kName = "amsgrad";
+  static constexpr float kLearningRate = 0.01F;
   using Params = Adam::Params;
   static constexpr auto kParameters = Adam::kParameters;
+  static constexpr std::array kState{StateSlot{"m", Extent::kWeight}, StateSlot{"v", Extent::kWeight},
+                                     StateSlot{"vhat", Extent::kWeight}, StateSlot{"beta1_power", Extent::kSegment},
+                                     StateSlot{"beta2_power", Extent::kSegment}};
 
-  static std::size_t state_floats(std::size_t dim) { return 3 * dim + 2; }
   static void init_state(const Params& params, std::size_t dim, float* state) {
     fill_row(state, 3 * dim, 0.0F);
     state[3 * dim] = params.beta1;

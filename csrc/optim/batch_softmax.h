@@ -10,12 +10,12 @@ namespace monolith::MONOLITH_SIMD {
 
 struct BatchSoftmax {
   static constexpr std::string_view kName = "batch_softmax";
-  static constexpr bool kStepAtEnd = true;
+  static constexpr float kLearningRate = 0.1F;
   static constexpr std::size_t kRequiredDim = 1;
   struct Params {};
   static constexpr std::array<HyperParameter, 0> kParameters{};
+  static constexpr std::array kState{StateSlot{"global_step", Extent::kStep}};
 
-  static std::size_t state_floats(std::size_t) { return kStepFloats; }
   static void init_state(const Params&, std::size_t, float* state) { store_step(state, 0); }
 
   MONOLITH_ROW_STEP void step(const Params&, std::size_t, float* __restrict w, float* __restrict state, const float*,

@@ -16,7 +16,7 @@ namespace monolith::MONOLITH_SIMD {
 
 struct DynamicWdAdagrad {
   static constexpr std::string_view kName = "dynamic_wd_adagrad";
-  static constexpr bool kStepAtEnd = true;
+  static constexpr float kLearningRate = 0.001F;
   struct Params {
     float initial_accumulator_value;
     float weight_decay_factor;
@@ -26,15 +26,19 @@ struct DynamicWdAdagrad {
     float flip_direction;
   };
   static constexpr std::array kParameters{
-      HyperParameter{"initial_accumulator_value", 0.1F, Range::kNotNegative},
-      HyperParameter{"weight_decay_factor", 0.0F, Range::kNotNegative},
-      HyperParameter{"decouple_weight_decay", 0.0F, Range::kSwitch},
-      HyperParameter{"enable_dynamic_wd", 0.0F, Range::kSwitch},
-      HyperParameter{"dynamic_wd_temperature", 1.0F, Range::kPositive},
-      HyperParameter{"flip_direction", 0.0F, Range::kSwitch},
+      HyperParameter{"initial_accumulator_value", 0.1F, Range::kNotNegative,
+                     "First value of the sum of squared gradients."},
+      kWeightDecayFactor,
+      HyperParameter{"decouple_weight_decay", 0.0F, Range::kSwitch, "Whether weights decay apart from the gradient."},
+      HyperParameter{"enable_dynamic_wd", 0.0F, Range::kSwitch,
+                     "Whether the decay depends on how many steps a row was not seen."},
+      HyperParameter{"dynamic_wd_temperature", 1.0F, Range::kPositive,
+                     "Number of steps without a row at which its decay is half."},
+      HyperParameter{"flip_direction", 0.0F, Range::kSwitch,
+                     "Whether common rows decay more than rare ones, not less."},
   };
+  static constexpr std::array kState{StateSlot{"norm", Extent::kWeight}, StateSlot{"last_update_step", Extent::kStep}};
 
-  static std::size_t state_floats(std::size_t dim) { return dim + kStepFloats; }
   static void init_state(const Params& params, std::size_t dim, float* state) {
     fill_row(state, dim, params.initial_accumulator_value);
     store_step(state + dim, 0);

@@ -10,6 +10,7 @@ namespace monolith::MONOLITH_SIMD {
 
 struct GroupAdagrad {
   static constexpr std::string_view kName = "group_adagrad";
+  static constexpr float kLearningRate = 0.01F;
   struct Params {
     float beta;
     float initial_accumulator_value;
@@ -17,13 +18,14 @@ struct GroupAdagrad {
     float weight_decay_factor;
   };
   static constexpr std::array kParameters{
-      HyperParameter{"beta", 0.0F, Range::kNotNegative},
-      HyperParameter{"initial_accumulator_value", 0.1F, Range::kNotNegative},
-      HyperParameter{"l2_regularization_strength", 0.0F, Range::kNotNegative},
-      HyperParameter{"weight_decay_factor", 0.0F, Range::kNotNegative},
+      HyperParameter{"beta", 0.0F, Range::kNotNegative, "Added to the root of the summed squared gradients."},
+      HyperParameter{"initial_accumulator_value", 0.1F, Range::kNotNegative,
+                     "First value of the sum of squared gradients."},
+      HyperParameter{"l2_regularization_strength", 0.0F, Range::kNotNegative, "Pull of the whole segment towards 0."},
+      kWeightDecayFactor,
   };
+  static constexpr std::array kState{StateSlot{"grad_square_sum", Extent::kSegment}};
 
-  static std::size_t state_floats(std::size_t) { return 1; }
   static void init_state(const Params& params, std::size_t, float* state) {
     state[0] = params.initial_accumulator_value;
   }

@@ -11,6 +11,7 @@ namespace monolith::MONOLITH_SIMD {
 
 struct GroupFtrl {
   static constexpr std::string_view kName = "group_ftrl";
+  static constexpr float kLearningRate = 0.01F;
   struct Params {
     float beta;
     float initial_accumulator_value;
@@ -18,13 +19,15 @@ struct GroupFtrl {
     float l2_regularization_strength;
   };
   static constexpr std::array kParameters{
-      HyperParameter{"beta", 1.0F, Range::kNotNegative},
-      HyperParameter{"initial_accumulator_value", 0.0F, Range::kNotNegative},
-      HyperParameter{"l1_regularization_strength", 0.0F, Range::kNotNegative},
-      HyperParameter{"l2_regularization_strength", 0.0F, Range::kNotNegative},
+      HyperParameter{"beta", 1.0F, Range::kNotNegative, "Added to the root of the summed squared gradients."},
+      HyperParameter{"initial_accumulator_value", 0.0F, Range::kNotNegative,
+                     "First value of the sum of squared gradients."},
+      HyperParameter{"l1_regularization_strength", 0.0F, Range::kNotNegative, "Pull of the whole segment towards 0."},
+      HyperParameter{"l2_regularization_strength", 0.0F, Range::kNotNegative,
+                     "Shrinks each weight in proportion to it."},
   };
+  static constexpr std::array kState{StateSlot{"norm", Extent::kWeight}, StateSlot{"zero", Extent::kWeight}};
 
-  static std::size_t state_floats(std::size_t dim) { return 2 * dim; }
   static void init_state(const Params& params, std::size_t dim, float* state) {
     fill_row(state, dim, params.initial_accumulator_value);
     fill_row(state + dim, dim, 0.0F);

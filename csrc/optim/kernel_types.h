@@ -43,13 +43,37 @@ struct HyperParameter {
   std::string_view name;
   float default_value;
   Range range;
+  std::string_view meaning;  // one sentence, which help() in Python shows
+};
+
+// What several rules declare alike.
+inline constexpr HyperParameter kWeightDecayFactor{"weight_decay_factor", 0.0F, Range::kNotNegative,
+                                                   "Share of a weight that is added to its gradient."};
+inline constexpr HyperParameter kUseNesterov{"use_nesterov", 0.0F, Range::kSwitch,
+                                             "Whether to step from where the momentum leads."};
+
+// How many floats one part of the state takes.
+enum class Extent {
+  kWeight,   // one for each weight
+  kSegment,  // one for the segment
+  kStep,     // a step number, its 64 bits in two floats; after all others
+};
+inline constexpr std::size_t kStepFloats = 2;
+
+// One part of the state; parts lie in declared order. The name is that of its field in optimizer_dump.proto.
+struct StateSlot {
+  std::string_view name;
+  Extent extent;
 };
 
 // One kind of optimizer as one SIMD level compiled it.
 struct KindKernels {
   std::string_view name;
+  float learning_rate;  // the default of its learning rate; 0: the rule takes none
   const HyperParameter* hyper_parameters;
   std::size_t num_hyper_parameters;
+  const StateSlot* state;
+  std::size_t num_state_slots;
   std::size_t required_dim;  // 0: any
   std::size_t (*state_floats)(std::size_t dim);
   std::size_t (*state_numbers)(std::size_t dim);  // the first floats of the state; behind them are bits of integers

@@ -8,12 +8,14 @@ namespace monolith::MONOLITH_SIMD {
 
 struct MovingAverage {
   static constexpr std::string_view kName = "moving_average";
+  static constexpr float kLearningRate = 0.0F;  // it takes none
   struct Params {
     float momentum;
   };
-  static constexpr std::array kParameters{HyperParameter{"momentum", 0.9F, Range::kUnit}};
+  static constexpr std::array kParameters{
+      HyperParameter{"momentum", 0.9F, Range::kUnit, "Share of the old average that a step keeps."}};
+  static constexpr std::array<StateSlot, 0> kState{};
 
-  static std::size_t state_floats(std::size_t) { return 0; }
   static void init_state(const Params&, std::size_t, float*) {}
 
   MONOLITH_ROW_STEP void step(const Params& params, std::size_t dim, float* __restrict w, float*,

@@ -33,33 +33,27 @@ const OptimizerKind& find_kind(const std::string& name) {
   throw std::invalid_argument("unknown optimizer '" + name + "'; choose one of " + known);
 }
 
-struct RangeCheck {
-  bool holds;
-  const char* words;
-};
-
-RangeCheck check_range(Range range, float value) {
+bool is_within(Range range, float value) {
   switch (range) {
     case Range::kNotNegative:
-      return {value >= 0, "0 or more"};
+      return value >= 0;
     case Range::kPositive:
-      return {value > 0, "more than 0"};
+      return value > 0;
     case Range::kUnit:
-      return {value >= 0 && value <= 1, "between 0 and 1"};
+      return value >= 0 && value <= 1;
     case Range::kBelowOne:
-      return {value >= 0 && value < 1, "0 or more and less than 1"};
+      return value >= 0 && value < 1;
     case Range::kSwitch:
       break;
   }
-  return {value == 0 || value == 1, "0 or 1"};
+  return value == 0 || value == 1;
 }
 
 void check_value(const OptimizerKind& kind, const HyperParameter& parameter, float value) {
-  const RangeCheck check = check_range(parameter.range, value);
-  if (check.holds && std::isfinite(value)) return;
+  if (is_within(parameter.range, value) && std::isfinite(value)) return;
   std::ostringstream message;
-  message << kind.name << ": " << parameter.name << " must be " << check.words << " and finite, got " << value
-          << "; the default is " << parameter.default_value;
+  message << kind.name << ": " << parameter.name << " must be " << range_words(parameter.range) << " and finite, got "
+          << value << "; the default is " << parameter.default_value;
   throw std::invalid_argument(message.str());
 }
 
@@ -97,7 +91,9 @@ std::span<const OptimizerKind> optimizer_kinds() {
     for (std::size_t i = 0; i < kernels.num_kinds; ++i) {
       const KindKernels& kind = kernels.kinds[i];
       list.push_back({kind.name,
+                      kind.learning_rate,
                       {kind.hyper_parameters, kind.num_hyper_parameters},
+                      {kind.state, kind.num_state_slots},
                       kind.required_dim,
                       kind.state_floats,
                       kind.state_numbers,
@@ -106,6 +102,27 @@ std::span<const OptimizerKind> optimizer_kinds() {
     return list;
   }();
   return kinds;
+}
+
+std::size_t slot_floats(const StateSlot& slot, std::size_t dim) {
+  if (slot.extent == Extent::kWeight) return dim;
+  return slot.extent == Extent::kStep ? kStepFloats : 1;
+}
+
+std::string_view range_words(Range range) {
+  switch (range) {
+    case Range::kNotNegative:
+      return "0 or more";
+    case Range::kPositive:
+      return "more than 0";
+    case Range::kUnit:
+      return "between 0 and 1";
+    case Range::kBelowOne:
+      return "0 or more and less than 1";
+    case Range::kSwitch:
+      break;
+  }
+  return "0 or 1";
 }
 
 RowOptimizer::RowOptimizer(const OptimizerConfig& config, std::size_t dim)

@@ -1,8 +1,9 @@
 // Row optimizers: how a gradient changes one segment of a row.
 //
-// An optimizer is one header (adagrad.h, ...) that declares its hyper-parameters once, the floats of state it keeps
-// beside a segment of `dim` weights, the state's first value, and the step. The table knows optimizers only through
-// `RowOptimizer`. All SIMD levels give the same bits (row_math.h says how).
+// An optimizer is one header (adagrad.h, ...) that declares its hyper-parameters and their defaults, the parts of the
+// state it keeps beside a segment of `dim` weights, the state's first value, and the step. Nothing else says them
+// again: Python reads the declaration. The table knows optimizers only through `RowOptimizer`. All SIMD levels give the
+// same bits (row_math.h says how).
 #pragma once
 
 #include <cstddef>
@@ -18,7 +19,9 @@ namespace monolith {
 
 struct OptimizerKind {
   std::string_view name;  // "adagrad", "sgd", ...
+  float learning_rate;    // the default; 0: the rule takes none
   std::span<const HyperParameter> hyper_parameters;
+  std::span<const StateSlot> state;
   std::size_t required_dim;  // the one dim it works on; 0: any
   std::size_t (*state_floats)(std::size_t dim);
   std::size_t (*state_numbers)(std::size_t dim);
@@ -27,6 +30,12 @@ struct OptimizerKind {
 
 // All kinds, in a fixed order; file formats name a kind by its name, never by its place.
 std::span<const OptimizerKind> optimizer_kinds();
+
+// The floats of one part of the state beside `dim` weights.
+std::size_t slot_floats(const StateSlot& slot, std::size_t dim);
+
+// The values that make sense, in words: "0 or more".
+std::string_view range_words(Range range);
 
 // One segment's optimizer: a kind with its hyper-parameters and wrappers.
 struct OptimizerConfig {

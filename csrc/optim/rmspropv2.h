@@ -8,16 +8,17 @@ namespace monolith::MONOLITH_SIMD {
 
 struct RmspropV2 {
   static constexpr std::string_view kName = "rmspropv2";
+  static constexpr float kLearningRate = 0.01F;
   struct Params {
     float weight_decay_factor;
     float momentum;
   };
   static constexpr std::array kParameters{
-      HyperParameter{"weight_decay_factor", 0.0F, Range::kNotNegative},
-      HyperParameter{"momentum", 0.9F, Range::kUnit},
+      kWeightDecayFactor,
+      HyperParameter{"momentum", 0.9F, Range::kUnit, "Share of the summed squared gradients that a step keeps."},
   };
+  static constexpr std::array kState{StateSlot{"n", Extent::kWeight}};
 
-  static std::size_t state_floats(std::size_t dim) { return dim; }
   static void init_state(const Params&, std::size_t dim, float* state) { fill_row(state, dim, 0.0F); }
 
   MONOLITH_ROW_STEP void step(const Params& params, std::size_t dim, float* __restrict w, float* __restrict n,

@@ -34,12 +34,30 @@ void init_state(const float* params, std::size_t dim, float* state) {
 }
 
 template <class Optimizer>
-std::size_t state_numbers(std::size_t dim) {
-  if constexpr (requires { Optimizer::kStepAtEnd; }) {
-    return Optimizer::state_floats(dim) - kStepFloats;
-  } else {
-    return Optimizer::state_floats(dim);
+consteval std::size_t count_slots(Extent extent) {
+  std::size_t count = 0;
+  for (const StateSlot& slot : Optimizer::kState) count += slot.extent == extent;
+  return count;
+}
+
+template <class Optimizer>
+consteval bool steps_are_last() {
+  bool seen = false;
+  for (const StateSlot& slot : Optimizer::kState) {
+    if (seen && slot.extent != Extent::kStep) return false;
+    seen = slot.extent == Extent::kStep;
   }
+  return true;
+}
+
+template <class Optimizer>
+std::size_t state_numbers(std::size_t dim) {
+  return count_slots<Optimizer>(Extent::kWeight) * dim + count_slots<Optimizer>(Extent::kSegment);
+}
+
+template <class Optimizer>
+std::size_t state_floats(std::size_t dim) {
+  return state_numbers<Optimizer>(dim) + count_slots<Optimizer>(Extent::kStep) * kStepFloats;
 }
 
 // Copy, step and check in one: what the one reads or writes, the next finds in registers or the nearest cache.
@@ -47,7 +65,7 @@ template <class Optimizer>
 [[gnu::always_inline]] inline bool checked_step(const float* params, std::size_t dim, float* weights, float* state,
                                                 const float* gradient, const StepContext& context, const OldRow& old) {
   copy_floats(old.weights, weights, dim);
-  copy_floats(old.state, state, Optimizer::state_floats(dim));
+  copy_floats(old.state, state, state_floats<Optimizer>(dim));
   Optimizer::step(load_params<Optimizer>(params), dim, weights, state, gradient, context);
   return all_finite(weights, dim) && all_finite(state, state_numbers<Optimizer>(dim));
 }
@@ -96,9 +114,10 @@ consteval KindKernels kernels_of() {
   using Params = typename Optimizer::Params;
   constexpr std::size_t kCount = Optimizer::kParameters.size();
   static_assert(kCount == 0 || sizeof(Params) == kCount * sizeof(float), "Params and kParameters must match");
-  return {Optimizer::kName,          Optimizer::kParameters.data(), kCount,
-          required_dim<Optimizer>(), &Optimizer::state_floats,      &state_numbers<Optimizer>,
-          &init_state<Optimizer>,    &step_for_dim<Optimizer>};
+  static_assert(steps_are_last<Optimizer>(), "a step number lies after the other slots of the state");
+  return {Optimizer::kName,          Optimizer::kLearningRate, Optimizer::kParameters.data(), kCount,
+          Optimizer::kState.data(),  Optimizer::kState.size(), required_dim<Optimizer>(),     &state_floats<Optimizer>,
+          &state_numbers<Optimizer>, &init_state<Optimizer>,   &step_for_dim<Optimizer>};
 }
 
 // Delay compensation: g += lambda*g^2*(w - latest).

@@ -180,9 +180,7 @@ inline void fill_row(float* out, std::size_t count, float value) {
   return !found;
 }
 
-// A 64-bit step number at the end of the state, bit by bit in two floats; all-zero floats are step 0. An optimizer that
-// has one says kStepAtEnd: these floats are no numbers.
-inline constexpr std::size_t kStepFloats = 2;
+// The 64 bits of a step number in the two floats of a slot of Extent::kStep; all-zero floats are step 0.
 [[gnu::always_inline]] inline std::int64_t load_step(const float* slot) {
   std::int64_t step;
   __builtin_memcpy(&step, slot, sizeof step);

@@ -9,18 +9,20 @@ namespace monolith::MONOLITH_SIMD {
 
 struct RowwiseAdagrad {
   static constexpr std::string_view kName = "rowwise_adagrad";
+  static constexpr float kLearningRate = 0.001F;
   struct Params {
     float initial_accumulator_value;
     float weight_decay_factor;
     float epsilon;
   };
   static constexpr std::array kParameters{
-      HyperParameter{"initial_accumulator_value", 0.0F, Range::kNotNegative},
-      HyperParameter{"weight_decay_factor", 0.0F, Range::kNotNegative},
-      HyperParameter{"epsilon", 1e-8F, Range::kPositive},
+      HyperParameter{"initial_accumulator_value", 0.0F, Range::kNotNegative,
+                     "First value of the sum of squared gradients."},
+      kWeightDecayFactor,
+      HyperParameter{"epsilon", 1e-8F, Range::kPositive, "Added to the divisor, so that it is not 0."},
   };
+  static constexpr std::array kState{StateSlot{"norm", Extent::kSegment}};
 
-  static std::size_t state_floats(std::size_t) { return 1; }
   static void init_state(const Params& params, std::size_t, float* state) {
     state[0] = params.initial_accumulator_value;
   }

@@ -7,10 +7,11 @@ namespace monolith::MONOLITH_SIMD {
 
 struct Sgd {
   static constexpr std::string_view kName = "sgd";
+  static constexpr float kLearningRate = 0.01F;
   struct Params {};
   static constexpr std::array<HyperParameter, 0> kParameters{};
+  static constexpr std::array<StateSlot, 0> kState{};
 
-  static std::size_t state_floats(std::size_t) { return 0; }
   static void init_state(const Params&, std::size_t, float*) {}
 
   MONOLITH_ROW_STEP void step(const Params&, std::size_t dim, float* __restrict w, float*, const float* __restrict g,

@@ -370,8 +370,50 @@ NUM_BUCKETS: int = 1024
 
 NUM_SUB_TABLES: int = 256
 
-def optimizer_kinds() -> dict[str, list[tuple[str, float]]]:
-    """Returns {kind: [(hyper-parameter, default), ...]} in declared order."""
+class HyperParameter:
+    """A number that a rule takes beside the learning rate."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def default(self) -> float:
+        """A bool for a switch."""
+
+    @property
+    def range(self) -> str:
+        """The values that make sense."""
+
+    @property
+    def meaning(self) -> str: ...
+
+class StateSlot:
+    """A part of the state that a rule keeps beside the weights."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def is_step(self) -> bool:
+        """Whether it is a step number, whose 64 bits lie in two floats."""
+
+    def floats(self, dim: int) -> int:
+        """Returns its number of floats beside dim weights."""
+
+class OptimizerKind:
+    """A rule as its header in csrc/optim declares it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def learning_rate(self) -> float:
+        """The default; 0 for a rule that takes none."""
+
+    @property
+    def hyper_parameters(self) -> list[HyperParameter]: ...
+    @property
+    def state(self) -> list[StateSlot]: ...
+
+def optimizer_kinds() -> list[OptimizerKind]:
+    """Returns every rule; its hyper-parameters and the parts of its state are in the order of the kernels."""
 
 def state_floats(kind: str, params: Sequence[float], dim: int) -> int:
     """Returns the floats of state beside dim weights; no params means the defaults."""

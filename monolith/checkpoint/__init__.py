@@ -10,13 +10,7 @@ from monolith.checkpoint.format.dense_state import (
 )
 from monolith.checkpoint.format.layout import list_snapshots, snapshot_path
 from monolith.checkpoint.keep.latest import latest_state, set_aside_broken
-from monolith.checkpoint.keep.model_dir import (
-    ModelDirOwner,
-    claim_generation,
-    clean_leftovers,
-    latest_snapshot,
-    set_aside_newer,
-)
+from monolith.checkpoint.keep.model_dir import ModelDirOwner, claim_generation, clean_leftovers, set_aside_newer
 from monolith.checkpoint.restore.snapshot import Snapshot, load_dense_only, load_snapshot
 from monolith.checkpoint.restore.table_rows import restore_tables
 from monolith.checkpoint.save.frozen_state import FrozenState
@@ -35,7 +29,6 @@ __all__ = [
     "clean_leftovers",
     "compact",
     "dense_tensors",
-    "latest_snapshot",
     "latest_state",
     "list_snapshots",
     "load_dense_only",

@@ -47,8 +47,8 @@ def serve(
 ) -> None:
     """Serve the newest export over HTTP until Ctrl-C: Open Inference Protocol v2, TF-Serving's form, /metrics."""
     server = _server_module()
-    server.serve(
-        export_base,
+    config = server.ServerConfig(
+        export_base=export_base,
         host=host,
         port=port,
         sync_address=sync_address,
@@ -58,8 +58,8 @@ def serve(
         num_threads=threads,
         max_body_bytes=max_body_bytes,
         limits=server.ConnectionLimits(max_connections=max_connections, request_seconds=request_seconds),
-        announce=_announce,
     )
+    server.serve(config, announce=_announce)
 
 
 def _server_module() -> Any:

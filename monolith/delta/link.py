@@ -1,4 +1,4 @@
-"""One serving target: what it has not been told yet, and the telling."""
+"""One serving target: what it has not received yet, and how it is sent."""
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -92,7 +92,7 @@ class SequenceCounter:
     """Numbers for the moments at which changes are taken."""
 
     def __init__(self, start: int) -> None:
-        """Start at a number that nobody was told yet."""
+        """Start at a number that was never given out."""
         self._lock = threading.Lock()
         self._value = start
 
@@ -167,7 +167,7 @@ class DeltaLink:
                 return None
             return self._send_changes(changes, watermark)
         except BaseException:
-            # Also of parts that arrived: a row told twice is right, one never told is not.
+            # Also of parts that arrived: sending a row twice does no harm, losing one does.
             for name, tracker in self._trackers.items():
                 tracker.give_back(changes[name])
             raise
@@ -245,7 +245,7 @@ class DeltaLink:
 
 
 def _with_last(parts: Iterator[DeltaContent]) -> Iterator[tuple[DeltaContent, bool]]:
-    """Yield each part and whether it is the last; no parts at all are one empty one."""
+    """Yield each part and whether it is the last; without any part, yield one empty part."""
     content = next(parts, DeltaContent())
     for following in parts:
         yield content, False

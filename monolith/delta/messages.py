@@ -32,7 +32,7 @@ class Status(StrEnum):
     """What a receiver says to a message."""
 
     OK = "ok"
-    """Done, or done before; the position in the answer tells how far the receiver is."""
+    """Applied, now or before; the answer holds the receiver's position."""
 
     FULL = "full"
     """The receiver lacks what the message builds on: send everything."""
@@ -152,7 +152,7 @@ def bases_of(meta: Mapping[str, Any]) -> list[DeltaPosition]:
 
 
 def watermark_of(meta: Mapping[str, Any]) -> dict[str, int]:
-    """Return the numbers that tell how far in the stream of events the sender was; {} if it did not say."""
+    """Return the sender's position in the stream of events; {} if the message has none."""
     watermark = meta.get("watermark", {})
     if not isinstance(watermark, dict) or not all(_is_whole(value) for value in watermark.values()):
         raise CorruptFrameError(f"a watermark is a JSON object of whole numbers, got {shown(watermark)}")

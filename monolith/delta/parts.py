@@ -43,7 +43,7 @@ def parts_of(
 ) -> Iterator[DeltaContent]:
     """Yield contents of at most about `max_bytes` each; rows are read only when their part is asked for.
 
-    With `skip_zero_embedding`, ids whose row is all zeros are told as tombstones.
+    With `skip_zero_embedding`, ids whose row is all zeros become tombstones.
     """
     part: list[DeltaPiece] = []
     room = max_bytes

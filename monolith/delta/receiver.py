@@ -66,7 +66,7 @@ class Freshness:
     """Wall-clock time at which the last delta or full sync was applied; None if there was none yet."""
 
     watermark: Mapping[str, int] = field(default_factory=dict)
-    """How far in the stream of events training was, by the sender's own words: what is served contains all before."""
+    """The position in the stream of events that the sender reported: everything before it is served."""
 
 
 @dataclass(slots=True)

@@ -3,10 +3,10 @@
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self
 
 from torch import Tensor
 
+from monolith.closing import Closing
 from monolith.delta.link import (
     Delivery,
     DeltaJob,
@@ -33,7 +33,7 @@ class PushReport:
     """Targets that could not be reached, with the reason; what they missed comes with the next push."""
 
 
-class DeltaSender:
+class DeltaSender(Closing):
     """Keeps serving targets up to date with the tables of one training job.
 
     Every target has a change tracker per table from the moment the sender is made. A target that comes from an export
@@ -83,7 +83,7 @@ class DeltaSender:
 
     @property
     def sequence(self) -> int:
-        """The number that an export begun now may bear: it contains every change numbered so far."""
+        """The number for an export that starts now: it contains every change up to this number."""
         return self._sequences.value
 
     def push_once(self) -> PushReport:
@@ -111,14 +111,6 @@ class DeltaSender:
         """Stop following the tables and close all connections."""
         for link in self.links:
             link.close()
-
-    def __enter__(self) -> Self:
-        """Return itself; leaving the block closes it."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Close."""
-        self.close()
 
 
 def _no_weights() -> tuple[int, Mapping[str, Tensor]]:

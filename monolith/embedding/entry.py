@@ -1,5 +1,6 @@
 """Everything a table is configured with, under the names of the original's ``entry`` module."""
 
+from monolith.embedding.config import optimizers as _optimizers
 from monolith.embedding.config.compressors import (
     Bf16Compressor,
     Compressor,
@@ -22,72 +23,32 @@ from monolith.embedding.config.instance import (
     HashTableConfigInstance,
 )
 from monolith.embedding.config.learning_rate import LearningRate, LearningRateFunction, PolynomialDecay
-from monolith.embedding.config.optimizers import (
-    AdadeltaOptimizer,
-    AdagradOptimizer,
-    AdaGradWithGroupLassoOptimizer,
-    AdamomOptimizer,
-    AdamOptimizer,
-    AmsgradOptimizer,
-    BatchSoftmaxOptimizer,
-    ClippedOptimizer,
-    DelayCompensation,
-    DynamicWdAdagradOptimizer,
-    FtrlOptimizer,
-    FTRLWithGroupSparsityOptimizer,
-    MomentumOptimizer,
-    MovingAverageOptimizer,
-    Optimizer,
-    RmspropOptimizer,
-    RmspropV2Optimizer,
-    RowwiseAdagradOptimizer,
-    SgdOptimizer,
-    StochasticRoundingFloat16OptimizerWrapper,
-)
+from monolith.embedding.config.optimizers import *  # noqa: F403 - the list is optimizers.__all__
 from monolith.embedding.config.segment import CombineAsSegment, Segment
 from monolith.embedding.config.table import MemoryPolicy, TableConfig
 
 __all__ = [
-    "AdaGradWithGroupLassoOptimizer",
-    "AdadeltaOptimizer",
-    "AdagradOptimizer",
-    "AdamOptimizer",
-    "AdamomOptimizer",
-    "AmsgradOptimizer",
+    *_optimizers.__all__,
     "BatchSoftmaxInitializer",
-    "BatchSoftmaxOptimizer",
     "Bf16Compressor",
-    "ClippedOptimizer",
     "CombineAsSegment",
     "Compressor",
     "ConstantsInitializer",
     "CuckooHashTableConfig",
-    "DelayCompensation",
-    "DynamicWdAdagradOptimizer",
-    "FTRLWithGroupSparsityOptimizer",
     "FixedR8Compressor",
     "Fp16Compressor",
     "Fp32Compressor",
-    "FtrlOptimizer",
     "HashTableConfigInstance",
     "Initializer",
     "LearningRate",
     "LearningRateFunction",
     "MemoryPolicy",
-    "MomentumOptimizer",
-    "MovingAverageOptimizer",
     "OneBitCompressor",
     "OnesInitializer",
-    "Optimizer",
     "PolynomialDecay",
     "RandomNormalInitializer",
     "RandomUniformInitializer",
-    "RmspropOptimizer",
-    "RmspropV2Optimizer",
-    "RowwiseAdagradOptimizer",
     "Segment",
-    "SgdOptimizer",
-    "StochasticRoundingFloat16OptimizerWrapper",
     "TableConfig",
     "ZerosInitializer",
 ]

@@ -4,13 +4,13 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from os import PathLike, fspath
-from typing import Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from monolith._core import native
+from monolith.closing import Closing
 from monolith.embedding.admission import AdmissionFilter
 from monolith.embedding.config.entry_dump import entry_bytes
 from monolith.embedding.config.native_options import make_native_table
@@ -351,7 +351,7 @@ class Table:
         )
 
 
-class ChangeTracker:
+class ChangeTracker(Closing):
     """One consumer's view of a table's changes: take them, and give them back if they could not be delivered."""
 
     def __init__(self, table: Table) -> None:
@@ -373,14 +373,6 @@ class ChangeTracker:
         if self._consumer is not None:
             self._table.native.remove_consumer(self._consumer)
             self._consumer = None
-
-    def __enter__(self) -> Self:
-        """Return itself; leaving the block closes it."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Stop tracking."""
-        self.close()
 
     def number(self) -> int:
         """Return what the native table calls this consumer."""

@@ -54,7 +54,7 @@ def trace_dense(
 ) -> DenseGraph:
     """Return the graph of the model's predictions, in evaluation mode; the model is left as it was.
 
-    The model runs here, so nobody else may run it meanwhile.
+    The model runs here, so no other thread may run it at the same time.
 
     Args:
         model: what is traced.
@@ -196,7 +196,7 @@ def _make_overridable(proto: onnx.ModelProto, names: set[str]) -> dict[str, str]
 
 
 def _drop_traces(proto: onnx.ModelProto) -> None:
-    """Remove notes on the user's source files: they are nobody's business who only serves the model."""
+    """Remove notes on the user's source files: a server must not reveal them."""
     parts: list[Any] = [proto, proto.graph, *proto.graph.node, *proto.graph.initializer, *proto.graph.value_info]
     parts += [*proto.graph.input, *proto.graph.output, *proto.functions]
     parts += [node for function in proto.functions for node in function.node]
@@ -214,7 +214,7 @@ def _drop_unread_inputs(proto: onnx.ModelProto, names: set[str]) -> set[str]:
 
 
 def _require_free_batch(proto: onnx.ModelProto, names: set[str]) -> None:
-    """Refuse a graph for one size of batch: where the code fixes the size, the tracer follows it without a word."""
+    """Refuse a graph for one batch size: if the code fixes the size, the tracer copies it without a warning."""
     values = [value for value in proto.graph.input if value.name in names] + list(proto.graph.output)
     for value in values:
         if not value.type.tensor_type.shape.dim[0].dim_param:

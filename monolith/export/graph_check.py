@@ -24,7 +24,7 @@ class GraphInterface:
 
 
 def check_graph(path: Path, weights: Mapping[str, Array], graph_names: Mapping[str, str]) -> GraphInterface:
-    """Return what the graph takes and gives, once it is certain that it reads no file but the weights, and those right.
+    """Return the inputs and outputs of a graph, after checking that it reads only the weights, at their places.
 
     Args:
         path: the .onnx file.

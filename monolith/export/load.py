@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 
 def load_newest_export(base: str | Path, *, num_threads: int = 1) -> tuple[ServingModel, int]:
-    """Return the newest version that is whole, and how many newer ones were passed over because they are damaged.
+    """Return the newest whole version, and the number of newer, damaged ones that were skipped.
 
     Raises:
         FileNotFoundError: there is no complete version.

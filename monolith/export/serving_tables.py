@@ -8,7 +8,7 @@ from monolith.embedding import Compressor, Segment, SgdOptimizer, Table, TableCo
 from monolith.protos.embedding_hash_table_pb2 import EntryConfig
 
 OnRowsServed = Callable[[str, int, int], None]
-"""Is told, now and then: table, rows done, rows there were when it began."""
+"""Called now and then with the table, the rows done, and the rows at the start."""
 
 
 def serving_config(
@@ -33,7 +33,7 @@ def to_serving(
     *,
     skip_zero_embedding: bool = False,
 ) -> Table:
-    """Return a serving table with the rows of `table`, which may be trained meanwhile.
+    """Return a serving table with the rows of `table`, which may be in training.
 
     Each row is whole, from some moment between call and return.
     """

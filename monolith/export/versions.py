@@ -37,12 +37,12 @@ def latest_version(base: str | Path) -> Path | None:
 
 
 def newest_export(base: str | Path) -> Path:
-    """Return the newest complete version; a FileNotFoundError says what is there instead."""
+    """Return the newest complete version; without one, a FileNotFoundError lists what the folder has."""
     return version_paths(base)[0]
 
 
 def version_paths(base: str | Path) -> list[Path]:
-    """Return the complete versions, newest first, at least one; a FileNotFoundError says what is there instead."""
+    """Return the complete versions, newest first; without one, a FileNotFoundError lists what the folder has."""
     versions = complete_versions(base)
     if versions:
         return [version_path(Path(base), version) for version in reversed(versions)]
@@ -64,7 +64,7 @@ def next_version(base: str | Path) -> int:
 
 
 def remove_unfinished(base: str | Path) -> list[str]:
-    """Remove what writers left that were killed, and return the names; only while nobody is writing to the base."""
+    """Remove what killed writers left, and return the names; only while no process writes to the base."""
     leftovers = [path for path in _folders(base) if path.name.endswith(_UNFINISHED)]
     for path in leftovers:
         shutil.rmtree(path)

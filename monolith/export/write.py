@@ -4,6 +4,7 @@ import json
 import shutil
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ _DATATYPES = {"int64": "INT64", "float32": "FP32"}
 
 
 def trace_model(model: MonolithModel, plan: LookupPlan, schema: Schema) -> DenseGraph:
-    """Return the ONNX graph of a model; give it to `write_export` to export again without running the model."""
+    """Return the ONNX graph of a model; with it, `write_export` need not run the model again."""
     slices = {key: plan.slice_shape(key) for key in plan.places}
     plain = {name: kind for name, kind in schema.types.items() if not kind.is_ragged}
     columns = {name: (_TORCH_TYPES[kind.item], kind.event_shape) for name, kind in plain.items()}
@@ -44,73 +45,72 @@ def trace_model(model: MonolithModel, plan: LookupPlan, schema: Schema) -> Dense
         return trace_dense(model, slices, columns)
 
 
-def write_export(
-    base: str | Path,
-    version: int,
-    *,
-    model: MonolithModel,
-    plan: LookupPlan,
-    tables: MultiTable,
-    schema: Schema,
-    generation: int,
-    sequence: int,
-    name: str | None = None,
-    graph: DenseGraph | None = None,
-    weights: Mapping[str, Array] | None = None,
-    compressors: Mapping[str, Compressor] | None = None,
-    skip_zero_embedding: bool = False,
-    progress: OnRowsServed | None = None,
-) -> Path:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Export:
+    """A model as it is to be served."""
+
+    model: MonolithModel
+    """What to export."""
+
+    plan: LookupPlan
+    """What it looks up."""
+
+    tables: MultiTable
+    """One table per feature of the plan."""
+
+    schema: Schema
+    """Columns of the source; those that predictions need become inputs."""
+
+    generation: int
+    """Of the trainer."""
+
+    sequence: int
+    """The last delta whose rows are surely in the tables."""
+
+    name: str | None = None
+    """What requests call the model; its class name in snake case if not given."""
+
+    graph: DenseGraph | None = None
+    """From `trace_model`; traced now if not given."""
+
+    weights: Mapping[str, Array] | None = None
+    """A copy of the dense weights; the model's present ones if not given."""
+
+    compressors: Mapping[str, Compressor] = field(default_factory=dict)
+    """By table, how all of its rows are stored; by default as the plan says."""
+
+    skip_zero_embedding: bool = False
+    """Leave out rows of zeros, and drop rows that become zero: their ids read as zeros anyway."""
+
+    progress: OnRowsServed | None = None
+    """Called with how far each table is."""
+
+
+def write_export(base: str | Path, version: int, export: Export) -> Path:
     """Write ``<base>/<version>/`` and return it; on any error, or Ctrl-C, nothing is left behind.
 
-    Tables may be trained meanwhile: rows newer than `sequence` get in, and the deltas after it bring them again. Given
-    `graph` and `weights`, the model itself is not touched, so that training may go on in another thread.
+    The folder `base` and the shared secret of trainer and server are made if they are missing. A version that
+    exists already is a FileExistsError.
 
-    Args:
-        base: folder of all versions; made, with the shared secret of trainer and server, if it is not there.
-        version: a number that is not taken yet.
-        model: what to export.
-        plan: what it looks up.
-        tables: one table per feature of the plan.
-        schema: columns of the source; those that predictions need become inputs.
-        generation: of the trainer.
-        sequence: the last delta whose rows are surely in the tables.
-        name: what requests call the model; its class name in snake case if not given.
-        graph: from `trace_model`; traced now if not given.
-        weights: a copy of the dense weights; the model's present ones if not given.
-        compressors: by table, how all of its rows are stored; by default as the plan says.
-        skip_zero_embedding: rows of zeros are left out, and a server drops those that become so: they read the same.
-        progress: is told how far each table is.
+    Training may go on: rows newer than `sequence` get in, and the deltas after it bring them again. Given
+    `graph` and `weights`, the model itself is not touched, so that training may go on in another thread.
     """
     root = Path(base)
     final, unfinished = version_path(root, version), unfinished_path(root, version)
     if final.exists():
         raise FileExistsError(f"export version {version} is already in {root}; versions are never written twice")
-    weights = dense_weights(model) if weights is None else weights
-    graph = trace_model(model, plan, schema) if graph is None else graph
+    weights = dense_weights(export.model) if export.weights is None else export.weights
+    graph = export.graph or trace_model(export.model, export.plan, export.schema)
+    # Before rows are read: it bears the time from which on deltas bring what is newer.
+    description = _describe(export, version, graph)
     make_folder(root)
     # Left by a writer that was killed.
     shutil.rmtree(unfinished, ignore_errors=True)
     try:
         (unfinished / TABLES_FOLDER).mkdir(parents=True)
         _write_dense(unfinished, graph, weights)
-        description = Description(
-            name=name or to_snake_case(type(model).__name__),
-            version=version,
-            generation=generation,
-            sequence=sequence,
-            created=time.time(),
-            plan=json.loads(plan.to_json()),
-            plan_hash=plan.hash,
-            signature=_signature(graph, schema),
-            rows=_row_inputs(graph, plan),
-            columns=graph.columns,
-            weights=graph.weights,
-            tables=_write_tables(
-                unfinished, plan, tables, generation, compressors or {}, progress, skip_zero_embedding
-            ),
-            files=_sync_files(unfinished),
-        )
+        tables = _write_tables(unfinished, export)
+        description = replace(description, tables=tables, files=_sync_files(unfinished))
         (unfinished / MODEL_FILE).write_bytes(description.to_bytes())
         sync_file(unfinished / MODEL_FILE)
         # The folder of the tables is synced with each of them.
@@ -125,6 +125,25 @@ def write_export(
     return final
 
 
+def _describe(export: Export, version: int, graph: DenseGraph) -> Description:
+    """Return what is known before anything is written."""
+    return Description(
+        name=export.name or to_snake_case(type(export.model).__name__),
+        version=version,
+        generation=export.generation,
+        sequence=export.sequence,
+        created=time.time(),
+        plan=json.loads(export.plan.to_json()),
+        plan_hash=export.plan.hash,
+        signature=_signature(graph, export.schema),
+        rows=_row_inputs(graph, export.plan),
+        columns=graph.columns,
+        weights=graph.weights,
+        tables={},
+        files={},
+    )
+
+
 def _write_dense(folder: Path, graph: DenseGraph, weights: Mapping[str, Array]) -> None:
     """Write the weights, and the graph that finds them there by their place in the file."""
     missing = sorted(set(graph.weights) - set(weights))
@@ -135,21 +154,18 @@ def _write_dense(folder: Path, graph: DenseGraph, weights: Mapping[str, Array]) 
     (folder / GRAPH_FILE).write_bytes(graph_bytes(graph, WEIGHTS_FILE, weight_places(path)))
 
 
-def _write_tables(
-    folder: Path,
-    plan: LookupPlan,
-    tables: MultiTable,
-    generation: int,
-    compressors: Mapping[str, Compressor],
-    progress: OnRowsServed | None,
-    skip_zero_embedding: bool,
-) -> dict[str, dict[str, Any]]:
+def _write_tables(folder: Path, export: Export) -> dict[str, dict[str, Any]]:
     """Write one table after the other: only one is in memory twice."""
     written = {}
-    for name in plan.tables():
-        served = to_serving(tables[name], compressors.get(name), progress, skip_zero_embedding=skip_zero_embedding)
+    for name in export.plan.tables():
+        served = to_serving(
+            export.tables[name],
+            export.compressors.get(name),
+            export.progress,
+            skip_zero_embedding=export.skip_zero_embedding,
+        )
         basename = f"{TABLES_FOLDER}/{name}"
-        served.save(folder / basename, plan_hash=plan.hash, generation=generation)
+        served.save(folder / basename, plan_hash=export.plan.hash, generation=export.generation)
         written[name] = {**config_to_json(served.config), "num_rows": len(served), "files": basename}
     return written
 

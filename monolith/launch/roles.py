@@ -101,14 +101,16 @@ class ServerRole:
 
     def run(self) -> None:
         """Wait for the first version, then serve until SIGTERM."""
-        import_module("monolith.serving.server").serve(
-            self.export_base,
+        server = import_module("monolith.serving.server")
+        config = server.ServerConfig(
+            export_base=self.export_base,
             host=self.host,
             port=self.port,
             sync_address=self.sync_address,
             ready_file=self.ready_path,
             wait=True,
         )
+        server.serve(config)
 
 
 ROLES: Mapping[str, type[GeneratorRole] | type[TrainerRole] | type[ServerRole]] = {

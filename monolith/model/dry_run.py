@@ -11,8 +11,7 @@ from torch.nn.parameter import is_lazy
 
 from monolith.data import Column, ColumnType, Schema
 from monolith.embedding import Segment
-from monolith.embedding.admission import FilterType
-from monolith.embedding.config.admission import AdmissionConfig
+from monolith.embedding.admission import AdmissionConfig, FilterType
 from monolith.model.base import MonolithModel
 from monolith.model.dense import run_model_fn
 from monolith.model.modes import Mode
@@ -107,6 +106,8 @@ class _Recorder:
             expire_days=owner.expire_time,
             filter_capacity=self._filter_capacity(owner) if counts else 0,
             admission=self._admission if counts else DEFAULT_ADMISSION,
+            evict_every_hours=owner.evict_every_hours,
+            initial_capacity=owner.initial_capacity,
         )
 
     def _filter_capacity(self, owner: FeatureColumn) -> int:

@@ -1,4 +1,4 @@
-"""CpuTraining: a task turned into something that runs, and training of one process in one call."""
+"""CpuTraining: a task with its configuration; `local_train` trains one in this process."""
 
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -39,7 +39,7 @@ class CpuTraining:
     """
 
     def __init__(self, config: CpuTrainingConfig, task: MonolithModel, sync_backend: Any = None) -> None:
-        """Fill in what the configuration leaves open; parameter servers build no model, so only workers are taken."""
+        """Fill in what the configuration leaves open; only a worker builds a model, so others are refused."""
         if config.server_type != "worker":
             raise ValueError(f"server_type in CpuTraining must be `worker`, got {config.server_type!r}")
         self.config = task_settings(config, task)
@@ -102,8 +102,7 @@ def local_train_internal(
     values["is_local"] = True
     if model_dir is not None:
         values["model_dir"] = model_dir
-    if profiling and values["profile_some_steps_from"] is None:
-        values["profile_some_steps_from"] = 0
+    values["enable_local_profiling"] |= profiling
     estimator = Estimator(params, RunnerConfig(**values))
     estimator.train(steps=steps, hooks=user_hooks)
     return estimator

@@ -59,7 +59,7 @@ class NoFirstSaveCheckpointSaverHook(Hook):
         is_dense_only: bool = False,
         no_first_save: bool = True,
     ) -> None:
-        """Take the folder that the saves lie in, whose last one the timer counts from, and one of both periods."""
+        """Take the folder of the saves and one of the two periods; the timer starts at the folder's last save."""
         self.timer = SecondOrStepTimerWithTideSetting(
             save_secs,
             save_steps,

@@ -123,8 +123,25 @@ class AdamomOptimizerDump(_message.Message):
     c: float
     def __init__(self, m: _Optional[_Iterable[float]] = ..., v: _Optional[_Iterable[float]] = ..., c: _Optional[float] = ...) -> None: ...
 
+class NamedOptimizerDump(_message.Message):
+    __slots__ = ("rule", "slot")
+    class Slot(_message.Message):
+        __slots__ = ("name", "value", "step")
+        NAME_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        STEP_FIELD_NUMBER: _ClassVar[int]
+        name: str
+        value: _containers.RepeatedScalarFieldContainer[float]
+        step: int
+        def __init__(self, name: _Optional[str] = ..., value: _Optional[_Iterable[float]] = ..., step: _Optional[int] = ...) -> None: ...
+    RULE_FIELD_NUMBER: _ClassVar[int]
+    SLOT_FIELD_NUMBER: _ClassVar[int]
+    rule: str
+    slot: _containers.RepeatedCompositeFieldContainer[NamedOptimizerDump.Slot]
+    def __init__(self, rule: _Optional[str] = ..., slot: _Optional[_Iterable[_Union[NamedOptimizerDump.Slot, _Mapping]]] = ...) -> None: ...
+
 class SingleOptimizerDump(_message.Message):
-    __slots__ = ("adagrad", "sgd", "ftrl", "dynamic_wd_adagrad", "adadelta", "adam", "amsgrad", "momentum", "rmsprop", "rmspropv2", "group_ftrl", "batch_softmax", "group_adagrad", "rowwise_adagrad", "adamom")
+    __slots__ = ("adagrad", "sgd", "ftrl", "dynamic_wd_adagrad", "adadelta", "adam", "amsgrad", "momentum", "rmsprop", "rmspropv2", "group_ftrl", "batch_softmax", "group_adagrad", "rowwise_adagrad", "adamom", "named")
     ADAGRAD_FIELD_NUMBER: _ClassVar[int]
     SGD_FIELD_NUMBER: _ClassVar[int]
     FTRL_FIELD_NUMBER: _ClassVar[int]
@@ -140,6 +157,7 @@ class SingleOptimizerDump(_message.Message):
     GROUP_ADAGRAD_FIELD_NUMBER: _ClassVar[int]
     ROWWISE_ADAGRAD_FIELD_NUMBER: _ClassVar[int]
     ADAMOM_FIELD_NUMBER: _ClassVar[int]
+    NAMED_FIELD_NUMBER: _ClassVar[int]
     adagrad: AdagradOptimizerDump
     sgd: SgdOptimizerDump
     ftrl: FtrlOptimizerDump
@@ -155,7 +173,8 @@ class SingleOptimizerDump(_message.Message):
     group_adagrad: GroupAdaGradOptimizerDump
     rowwise_adagrad: RowwiseAdagradOptimizerDump
     adamom: AdamomOptimizerDump
-    def __init__(self, adagrad: _Optional[_Union[AdagradOptimizerDump, _Mapping]] = ..., sgd: _Optional[_Union[SgdOptimizerDump, _Mapping]] = ..., ftrl: _Optional[_Union[FtrlOptimizerDump, _Mapping]] = ..., dynamic_wd_adagrad: _Optional[_Union[DynamicWdAdagradOptimizerDump, _Mapping]] = ..., adadelta: _Optional[_Union[AdadeltaOptimizerDump, _Mapping]] = ..., adam: _Optional[_Union[AdamOptimizerDump, _Mapping]] = ..., amsgrad: _Optional[_Union[AmsgradOptimizerDump, _Mapping]] = ..., momentum: _Optional[_Union[MomentumOptimizerDump, _Mapping]] = ..., rmsprop: _Optional[_Union[RmspropOptimizerDump, _Mapping]] = ..., rmspropv2: _Optional[_Union[RmspropV2OptimizerDump, _Mapping]] = ..., group_ftrl: _Optional[_Union[GroupFtrlOptimizerDump, _Mapping]] = ..., batch_softmax: _Optional[_Union[BatchSoftmaxOptimizerDump, _Mapping]] = ..., group_adagrad: _Optional[_Union[GroupAdaGradOptimizerDump, _Mapping]] = ..., rowwise_adagrad: _Optional[_Union[RowwiseAdagradOptimizerDump, _Mapping]] = ..., adamom: _Optional[_Union[AdamomOptimizerDump, _Mapping]] = ...) -> None: ...
+    named: NamedOptimizerDump
+    def __init__(self, adagrad: _Optional[_Union[AdagradOptimizerDump, _Mapping]] = ..., sgd: _Optional[_Union[SgdOptimizerDump, _Mapping]] = ..., ftrl: _Optional[_Union[FtrlOptimizerDump, _Mapping]] = ..., dynamic_wd_adagrad: _Optional[_Union[DynamicWdAdagradOptimizerDump, _Mapping]] = ..., adadelta: _Optional[_Union[AdadeltaOptimizerDump, _Mapping]] = ..., adam: _Optional[_Union[AdamOptimizerDump, _Mapping]] = ..., amsgrad: _Optional[_Union[AmsgradOptimizerDump, _Mapping]] = ..., momentum: _Optional[_Union[MomentumOptimizerDump, _Mapping]] = ..., rmsprop: _Optional[_Union[RmspropOptimizerDump, _Mapping]] = ..., rmspropv2: _Optional[_Union[RmspropV2OptimizerDump, _Mapping]] = ..., group_ftrl: _Optional[_Union[GroupFtrlOptimizerDump, _Mapping]] = ..., batch_softmax: _Optional[_Union[BatchSoftmaxOptimizerDump, _Mapping]] = ..., group_adagrad: _Optional[_Union[GroupAdaGradOptimizerDump, _Mapping]] = ..., rowwise_adagrad: _Optional[_Union[RowwiseAdagradOptimizerDump, _Mapping]] = ..., adamom: _Optional[_Union[AdamomOptimizerDump, _Mapping]] = ..., named: _Optional[_Union[NamedOptimizerDump, _Mapping]] = ...) -> None: ...
 
 class OptimizerDump(_message.Message):
     __slots__ = ("dump",)

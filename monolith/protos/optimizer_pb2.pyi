@@ -1,6 +1,7 @@
 # ruff: noqa
 # fmt: off
 # mypy: ignore-errors
+from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Mapping as _Mapping
@@ -266,8 +267,27 @@ class DcOptimizerConfig(_message.Message):
     optimizer: OptimizerConfig
     def __init__(self, dim_size: _Optional[int] = ..., lambda_: _Optional[float] = ..., optimizer: _Optional[_Union[OptimizerConfig, _Mapping]] = ...) -> None: ...
 
+class NamedOptimizerConfig(_message.Message):
+    __slots__ = ("rule", "learning_rate", "warmup_steps", "hyper_parameters")
+    class HyperParametersEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: float
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+    RULE_FIELD_NUMBER: _ClassVar[int]
+    LEARNING_RATE_FIELD_NUMBER: _ClassVar[int]
+    WARMUP_STEPS_FIELD_NUMBER: _ClassVar[int]
+    HYPER_PARAMETERS_FIELD_NUMBER: _ClassVar[int]
+    rule: str
+    learning_rate: float
+    warmup_steps: int
+    hyper_parameters: _containers.ScalarMap[str, float]
+    def __init__(self, rule: _Optional[str] = ..., learning_rate: _Optional[float] = ..., warmup_steps: _Optional[int] = ..., hyper_parameters: _Optional[_Mapping[str, float]] = ...) -> None: ...
+
 class OptimizerConfig(_message.Message):
-    __slots__ = ("adagrad", "sgd", "ftrl", "dynamic_wd_adagrad", "adadelta", "adam", "amsgrad", "momentum", "moving_average", "rmsprop", "rmspropv2", "dc", "group_ftrl", "batch_softmax", "group_adagrad", "rowwise_adagrad", "adamom", "stochastic_rounding_float16", "max_gradient_norm")
+    __slots__ = ("adagrad", "sgd", "ftrl", "dynamic_wd_adagrad", "adadelta", "adam", "amsgrad", "momentum", "moving_average", "rmsprop", "rmspropv2", "dc", "group_ftrl", "batch_softmax", "group_adagrad", "rowwise_adagrad", "adamom", "named", "stochastic_rounding_float16", "max_gradient_norm")
     ADAGRAD_FIELD_NUMBER: _ClassVar[int]
     SGD_FIELD_NUMBER: _ClassVar[int]
     FTRL_FIELD_NUMBER: _ClassVar[int]
@@ -285,6 +305,7 @@ class OptimizerConfig(_message.Message):
     GROUP_ADAGRAD_FIELD_NUMBER: _ClassVar[int]
     ROWWISE_ADAGRAD_FIELD_NUMBER: _ClassVar[int]
     ADAMOM_FIELD_NUMBER: _ClassVar[int]
+    NAMED_FIELD_NUMBER: _ClassVar[int]
     STOCHASTIC_ROUNDING_FLOAT16_FIELD_NUMBER: _ClassVar[int]
     MAX_GRADIENT_NORM_FIELD_NUMBER: _ClassVar[int]
     adagrad: AdagradOptimizerConfig
@@ -304,6 +325,7 @@ class OptimizerConfig(_message.Message):
     group_adagrad: GroupAdaGradOptimizerConfig
     rowwise_adagrad: RowwiseAdagradOptimizerConfig
     adamom: AdamomOptimizerConfig
+    named: NamedOptimizerConfig
     stochastic_rounding_float16: bool
     max_gradient_norm: float
-    def __init__(self, adagrad: _Optional[_Union[AdagradOptimizerConfig, _Mapping]] = ..., sgd: _Optional[_Union[SgdOptimizerConfig, _Mapping]] = ..., ftrl: _Optional[_Union[FtrlOptimizerConfig, _Mapping]] = ..., dynamic_wd_adagrad: _Optional[_Union[DynamicWdAdagradOptimizerConfig, _Mapping]] = ..., adadelta: _Optional[_Union[AdadeltaOptimizerConfig, _Mapping]] = ..., adam: _Optional[_Union[AdamOptimizerConfig, _Mapping]] = ..., amsgrad: _Optional[_Union[AmsgradOptimizerConfig, _Mapping]] = ..., momentum: _Optional[_Union[MomentumOptimizerConfig, _Mapping]] = ..., moving_average: _Optional[_Union[MovingAverageOptimizerConfig, _Mapping]] = ..., rmsprop: _Optional[_Union[RmspropOptimizerConfig, _Mapping]] = ..., rmspropv2: _Optional[_Union[RmspropV2OptimizerConfig, _Mapping]] = ..., dc: _Optional[_Union[DcOptimizerConfig, _Mapping]] = ..., group_ftrl: _Optional[_Union[GroupFtrlOptimizerConfig, _Mapping]] = ..., batch_softmax: _Optional[_Union[BatchSoftmaxOptimizerConfig, _Mapping]] = ..., group_adagrad: _Optional[_Union[GroupAdaGradOptimizerConfig, _Mapping]] = ..., rowwise_adagrad: _Optional[_Union[RowwiseAdagradOptimizerConfig, _Mapping]] = ..., adamom: _Optional[_Union[AdamomOptimizerConfig, _Mapping]] = ..., stochastic_rounding_float16: _Optional[bool] = ..., max_gradient_norm: _Optional[float] = ...) -> None: ...
+    def __init__(self, adagrad: _Optional[_Union[AdagradOptimizerConfig, _Mapping]] = ..., sgd: _Optional[_Union[SgdOptimizerConfig, _Mapping]] = ..., ftrl: _Optional[_Union[FtrlOptimizerConfig, _Mapping]] = ..., dynamic_wd_adagrad: _Optional[_Union[DynamicWdAdagradOptimizerConfig, _Mapping]] = ..., adadelta: _Optional[_Union[AdadeltaOptimizerConfig, _Mapping]] = ..., adam: _Optional[_Union[AdamOptimizerConfig, _Mapping]] = ..., amsgrad: _Optional[_Union[AmsgradOptimizerConfig, _Mapping]] = ..., momentum: _Optional[_Union[MomentumOptimizerConfig, _Mapping]] = ..., moving_average: _Optional[_Union[MovingAverageOptimizerConfig, _Mapping]] = ..., rmsprop: _Optional[_Union[RmspropOptimizerConfig, _Mapping]] = ..., rmspropv2: _Optional[_Union[RmspropV2OptimizerConfig, _Mapping]] = ..., dc: _Optional[_Union[DcOptimizerConfig, _Mapping]] = ..., group_ftrl: _Optional[_Union[GroupFtrlOptimizerConfig, _Mapping]] = ..., batch_softmax: _Optional[_Union[BatchSoftmaxOptimizerConfig, _Mapping]] = ..., group_adagrad: _Optional[_Union[GroupAdaGradOptimizerConfig, _Mapping]] = ..., rowwise_adagrad: _Optional[_Union[RowwiseAdagradOptimizerConfig, _Mapping]] = ..., adamom: _Optional[_Union[AdamomOptimizerConfig, _Mapping]] = ..., named: _Optional[_Union[NamedOptimizerConfig, _Mapping]] = ..., stochastic_rounding_float16: _Optional[bool] = ..., max_gradient_norm: _Optional[float] = ...) -> None: ...

@@ -21,11 +21,11 @@ class Answer:
     num_examples: int
 
     json_bytes: int | None = None
-    """How much of the content is JSON, where tensors follow it as they lie in memory; None if all is."""
+    """Number of bytes that are JSON, if raw tensors follow; None if everything is JSON."""
 
 
 def require_finite(outputs: Mapping[str, Array]) -> None:
-    """Raise a NotFiniteError, which names the output, for what no client is to blame and JSON cannot say."""
+    """Raise a NotFiniteError that names the output if a value is NaN or infinite: JSON cannot hold it."""
     for name, values in outputs.items():
         if not np.isfinite(values).all():
             raise NotFiniteError(f"output {name!r} has a prediction that is NaN or infinite")

@@ -1,4 +1,4 @@
-"""What ``/openapi.json`` says of each endpoint: FastAPI knows the paths, this the requests and answers."""
+"""Requests and answers of each endpoint in ``/openapi.json``; FastAPI adds the paths."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -168,7 +168,7 @@ def _object(optional: Sequence[str] = (), /, **members: Json) -> Json:
 
 
 def _open_object(optional: Sequence[str] = (), /, **members: Json) -> Json:
-    """Return the schema of an object in a request: members of other names are passed over."""
+    """Return the schema of an object in a request: members of other names are ignored."""
     return {**_object(optional, **members), "additionalProperties": True}
 
 

@@ -86,7 +86,7 @@ def create_app(
 
 
 class _Answers:
-    """Predicts in threads, so that others are answered meanwhile."""
+    """Predicts in threads, so that other requests do not wait."""
 
     def __init__(self, model: ServingModel, metrics: Metrics, max_body_bytes: int) -> None:
         self._model = model

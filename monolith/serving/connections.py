@@ -64,7 +64,7 @@ class Connections:
     """All connections of one server."""
 
     def __init__(self, limits: ConnectionLimits, count_dropped: Callable[[str], None] = lambda reason: None) -> None:
-        """Keep to the limits; `count_dropped` is called with "full" or "slow" for every connection given up."""
+        """Keep the limits; `count_dropped` is called with "full" or "slow" for every dropped connection."""
         self.limits = limits
         self._max_open = max(1, min(limits.max_connections, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2))
         self._count_dropped = count_dropped
@@ -81,7 +81,7 @@ class Connections:
         return GuardedConnection(self, **settings)
 
     def add(self, connection: "GuardedConnection") -> bool:
-        """Make room for a connection and return True; False if there is none, and only its health may be asked for."""
+        """Make room for a connection and return True; without room return False: it may then only ask for health."""
         self._open[connection] = self._strangers[connection] = None
         if self._sweep is None:
             self._schedule_sweep(connection.loop)
@@ -96,7 +96,7 @@ class Connections:
         return False
 
     def mark_answered(self, connection: "GuardedConnection") -> None:
-        """Take note that a client sent a whole request and got an answer: it is no stranger any more."""
+        """Remember that a client sent a whole request and got an answer; such clients are dropped last."""
         self._strangers.pop(connection, None)
 
     def remove(self, connection: "GuardedConnection") -> None:
@@ -156,7 +156,7 @@ class GuardedConnection(H11Protocol):
         return Phase.IDLE if cycle.response_complete else Phase.ANSWERING
 
     def note_phase(self) -> None:
-        """Begin to count the time anew if it waits for something else than before."""
+        """Restart the timer if it now waits for something else."""
         phase = self.phase()
         if phase is not self._phase:
             self._phase, self.since = phase, self.loop.time()
@@ -221,7 +221,7 @@ class GuardedConnection(H11Protocol):
 
 
 def _only_health(app: ASGIApp) -> ASGIApp:
-    """Return an application for connections beyond the limit: they may ask how the server is, and nothing else."""
+    """Return an application for connections beyond the limit; it answers only health and metrics."""
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["path"].startswith("/v2/health/") or scope["path"] == "/metrics":

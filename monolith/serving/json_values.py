@@ -1,4 +1,4 @@
-"""JSON from anybody: every value is checked before it is used.
+"""JSON from untrusted clients: every value is checked before use.
 
 The core reads it, without the interpreter lock and without an object per value: see ``csrc/parse/json_document.h``.
 """
@@ -17,7 +17,7 @@ _KINDS = {"text": "a text", "list": "a list", "object": "an object"}
 
 
 def read_object(body: bytes, size: int | None = None) -> JsonValue:
-    """Return the JSON object in the first `size` bytes of a request; a ValueError says what is no JSON.
+    """Return the JSON object in the first `size` bytes of a request; a ValueError says where it is not JSON.
 
     >>> len(read_object(b'{"inputs": []}'))
     1
@@ -32,7 +32,7 @@ def read_object(body: bytes, size: int | None = None) -> JsonValue:
 
 
 def field(value: JsonValue, name: str, kind: str) -> JsonValue:
-    """Return a member of a JSON object that must be there and of this kind.
+    """Return a required member of a JSON object; a ValueError if it is missing or of another kind.
 
     >>> field(read_object(b'{"shape": 3}'), "shape", "list")
     Traceback (most recent call last):

@@ -1,4 +1,4 @@
-"""What a server tells Prometheus: requests, how long they took, rows, and how fresh they are."""
+"""The metrics of a server for Prometheus: requests and their durations, rows and their freshness."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -67,7 +67,7 @@ class Metrics:
         return generate_latest(self._registry)
 
     def collect(self) -> Iterable[Metric]:
-        """Yield what is read off the model at this moment; Prometheus's registry asks for it."""
+        """Yield the present values of the model; Prometheus's registry calls this."""
         rows = GaugeMetricFamily("monolith_table_rows", "Rows of a serving table.", labels=["table"])
         held = GaugeMetricFamily("monolith_table_bytes", "Memory a serving table takes.", labels=["table"])
         for name, table in self._model.tables.tables.items():

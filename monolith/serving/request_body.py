@@ -25,9 +25,9 @@ ACCEPTED = ", ".join(_WINDOW_BITS)
 
 
 class WholeBodies:
-    """An ASGI application around another, which gets requests only when their bodies are here, and within limits.
+    """An ASGI application around another one: it passes requests on once their bodies have arrived, within limits.
 
-    A client that has sent half a request costs next to nothing: nobody looks at what it asks for.
+    A client that has sent half a request costs next to nothing: its request is not read.
     """
 
     def __init__(self, app: ASGIApp, max_bytes: int, min_total_bytes: int = MIN_TOTAL_BYTES) -> None:
@@ -101,7 +101,7 @@ def unpacked(body: bytes, encoding: str, max_bytes: int) -> bytes:
     """Return a body without its Content-Encoding; runs without the interpreter lock.
 
     Raises:
-        BodyError: it is packed in a way that is not known here, or has more than `max_bytes`.
+        BodyError: its encoding is unknown, or it has more than `max_bytes`.
         ValueError: it is damaged.
     """
     encoding = encoding.strip().lower()
@@ -139,7 +139,7 @@ def wanted_encoding(accepted: str) -> str | None:
 
 
 def packed(content: bytes, encoding: str | None) -> tuple[bytes, str | None]:
-    """Return an answer, compressed if the client can read that and it is worth it, and how; without the lock."""
+    """Return an answer and its encoding: compressed if the client accepts it and it pays; needs no interpreter lock."""
     if encoding is None or len(content) < _MIN_COMPRESSED_BYTES:
         return content, None
     packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, _WINDOW_BITS[encoding])

@@ -1,4 +1,4 @@
-"""A process that serves: loads the newest export, follows the trainer, answers over HTTP until it is told to stop."""
+"""A process that serves: loads the newest export, follows the trainer, answers over HTTP until a signal stops it."""
 
 import errno
 import json
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import torch
 import uvicorn
@@ -41,13 +41,9 @@ class Ready:
     """What a server says of itself when it is about to answer; also the content of the ready file."""
 
     model: str
-
     version: int
-
     host: str
-
     port: int
-
     sync_address: str | None
     """Where it takes deltas."""
 
@@ -58,79 +54,96 @@ class Ready:
         """Where to ask."""
         return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
 
+    @classmethod
+    def of(cls, model: ServingModel, host: str, port: int, sync_address: str | None) -> Self:
+        """Return what this process says when it serves a model."""
+        return cls(
+            model=model.name, version=model.version, host=host, port=port, sync_address=sync_address, pid=os.getpid()
+        )
 
-def serve(
-    export_base: str | Path,
-    *,
-    host: str = DEFAULT_HOST,
-    port: int = DEFAULT_PORT,
-    sync_address: str | None = None,
-    tls: TlsConfig | None = None,
-    ready_file: str | Path | None = None,
-    wait: bool = False,
-    num_threads: int = 1,
-    max_body_bytes: int = MAX_BODY_BYTES,
-    limits: ConnectionLimits = DEFAULT_LIMITS,
-    announce: Callable[[Ready], None] = lambda ready: None,
-) -> None:
-    """Serve the newest whole version until SIGTERM or Ctrl-C, then return.
+    def write(self, path: Path) -> None:
+        """Write the ready file; it appears complete."""
+        unfinished = path.with_name(f"{path.name}.tmp")
+        unfinished.write_text(json.dumps({**asdict(self), "url": self.url}))
+        unfinished.replace(path)
 
-    Args:
-        export_base: folder of the versions.
-        host: where to listen for HTTP; only this machine can ask unless told otherwise.
-        port: 0 lets the system choose; `ready_file` tells.
-        sync_address: where to take deltas from a trainer ("127.0.0.1:7001", "unix:/path"); None takes none.
-        tls: certificates for that address; without them it must be on this machine, and trainers prove that they know
-            the shared secret of `export_base`.
-        ready_file: is there, with a `Ready` as JSON, while the server answers.
-        wait: wait for the first version rather than fail.
-        num_threads: threads that share the work of one request, for the whole process.
-        max_body_bytes: larger requests are refused, compressed or not.
-        limits: how many connections there may be, and how long each may keep the server waiting.
-        announce: is told when the server is about to answer.
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ServerConfig:
+    """What to serve, and where."""
+
+    export_base: str | Path
+    """Folder of the versions."""
+
+    host: str = DEFAULT_HOST
+    """Where to listen for HTTP; by default only this machine can ask."""
+
+    port: int = DEFAULT_PORT
+    """0 lets the system choose; the ready file says which."""
+
+    sync_address: str | None = None
+    """Where to take deltas from a trainer ("127.0.0.1:7001", "unix:/path"); None takes none."""
+
+    tls: TlsConfig | None = None
+    """Certificates for that address. Without them it must be on this machine, and trainers prove that they know the
+    shared secret of `export_base`."""
+
+    ready_file: str | Path | None = None
+    """Exists, with a `Ready` as JSON, while the server answers."""
+
+    wait: bool = False
+    """Wait for the first version instead of failing."""
+
+    num_threads: int = 1
+    """Threads that share the work of one request, for the whole process."""
+
+    max_body_bytes: int = MAX_BODY_BYTES
+    """Larger requests are refused, compressed or not."""
+
+    limits: ConnectionLimits = DEFAULT_LIMITS
+    """How many connections there may be, and how long each may keep the server waiting."""
+
+    def __post_init__(self) -> None:
+        """Reject values that could only fail later, far from here."""
+        if self.max_body_bytes < 1:
+            raise ValueError(f"max_body_bytes must be positive, got {self.max_body_bytes}")
+
+
+def serve(config: ServerConfig, *, announce: Callable[[Ready], None] = lambda ready: None) -> None:
+    """Serve the newest whole version until SIGTERM or Ctrl-C, then return; `announce` runs just before it answers.
 
     Raises:
-        FileNotFoundError: there is no complete version, and `wait` was not asked for.
+        FileNotFoundError: there is no complete version, and `wait` is off.
         CorruptFileError: every version is damaged.
         OSError: the port is in use.
         SecretError: deltas are to be taken, and the shared secret is missing or readable by others.
     """
-    if max_body_bytes < 1:
-        raise ValueError(f"max_body_bytes must be positive, got {max_body_bytes}")
-    _share_work(num_threads)
+    _share_work(config.num_threads)
     with ExitStack() as cleanup:
         stop = cleanup.enter_context(_stop_signals())
-        if ready_file is not None:
+        if config.ready_file is not None:
             # Left by a server that was killed.
-            Path(ready_file).unlink(missing_ok=True)
-        sock = cleanup.enter_context(_bind(host, port))
-        if wait and not _await_version(export_base, stop):
+            Path(config.ready_file).unlink(missing_ok=True)
+        sock = cleanup.enter_context(_bind(config.host, config.port))
+        if config.wait and not _await_version(config.export_base, stop):
             return
-        model, num_damaged = load_newest_export(export_base, num_threads=num_threads)
-        receiver, where = _follow(model, export_base, sync_address, tls, cleanup)
-        ready = Ready(
-            model=model.name,
-            version=model.version,
-            host=host,
-            port=sock.getsockname()[1],
-            sync_address=where,
-            pid=os.getpid(),
-        )
+        model, num_damaged = load_newest_export(config.export_base, num_threads=config.num_threads)
+        receiver, sync_address = _follow(model, config, cleanup)
+        ready = Ready.of(model, config.host, sock.getsockname()[1], sync_address)
 
         def on_ready() -> None:
             # A signal that came before uvicorn took the signals over.
             server.should_exit = stop.is_set()
-            if ready_file is not None:
-                cleanup.callback(Path(ready_file).unlink, missing_ok=True)
-                _write_ready(Path(ready_file), ready)
+            if config.ready_file is not None:
+                cleanup.callback(Path(config.ready_file).unlink, missing_ok=True)
+                ready.write(Path(config.ready_file))
             announce(ready)
 
         metrics = Metrics(model, lambda: progress_of(model, receiver), num_damaged_exports=num_damaged)
-        connections = Connections(limits, metrics.count_dropped)
-        app = create_app(model, metrics, max_body_bytes=max_body_bytes, on_ready=on_ready)
-        server = uvicorn.Server(_http_config(app, connections))
+        app = create_app(model, metrics, max_body_bytes=config.max_body_bytes, on_ready=on_ready)
+        server = uvicorn.Server(_http_config(app, Connections(config.limits, metrics.count_dropped)))
         # From now on connections queue up, so a process that sees the ready file can connect.
-        _listen(sock, host, port)
+        _listen(sock, config.host, config.port)
         server.run(sockets=[sock])
         if not server.started and not stop.is_set():
             raise RuntimeError("the HTTP server did not start; what it logged above says why")
@@ -155,13 +168,12 @@ def progress_of(model: ServingModel, receiver: DeltaReceiver | None) -> Progress
     return Progress(now.position.generation, now.position.sequence, as_of)
 
 
-def _follow(
-    model: ServingModel, export_base: str | Path, address: str | None, tls: TlsConfig | None, cleanup: ExitStack
-) -> tuple[DeltaReceiver | None, str | None]:
+def _follow(model: ServingModel, config: ServerConfig, cleanup: ExitStack) -> tuple[DeltaReceiver | None, str | None]:
     """Take deltas at an address until cleanup; return what takes them, and where."""
+    address, tls = config.sync_address, config.tls
     if address is None:
         return None, None
-    secret = None if tls is not None else SharedSecret.of_folder(export_base)
+    secret = None if tls is not None else SharedSecret.of_folder(config.export_base)
     receiver = DeltaReceiver(model, plan_hash=model.plan_hash, generation=model.generation, sequence=model.sequence)
     try:
         listener = cleanup.enter_context(receiver.listen(address, tls=tls, secret=secret))
@@ -171,7 +183,7 @@ def _follow(
 
 
 def _await_version(base: str | Path, stop: threading.Event) -> bool:
-    """Return True as soon as there is a version; False on a request to stop before."""
+    """Return True as soon as a version exists, False if a signal comes first."""
     while latest_version(base) is None:
         if stop.wait(_POLL_SECONDS):
             return False
@@ -179,7 +191,7 @@ def _await_version(base: str | Path, stop: threading.Event) -> bool:
 
 
 def _bind(host: str, port: int) -> socket.socket:
-    """Return a socket bound but not yet listening: who asks too early is refused, not kept waiting."""
+    """Return a bound socket that does not listen yet: early clients are refused at once."""
     try:
         family, kind, protocol, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except socket.gaierror as error:
@@ -225,17 +237,11 @@ def _http_config(app: FastAPI, connections: Connections) -> uvicorn.Config:
     )
 
 
-def _write_ready(path: Path, ready: Ready) -> None:
-    unfinished = path.with_name(f"{path.name}.tmp")
-    unfinished.write_text(json.dumps({**asdict(ready), "url": ready.url}))
-    unfinished.replace(path)
-
-
 @contextmanager
 def _stop_signals() -> Iterator[threading.Event]:
     """Yield an event that SIGTERM and Ctrl-C set, instead of ending the process in the middle of its work.
 
-    While uvicorn runs it takes the signals itself, and raises them again when it has shut down: they end here.
+    While uvicorn runs it takes the signals itself, and raises them again when it has shut down: they end in this block.
     """
     stop = threading.Event()
     if threading.current_thread() is not threading.main_thread():

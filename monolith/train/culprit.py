@@ -11,7 +11,7 @@ from monolith.tensors import Ragged
 
 
 def blame(batch: Batch, pulled: Pulled) -> str:
-    """Return words that name the first wrong inputs of a batch: columns, then rows; or that the model itself did it."""
+    """Return words that name the first wrong columns of a batch, else its first wrong rows, else the model itself."""
     found = [*_wrong_columns(batch.columns), *_wrong_rows(batch.columns, pulled.slices)]
     if not found:
         return "all columns and rows are finite, so it arose in the model"

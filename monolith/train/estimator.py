@@ -72,9 +72,9 @@ class Estimator:
 
         SIGTERM, Ctrl-C and a hook's `request_stop` end it early. A run that ends normally, early, or by an error of a
         hook writes a snapshot. After any other error the next run continues from the last snapshot. With `export_base`
-        or `sync_targets` in the configuration, the run also keeps servers up to date. `run` describes this and the
-        other arguments. If neither `steps` nor `max_steps` is given, the task's own `train.steps` and
-        `train.max_steps` apply.
+        or `sync_targets` in the configuration, the run also keeps servers up to date. `sync` runs after every step,
+        `saving_listeners` before each save and after each successful one, `guard_listeners` after failed ones too. If
+        neither `steps` nor `max_steps` is given, the task's own `train.steps` and `train.max_steps` apply.
         """
         if steps is None and max_steps is None:
             steps, max_steps = (task_parameter(self.model, "train", name) for name in ("steps", "max_steps"))
@@ -87,9 +87,9 @@ class Estimator:
             steps=steps,
             max_steps=max_steps,
             hooks=hooks or (),
-            sync=sync,
-            saving_listeners=saving_listeners,
-            guard_listeners=guard_listeners,
+            syncs=() if sync is None else [sync],
+            listeners=saving_listeners,
+            guards=guard_listeners,
         )
 
     def evaluate(

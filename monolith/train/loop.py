@@ -16,6 +16,7 @@ from monolith.hooks import Hook, RunContext, StepValues
 from monolith.model import Mode, Pulled, run_dense
 from monolith.model.spec import EstimatorSpec
 from monolith.observe.stack_traces import stack_traces_on_signal
+from monolith.observe.summary.plugin_tensor import PluginTensor, collected_summaries
 from monolith.train.culprit import blame
 from monolith.train.saving.run_saver import RunSaver
 from monolith.train.saving.save_listener import SaveListener
@@ -24,7 +25,7 @@ from monolith.train.state import TrainState
 from monolith.train.stop_signals import StopSignals
 
 Sync = Callable[[TrainState], None]
-"""Called after every step; sends what changed to serving when it thinks it is time."""
+"""Called after every step; decides itself when to send changes to servers."""
 
 _log = logging.getLogger(__name__)
 
@@ -66,7 +67,7 @@ class LoopConfig:
 
 
 class Trainer:
-    """Trains a state on its source until the data ends, `max_steps` is reached, or somebody asks for a stop."""
+    """Trains a state on its source until the data ends, `max_steps` is reached, or a stop is requested."""
 
     def __init__(
         self,
@@ -76,12 +77,12 @@ class Trainer:
         *,
         hooks: Sequence[Hook] = (),
         syncs: Sequence[Sync] = (),
-        saving_listeners: Sequence[SaveListener] = (),
-        guard_listeners: Sequence[SaveListener] = (),
+        listeners: Sequence[SaveListener] = (),
+        guards: Sequence[SaveListener] = (),
     ) -> None:
         """Take what `TrainState.open` made ready.
 
-        `saving_listeners` run before each save and after each successful one, `guard_listeners` after every one.
+        `listeners` run before each save and after each successful one, `guards` after every one.
         """
         self.state = state
         self.config = config
@@ -96,11 +97,12 @@ class Trainer:
         )
         self.context.saved_step = state.saved_step
         self.context.times_rejected = state.clock.num_rejected
-        self.saver = RunSaver(state, saving, self.context, listeners=saving_listeners, guards=guard_listeners)
+        self.saver = RunSaver(state, saving, self.context, listeners=listeners, guards=guards)
         self.context.save = self.saver.save
         self.context.save_dense = self.saver.save_dense
         self._between_steps = False  # the source or hooks run: the state is whole, and no save has failed
         self._warned = False
+        self._summaries: list[PluginTensor] = []  # of the last step
         self._folder = saving.folder
         self._run_dense = torch.compile(run_dense) if config.compile else run_dense
 
@@ -145,7 +147,10 @@ class Trainer:
         """
         state, columns = self.state, batch.columns
         pulled = state.lookup.pull(columns)
-        with torch.autocast("cpu", torch.bfloat16, enabled=self.config.autocast):
+        with (
+            torch.autocast("cpu", torch.bfloat16, enabled=self.config.autocast),
+            collected_summaries() as self._summaries,
+        ):
             spec = self._run_dense(state.model, pulled.slices, columns, Mode.TRAIN)
         # All checks come before the first change: an error up to here leaves rows and weights alone.
         loss = self._checked_loss(spec, batch, pulled)
@@ -237,7 +242,7 @@ class Trainer:
 
     @contextmanager
     def _saves(self) -> Iterator[None]:
-        """Leave no save under way behind; one that fails after another error is noted on that."""
+        """End every save under way; if one fails after another error, that error gets a note."""
         try:
             yield
         except BaseException as error:
@@ -256,6 +261,7 @@ class Trainer:
             first=batch.first,
             last=batch.last,
             spec=spec,
+            summaries=self._summaries,
             batch=batch,
         )
         for hook in self.hooks:
@@ -264,10 +270,10 @@ class Trainer:
     @contextmanager
     def _hooks(self) -> Iterator[None]:
         """Call `after_create_session` of all hooks at the start and `end` at the end, also after an error."""
-        told: list[Hook] = []
+        started: list[Hook] = []
         try:
             for hook in self.hooks:
-                told.append(hook)
+                started.append(hook)
                 hook.after_create_session(self.context)
             yield
         except BaseException as error:
@@ -275,10 +281,10 @@ class Trainer:
             self._save_what_was_trained(error)
             raise
         finally:
-            _end_all(told, self.context)
+            _end_all(started, self.context)
 
     def _save_what_was_trained(self, error: BaseException) -> None:
-        """Write a snapshot if the source or a hook failed: no step is half done then. Say from where to go on."""
+        """Write a snapshot if the source or a hook failed: no step is half done then. Note where to continue."""
         state = self.state
         if self._between_steps and isinstance(error, Exception):
             try:
@@ -293,7 +299,7 @@ class Trainer:
 
 
 def _end_all(hooks: Sequence[Hook], context: RunContext) -> None:
-    """Tell all hooks of the end, also if one of them fails: others have files and threads to close."""
+    """Call `end` of all hooks, even if one of them fails: others have files and threads to close."""
     errors: list[Exception] = []
     for hook in hooks:
         try:
@@ -310,7 +316,7 @@ def _end_all(hooks: Sequence[Hook], context: RunContext) -> None:
 
 @contextmanager
 def _determinism(wanted: bool) -> Iterator[None]:
-    """Refuse operations whose result may differ from run to run, meanwhile."""
+    """Inside the block, refuse operations whose result may differ from run to run."""
     before = torch.are_deterministic_algorithms_enabled()
     torch.use_deterministic_algorithms(wanted or before)
     try:

@@ -7,6 +7,7 @@ import torch
 
 from monolith.model import MonolithModel
 from monolith.model.hyper_params import InstantiableParams, Params
+from monolith.model.native_task import NativeTask
 
 ModelLike = type[MonolithModel] | MonolithModel | InstantiableParams
 
@@ -25,6 +26,8 @@ def make_model(model: ModelLike, params: Any, *, seed: int | None, override: str
     if isinstance(model, InstantiableParams):
         made = _overridden(model, values).instantiate()
     elif isinstance(model, type):
+        if params is None and issubclass(model, NativeTask):
+            params = model.params()  # a task knows its own parameters
         made = model(_overridden(params, values))
     else:
         made = model

@@ -1,4 +1,4 @@
-"""DumpUtils: what a model was trained with, written down as JSON so that it can be looked at and made again."""
+"""DumpUtils: the definition of a trained model as JSON, to read it or to make the model again."""
 
 import json
 import os
@@ -168,3 +168,12 @@ def _is_json(value: Any) -> bool:
     except (TypeError, ValueError):
         return False
     return True
+
+
+def dump_model(folder: Path, model: MonolithModel, config: RunnerConfig, plan: LookupPlan) -> None:
+    """Write the definition of a model to the file `model_dump` of a folder."""
+    dump = DumpUtils(enable=True)
+    dump.record_params(model)
+    dump.add_config(config)
+    dump.add_plan(plan)
+    dump.dump(folder / MODEL_DUMP_NAME)

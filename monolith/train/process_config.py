@@ -20,7 +20,7 @@ class ProcessConfig:
 
     @classmethod
     def of(cls, intra_op_threads: int, inter_op_threads: int) -> "ProcessConfig":
-        """Return what the specification's settings mean: its defaults, made for large machines, leave torch alone."""
+        """Return the meaning of the specification's settings; its defaults leave torch alone."""
         return cls(
             intra_op_threads=None if intra_op_threads == DEFAULT_INTRA_OP_THREADS else intra_op_threads,
             inter_op_threads=None if inter_op_threads == DEFAULT_INTER_OP_THREADS else inter_op_threads,

@@ -16,7 +16,7 @@ from monolith.train.hooks.live_view import LiveView
 from monolith.train.hooks.standard import standard_hooks
 from monolith.train.hooks.status_file import StatusFile
 from monolith.train.loop import RunResult, Sync, Trainer
-from monolith.train.model_dump import MODEL_DUMP_NAME, DumpUtils
+from monolith.train.model_dump import dump_model
 from monolith.train.saving.save_listener import SaveListener
 from monolith.train.state import TrainState, open_state
 
@@ -29,65 +29,71 @@ def run(
     steps: int | None = None,
     max_steps: int | None = None,
     hooks: Sequence[Hook] = (),
-    sync: Sync | None = None,
-    saving_listeners: Sequence[SaveListener] = (),
-    guard_listeners: Sequence[SaveListener] = (),
+    syncs: Sequence[Sync] = (),
+    listeners: Sequence[SaveListener] = (),
+    guards: Sequence[SaveListener] = (),
 ) -> RunResult:
     """Train a model: restore or start, then batch after batch, with snapshots, hooks, and servers kept up to date.
 
-    Live training is the same run with an export base and targets in its settings, see `LiveConfig`. It writes a version
-    for servers before the first step, and then sends every change.
+    With a `LiveConfig` in its settings, it first writes a version for servers, and sends them every change.
 
     Args:
         model: what to train.
         config: the settings of the run.
-        source: where batches come from; if not given, the data service that settings name, or the model's own source.
+        source: where batches come from; by default, see `training_source`.
         steps: end after this many steps of this run.
         max_steps: end after this many steps of all runs together.
-        hooks: watch the run after those that settings ask for, and before the model's own.
-        sync: called after every step.
-        saving_listeners: called before each save, and after each one that succeeded.
-        guard_listeners: called before each save, and after it however it ended.
+        hooks: run after those that settings ask for, and before the model's own.
+        syncs: called after every step.
+        listeners: called before each save and after each successful one.
+        guards: called before each save and after it, even if it failed.
     """
     settings = RunSettings.of(config, model)  # first: what it refuses must not leave a trace
     settings.process.apply()
-    view = LiveView(every_steps=settings.watch.log_steps)
-    watching = [*standard_hooks(settings.watch), *hooks, view]
+    watching = [*standard_hooks(settings.watch), *hooks, LiveView(every_steps=settings.watch.log_steps)]
     begun = _begin([*watching, *model.training_hooks])
-    folder = settings.saving.folder
     with ExitStack() as cleanup:
-        cleanup.enter_context(ModelDirOwner(folder))
+        cleanup.enter_context(ModelDirOwner(settings.saving.folder))
         state = TrainState(model, training_source(model, settings.input) if source is None else source, settings.state)
         # Some models add their hooks when their model function first runs, in the dry run above.
         _begin([hook for hook in model.training_hooks if hook not in begun])
         watching += model.training_hooks
-        open_state(state, folder, settings.restore, mirror_dir=settings.saving.mirror_dir)
+        open_state(state, settings.saving.folder, settings.restore, mirror_dir=settings.saving.mirror_dir)
         if settings.watch.model_dump:
-            dump = DumpUtils(enable=True)
-            dump.record_params(model)
-            dump.add_config(config)
-            dump.add_plan(state.plan)
-            dump.dump(folder / MODEL_DUMP_NAME)
-        serving = None
-        if settings.live is not None:
-            # Loaded here: exports need packages that other runs do without.
-            serving = cleanup.enter_context(
-                import_module("monolith.train.live.serving").LiveServing(state, settings.live)
-            )
-            watching.append(serving.gate)
-        if settings.watch.status_path:
-            sequence = None if serving is None else lambda: serving.sequence
-            watching.append(StatusFile(settings.watch.status_path, state, sequence=sequence))
+            dump_model(settings.saving.folder, model, config, state.plan)
+        live_hooks, live_syncs = _live_training(state, settings, cleanup)
+        watching, syncs = [*watching, *live_hooks], [*syncs, *live_syncs]
+        listeners = [*listeners, *_exports_of_saves(state, settings)]
         trainer = Trainer(
-            state,
-            settings.loop,
-            settings.saving,
-            hooks=watching,
-            syncs=[one for one in (sync, None if serving is None else serving.after_step) if one is not None],
-            saving_listeners=saving_listeners,
-            guard_listeners=guard_listeners,
+            state, settings.loop, settings.saving, hooks=watching, syncs=syncs, listeners=listeners, guards=guards
         )
         return trainer.run(_last_step(state, steps, max_steps))
+
+
+def _live_training(
+    state: TrainState, settings: RunSettings, cleanup: ExitStack
+) -> tuple[Sequence[Hook], Sequence[Sync]]:
+    """Start what keeps servers up to date; return its hooks and syncs, with the hook that reports the run."""
+    hooks: list[Hook] = []
+    syncs: list[Sync] = []
+    sequence = None
+    if settings.live is not None:
+        # Loaded here: exports need packages that other runs do without.
+        live = import_module("monolith.train.live.serving")
+        serving = cleanup.enter_context(live.LiveServing(state, settings.live))
+        hooks.append(serving.gate)
+        syncs.append(serving.after_step)
+        sequence = lambda: serving.sequence  # noqa: E731
+    if settings.watch.status_path:
+        hooks.append(StatusFile(settings.watch.status_path, state, sequence=sequence))
+    return hooks, syncs
+
+
+def _exports_of_saves(state: TrainState, settings: RunSettings) -> Sequence[SaveListener]:
+    """Return the listener that writes a version for servers with every save, if settings ask for it."""
+    if settings.exports is None or settings.live is not None:  # live training writes versions by itself
+        return []
+    return [import_module("monolith.train.live.exporter").ExportListener(state, settings.exports)]
 
 
 def _begin(hooks: Sequence[Hook]) -> Sequence[Hook]:

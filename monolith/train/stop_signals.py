@@ -3,7 +3,7 @@
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any, Self, TypeVar
 
 Item = TypeVar("Item")
@@ -12,7 +12,7 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class _StopWaitingError(Exception):
-    """Raised by the handler inside a source that waits for events, which nothing else would wake."""
+    """Raised by the handler inside a source that waits for events: nothing else wakes it."""
 
 
 class StopSignals:
@@ -53,9 +53,7 @@ class StopSignals:
             self._before = {number: signal.signal(number, self._handle) for number in SIGNALS}
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Give the signals back."""
         for number, handler in self._before.items():
             signal.signal(number, handler)

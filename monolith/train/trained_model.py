@@ -33,7 +33,7 @@ class TrainedModel:
     ) -> None:
         """Read the snapshot in folder `path`; the plan is the one it was trained with.
 
-        `options` tell of dense weights that were renamed, and whether rows that are not finite are left out.
+        `options` name renamed dense weights, and say whether to leave out rows that are not finite.
         """
         options = options or RestoreConfig()
         folder = Path(path)
@@ -74,10 +74,8 @@ class TrainedModel:
             yield {key: found[key] for key in keys or found}
 
     def export(self, base: Path, schema: Schema, *, name: str) -> Path:
-        """Write a version to serve into `base`, whose requests have columns of `schema`, and return it."""
-        return export.write_export(
-            base,
-            export.next_version(base),
+        """Write a version into `base` and return it; its requests have the columns of `schema`."""
+        made = export.Export(
             model=self.model,
             plan=self.plan,
             tables=self.tables,
@@ -86,6 +84,7 @@ class TrainedModel:
             sequence=0,
             name=name,
         )
+        return export.write_export(base, export.next_version(base), made)
 
     def variables(self) -> dict[str, Tensor]:
         """Return the dense weights and buffers by name, and "global_step"."""

@@ -4,8 +4,8 @@ import itertools
 import math
 import socket
 import threading
-from typing import Self
 
+from monolith.closing import Closing
 from monolith.errors import CorruptFrameError, RemoteError, SecretError
 from monolith.wire.address import Address
 from monolith.wire.connection import Connection
@@ -17,7 +17,7 @@ from monolith.wire.secret import SharedSecret
 from monolith.wire.tls import TlsConfig
 
 
-class Client:
+class Client(Closing):
     """Requests to one server over one connection, one at a time; a lost connection is made anew by the next request.
 
     Any thread may ask; requests of several threads take turns.
@@ -85,14 +85,6 @@ class Client:
         """Close the connection, if there is one."""
         with self._lock:
             self._drop()
-
-    def __enter__(self) -> Self:
-        """Return itself; leaving the block closes it."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Close."""
-        self.close()
 
     def _connected(self, deadline: Deadline) -> Connection:
         try:

@@ -10,8 +10,8 @@ import stat
 import threading
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Self
 
+from monolith.closing import Closing
 from monolith.errors import CorruptFrameError, SecretError
 from monolith.wire.address import Address
 from monolith.wire.connection import Connection
@@ -32,7 +32,7 @@ _MIN_STRANGERS = 8
 _log = logging.getLogger(__name__)
 
 
-class Server:
+class Server(Closing):
     """Answers requests at an address until it is closed; see `listen`."""
 
     def __init__(
@@ -86,14 +86,6 @@ class Server:
         running = [thread.name for thread in threads if thread.is_alive()]
         if running:
             _log.warning("%s: still at work %s seconds after close: %s", self.address, timeout_seconds, running)
-
-    def __enter__(self) -> Self:
-        """Return itself; leaving the block closes it."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Close."""
-        self.close()
 
     def _accept(self) -> None:
         with selectors.DefaultSelector() as selector, self._listener, self._wake_sender, self._wake_receiver:

@@ -18,7 +18,6 @@ from monolith.checkpoint import (
     claim_generation,
     clean_leftovers,
     compact,
-    latest_snapshot,
     latest_state,
     load_snapshot,
     set_aside_newer,
@@ -203,7 +202,7 @@ def test_a_checkpoint_of_a_later_release_is_neither_used_nor_passed_over(tmp_pat
         load_snapshot(newer, plan=PLAN, tables=tables)
     # Going on from the older one would throw away what was trained since.
     with pytest.raises(NewerFormatError):
-        latest_snapshot(tmp_path)
+        latest_state(tmp_path)
     with pytest.raises(NewerFormatError):
         latest_state(tmp_path)
     assert content_of(tmp_path) == before

@@ -5,7 +5,7 @@ import warnings
 
 import pytest
 
-from monolith.checkpoint import latest_snapshot, load_snapshot
+from monolith.checkpoint import latest_state, load_snapshot
 from monolith.checkpoint.format.manifest import MANIFEST_NAME, read_manifest
 from monolith.checkpoint.inspect import diff_snapshots, summarize
 from monolith.checkpoint.inspect.parquet import export_parquet
@@ -64,7 +64,7 @@ def test_it_is_refused_and_the_one_before_used(tmp_path, change):
     with pytest.raises(CorruptFileError):
         summarize(bad)
     with pytest.warns(UserWarning, match="model.ckpt-2 is not used"):
-        assert latest_snapshot(tmp_path) == good
+        assert latest_state(tmp_path) == good
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, "{" + '"a":{' * 50_000, "", "[]", "null", '{"crc32c": ' + "9" * 5000])
@@ -135,5 +135,5 @@ def test_a_good_one_is_still_good(tmp_path):
     rewrite_manifest(path, lambda values: None)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert latest_snapshot(tmp_path) == path
+        assert latest_state(tmp_path) == path
     assert summarize(path).num_rows == 1

@@ -14,7 +14,7 @@ import monolith as mono
 from monolith.checkpoint import (
     claim_generation,
     clean_leftovers,
-    latest_snapshot,
+    latest_state,
     list_snapshots,
     load_snapshot,
     save_snapshot,
@@ -127,12 +127,12 @@ def test_a_manifest_with_one_other_number_is_noticed(tmp_path):
 
 def test_a_damaged_snapshot_changes_no_table_and_the_one_before_is_used(tmp_path):
     good, bad = save(tmp_path, 1), save(tmp_path, 2)
-    assert latest_snapshot(tmp_path) == bad
+    assert latest_state(tmp_path) == bad
     for file in files_of(bad):
         for place in {0, file.stat().st_size // 2, file.stat().st_size - 1}:
             flip(file, place)
             with pytest.warns(UserWarning, match="model.ckpt-2 is not used"):
-                assert latest_snapshot(tmp_path) == good, (file, place)
+                assert latest_state(tmp_path) == good, (file, place)
             tables = make_filled_tables()
             before = tables["uid"].lookup(IDS)
             with pytest.raises((CorruptFileError, FileNotFoundError)):
@@ -143,7 +143,7 @@ def test_a_damaged_snapshot_changes_no_table_and_the_one_before_is_used(tmp_path
                 load_snapshot(bad, plan=PLAN, tables=unused)
             assert all(table.is_unused for table in unused.tables.values()), (file, place)
             flip(file, place)
-    assert latest_snapshot(tmp_path) == bad
+    assert latest_state(tmp_path) == bad
 
 
 def test_a_whole_table_file_of_another_snapshot_is_noticed_by_unused_tables_too(tmp_path):
@@ -180,7 +180,7 @@ def test_a_missing_or_shortened_file_is_noticed(tmp_path):
         for change in (lambda file=file: file.unlink(), lambda file=file: file.write_bytes(file.read_bytes()[:-1])):
             change()
             with pytest.warns(UserWarning, match="is not used"):
-                assert latest_snapshot(tmp_path) == good, file
+                assert latest_state(tmp_path) == good, file
             file.write_bytes(content)
 
 
@@ -190,7 +190,7 @@ def test_a_snapshot_or_delta_without_manifest_never_existed(tmp_path):
     (tmp_path / "model.ckpt-1.delta-1").mkdir()
     (tmp_path / "model.ckpt-3.tmp").mkdir()
     with pytest.warns(UserWarning, match="not written completely"):
-        assert latest_snapshot(tmp_path) == good
+        assert latest_state(tmp_path) == good
     assert sorted(one.name for one in clean_leftovers(tmp_path)) == [
         "model.ckpt-1.delta-1",
         "model.ckpt-2",
@@ -213,8 +213,8 @@ def test_a_manifest_that_points_outside_is_refused(tmp_path):
 def test_an_empty_folder_has_no_snapshot_and_says_nothing(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert latest_snapshot(tmp_path) is None
-        assert latest_snapshot(tmp_path / "absent") is None
+        assert latest_state(tmp_path) is None
+        assert latest_state(tmp_path / "absent") is None
 
 
 def test_steps_are_ordered_as_numbers_and_other_names_are_left_alone(tmp_path):
@@ -223,7 +223,7 @@ def test_steps_are_ordered_as_numbers_and_other_names_are_left_alone(tmp_path):
     (tmp_path / "model.ckpt-11.damaged").mkdir()
     (tmp_path / "model.ckpt-12").write_text("a file")
     assert [path.name for path in list_snapshots(tmp_path)] == ["model.ckpt-2", "model.ckpt-9", "model.ckpt-10"]
-    assert latest_snapshot(tmp_path).name == "model.ckpt-10"
+    assert latest_state(tmp_path).name == "model.ckpt-10"
 
 
 def test_another_plan_is_refused_and_the_difference_named(tmp_path):

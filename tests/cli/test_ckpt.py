@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import save_file
 from typer.testing import CliRunner
 
-from monolith.checkpoint import latest_snapshot
+from monolith.checkpoint import latest_state
 from monolith.checkpoint.format.state_files import add_exempt_paths
 from monolith.cli.app import app
 from monolith.embedding import AdagradOptimizer, Segment, Table, TableConfig
@@ -71,7 +71,7 @@ def test_diff(model):
 def test_rollback(model):
     assert "model.ckpt-2.rolled-back: set aside" in ckpt("rollback", model / "model.ckpt-1")
     assert names_in(model) == ["model.ckpt-1", "model.ckpt-2.rolled-back"]
-    assert latest_snapshot(model).name == "model.ckpt-1"
+    assert latest_state(model).name == "model.ckpt-1"
     assert "was the newest already" in ckpt("rollback", model / "model.ckpt-1")
 
 

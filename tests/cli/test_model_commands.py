@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 import monolith as mono
-from monolith.checkpoint import latest_snapshot
+from monolith.checkpoint import latest_state
 from monolith.cli.app import app
 from monolith.cli.run import USER_ERRORS
 from monolith.train.config import RunnerConfig, flag_kinds
@@ -76,7 +76,7 @@ def test_train_evaluate_and_predict_a_model_of_this_folder(folder):
     code, out, err = monolith(folder, "train", "mine:Movies", *PARAMS, "--model_dir=model", "--steps", "3", "--seed=4")
     assert code == 0, err
     assert re.search(r"^Trained to step 3: loss [\d.]+, auc [\d.]+.* Snapshot: model/model.ckpt-3$", out, re.MULTILINE)
-    assert latest_snapshot(folder / "model").name == "model.ckpt-3"
+    assert latest_state(folder / "model").name == "model.ckpt-3"
 
     code, out, err = monolith(folder, "evaluate", "mine:Movies", *PARAMS, "--model_dir", "model", "--json")
     assert code == 0, err

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import monolith as mono
-from monolith.checkpoint import latest_snapshot
+from monolith.checkpoint import latest_state
 from monolith.data.kafka import KafkaWriter
 from tests.data.kafka.broker import NUM_PARTITIONS
 from tests.e2e.counting_model import CountingMovie
@@ -101,7 +101,7 @@ class KafkaJob(LiveJob):
 
     def saved_events(self) -> list[int]:
         """Return the numbers of all events that the newest snapshot says it has trained on."""
-        path = latest_snapshot(self.model_dir)
+        path = latest_state(self.model_dir)
         assert path is not None
         offsets = {
             int(name.rpartition(":")[2]): last for name, last in json.loads((path / "stream.json").read_text()).items()

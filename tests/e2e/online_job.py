@@ -4,7 +4,7 @@ import json
 import threading
 from pathlib import Path
 
-from monolith.checkpoint import latest_snapshot
+from monolith.checkpoint import latest_state
 from monolith.data import EventLogWriter, MovieEvents, append_forever
 from tests.e2e.live_job import PATIENCE_SECONDS, LiveJob, eventually
 
@@ -69,7 +69,7 @@ class OnlineJob(LiveJob):
 
     def saved_offset(self) -> int:
         """Return the stream position of the newest snapshot."""
-        path = latest_snapshot(self.model_dir)
+        path = latest_state(self.model_dir)
         assert path is not None
         offset: int = json.loads((path / "stream.json").read_text())["0"]
         return offset

@@ -11,7 +11,10 @@ import torch
 from monolith._core import native
 from tests.embedding.reference_optimizers import STEPS, first_state, flatten
 
-KINDS: dict[str, list[tuple[str, float]]] = native.optimizer_kinds()
+KINDS: dict[str, dict[str, float]] = {
+    kind.name: {parameter.name: float(parameter.default) for parameter in kind.hyper_parameters}
+    for kind in native.optimizer_kinds()
+}
 DIMS = (1, 7, 8, 16, 32, 39, 64, 128, 224)
 LEVELS = ("scalar", "avx2", "avx512")
 AVAILABLE_LEVELS = LEVELS[: LEVELS.index(native.best_simd_level()) + 1]
@@ -54,7 +57,7 @@ def _best_level_afterwards() -> Iterator[None]:
 
 def named_params(kind: str, given: dict[str, float]) -> dict[str, float]:
     """Return all hyper-parameters of a kind, the given ones in place of their defaults."""
-    params = dict(KINDS[kind])
+    params = KINDS[kind]
     assert given.keys() <= params.keys()
     return params | given
 
@@ -271,7 +274,7 @@ def test_group_lasso_removes_a_whole_row() -> None:
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "batch_softmax"])
 @pytest.mark.parametrize("rate", [0.0, 0.1])
 def test_a_zero_gradient_on_a_zero_row_stays_finite(kind: str, rate: float) -> None:
-    given = {name: 0.0 for name, _ in KINDS[kind] if name in ("initial_accumulator_value", "beta")}
+    given = {name: 0.0 for name in KINDS[kind] if name in ("initial_accumulator_value", "beta")}
     segment = Segment(kind, 9, **given)
     assert segment.step([0.0] * 9, rate) == [0.0] * 9
     assert np.isfinite(segment.state).all()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from monolith.export import load_export, trace_model, write_export
+from monolith.export import Export, load_export, trace_model, write_export
 from tests.export.movie import SCHEMA, eager, export, randomize, request, trained
 
 
@@ -164,7 +164,7 @@ def test_the_model_goes_on_as_it_was(tmp_path):
     model.train()
     model.tower[1].eval()
     state = {name: value.clone() for name, value in model.state_dict().items()}
-    write_export(tmp_path, 1, model=model, plan=plan, tables=tables, schema=SCHEMA, generation=0, sequence=0)
+    write_export(tmp_path, 1, Export(model=model, plan=plan, tables=tables, schema=SCHEMA, generation=0, sequence=0))
     assert model.training
     assert not model.tower[1].training
     assert all(torch.equal(state[name], value) for name, value in model.state_dict().items())

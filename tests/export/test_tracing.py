@@ -7,7 +7,7 @@ from torch import nn
 
 import monolith.model as mono
 from monolith.data import Schema
-from monolith.export import load_export, trace_model, write_export
+from monolith.export import Export, load_export, trace_model, write_export
 from monolith.model import make_plan, make_tables
 
 SCHEMA = Schema.of(uid="int64", hour="int64", label="float32")
@@ -34,7 +34,9 @@ def test_several_heads_keep_their_names_and_shapes(tmp_path):
     tables = make_tables(plan)
     rows = torch.randn(3, 4, generator=torch.Generator().manual_seed(1))
     tables["uid"].assign(torch.tensor([1, 2, 3]), rows)
-    path = write_export(tmp_path, 1, model=model, plan=plan, tables=tables, schema=SCHEMA, generation=0, sequence=0)
+    path = write_export(
+        tmp_path, 1, Export(model=model, plan=plan, tables=tables, schema=SCHEMA, generation=0, sequence=0)
+    )
     served = load_export(path)
     assert [(spec.name, spec.shape) for spec in served.signature.outputs] == [("click", (-1,)), ("both", (-1, 2))]
     outputs = served.predict({"uid": np.array([3, 1])})
@@ -49,7 +51,7 @@ def test_a_whole_number_column_can_be_read_too(tmp_path):
     model = Model(lambda out, features: (out * night).sum(1) + (features["hour"] % 24) + features["uid"])
     plan = make_plan(model, SCHEMA)
     path = write_export(
-        tmp_path, 1, model=model, plan=plan, tables=make_tables(plan), schema=SCHEMA, generation=0, sequence=0
+        tmp_path, 1, Export(model=model, plan=plan, tables=make_tables(plan), schema=SCHEMA, generation=0, sequence=0)
     )
     served = load_export(path)
     assert [spec.name for spec in served.signature.inputs] == ["uid", "hour"]
@@ -76,6 +78,8 @@ def test_weights_of_half_precision_are_refused(tmp_path):
     model.register_buffer("scale", torch.ones(1, dtype=torch.bfloat16))
     with pytest.raises(ValueError, match="weight 'scale' is torch.bfloat16"):
         write_export(
-            tmp_path, 1, model=model, plan=plan, tables=make_tables(plan), schema=SCHEMA, generation=0, sequence=0
+            tmp_path,
+            1,
+            Export(model=model, plan=plan, tables=make_tables(plan), schema=SCHEMA, generation=0, sequence=0),
         )
     assert list(tmp_path.iterdir()) == []

@@ -47,6 +47,10 @@ class TreeCopy:
             shutil.copy2(root / name, target, follow_symlinks=False)
         (folder / START_UP).write_text(WITHOUT_EDITABLE_INSTALL)
 
+    def write(self, name: str, text: str) -> None:
+        """Write one file; a source of the native core is built before the next tests."""
+        self._write(self._folder / name, text)
+
     @contextmanager
     def mutated(self, mutation: Mutation) -> Iterator[None]:
         """Have one wrong line inside this block."""

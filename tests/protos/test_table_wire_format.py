@@ -84,6 +84,20 @@ def test_own_fields_are_skipped_by_those_who_do_not_know_them() -> None:
     assert config.SerializeToString() == original + own
 
 
+def test_a_rule_by_its_name() -> None:
+    config = optimizer_pb2.NamedOptimizerConfig(
+        rule="sign", learning_rate=0.5, warmup_steps=3, hyper_parameters={"a": 2}
+    )
+    pair = sub_message(1, b"a") + float_field(2, 2.0)
+    by_hand = sub_message(1, b"sign") + float_field(2, 0.5) + b"\x18\x03" + sub_message(4, pair)
+    assert config.SerializeToString() == by_hand
+    dump = optimizer_dump_pb2.NamedOptimizerDump(rule="sign")
+    dump.slot.add(name="m", value=[0.25])
+    dump.slot.add(name="s", step=7)
+    slots = [sub_message(1, b"m") + float_field(2, 0.25), sub_message(1, b"s") + b"\x18\x07"]
+    assert dump.SerializeToString() == sub_message(1, b"sign") + b"".join(sub_message(2, slot) for slot in slots)
+
+
 def numbers(message: type[Message], oneof: str) -> dict[str, int]:
     return {field.name: field.number for field in message.DESCRIPTOR.oneofs_by_name[oneof].fields}
 
@@ -92,12 +106,12 @@ def test_oneof_numbers() -> None:
     assert numbers(optimizer_pb2.OptimizerConfig, "type") == {
         "adagrad": 1, "sgd": 2, "ftrl": 3, "dynamic_wd_adagrad": 5, "adadelta": 6, "adam": 7, "amsgrad": 8,
         "momentum": 9, "moving_average": 10, "rmsprop": 11, "rmspropv2": 12, "dc": 13, "group_ftrl": 14,
-        "batch_softmax": 15, "group_adagrad": 16, "rowwise_adagrad": 101, "adamom": 102,
+        "batch_softmax": 15, "group_adagrad": 16, "rowwise_adagrad": 101, "adamom": 102, "named": 104,
     }  # fmt: skip
     assert numbers(optimizer_dump_pb2.SingleOptimizerDump, "type") == {
         "adagrad": 1, "sgd": 2, "ftrl": 3, "dynamic_wd_adagrad": 4, "adadelta": 6, "adam": 7, "amsgrad": 8,
         "momentum": 9, "rmsprop": 11, "rmspropv2": 12, "group_ftrl": 13, "batch_softmax": 14, "group_adagrad": 15,
-        "rowwise_adagrad": 101, "adamom": 102,
+        "rowwise_adagrad": 101, "adamom": 102, "named": 103,
     }  # fmt: skip
     assert numbers(initializer_pb2.InitializerConfig, "type") == {
         "zeros": 1, "random_uniform": 2, "ones": 3, "constants": 15, "random_normal": 101,

@@ -63,7 +63,7 @@ def test_a_time_far_ahead_does_not_move_the_clock(bad, batch_size):
     times = [START + second for second in range(200)]
     see(one, [*times[:100], bad, *times[100:]], batch_size)
     see(other, times, batch_size)
-    assert (one.now, one.last_eviction, one.num_rejected) == (other.now, other.last_eviction, 1)
+    assert (one.now, one.first_time, one.num_rejected) == (other.now, other.first_time, 1)
 
 
 def test_rows_of_a_batch_do_not_take_the_bad_time_of_one_event():
@@ -140,7 +140,7 @@ def test_a_bad_first_event_is_given_up(batch_size):
     one = clock()
     see(one, [MILLISECONDS, *(START + second for second in range(19))], batch_size)
     assert (one.now, one.num_rejected) == (START + 18, 1)
-    assert one.last_eviction <= START + 18
+    assert one.first_time <= START + 18
 
 
 def test_a_late_event_among_the_first_does_not_set_the_clock_back():
@@ -209,7 +209,7 @@ def test_the_state_of_a_clock_that_believed_everything_is_read():
     one = clock()
     one.restore({"now": START, "last_eviction": START - 5})
     see(one, [MILLISECONDS, START - 300 * DAY])
-    assert (one.now, one.last_eviction, one.num_rejected) == (START, START - 5, 1)
+    assert (one.now, one.first_time, one.num_rejected) == (START, START - 5, 1)
 
 
 def test_rejected_times_are_logged_now_and_then(caplog):

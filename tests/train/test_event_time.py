@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 import monolith as mono
-from monolith.checkpoint import latest_snapshot
+from monolith.checkpoint import latest_state
 from monolith.checkpoint.format.manifest import read_manifest
 from monolith.data import EventLogSource, EventLogWriter, OffsetError, Schema
 from monolith.embedding import SgdOptimizer, ZerosInitializer
@@ -59,7 +59,7 @@ def train(folder, log, *, hooks=(), steps=None, **config):
 
 
 def clock_of(folder):
-    return read_manifest(latest_snapshot(folder)).extra["clock"]
+    return read_manifest(latest_state(folder)).extra["clock"]
 
 
 def a_replay():

@@ -11,7 +11,7 @@ from rich.console import Console
 from torch import nn
 
 import monolith as mono
-from monolith.checkpoint import latest_snapshot
+from monolith.checkpoint import latest_state
 from monolith.data import Batch, EventLogSource, EventLogWriter, Schema
 from monolith.data.synthetic import MovieEvents
 from monolith.embedding import SgdOptimizer, ZerosInitializer
@@ -152,7 +152,7 @@ def test_a_loss_that_is_not_finite_names_step_and_events_and_changes_nothing(tmp
     assert hook.rows["seq"] == {one: [1.0] for one in range(8)}
     assert isinstance(hook.error, NotFiniteError)
     assert hook.moments[-1] == "end"
-    assert latest_snapshot(tmp_path).name == "model.ckpt-2"
+    assert latest_state(tmp_path).name == "model.ckpt-2"
     values[8:12] = [1.0] * 4
     assert train(tmp_path, Counting, {"source": ListSource(values)}, hooks=[hook])[1].global_step == 4
     assert hook.rows["seq"] == {one: [1.0] for one in range(16)}

@@ -8,7 +8,7 @@ from torch import nn
 from typer.testing import CliRunner
 
 import monolith as mono
-from monolith.checkpoint import latest_snapshot, load_dense_only
+from monolith.checkpoint import latest_state, load_dense_only
 from monolith.cli.app import app
 from monolith.embedding import AdagradOptimizer, ClippedOptimizer, ZerosInitializer
 from monolith.errors import NotFiniteError
@@ -50,11 +50,11 @@ def test_a_run_ends_at_a_step_that_would_ruin_a_row_and_goes_on_with_clipping(tm
     ):
         run(tmp_path, Huge, adagrad, hooks=[hook], save_checkpoints_steps=1)
     assert hook.rows["uid"][5] == [0.0]
-    assert latest_snapshot(tmp_path).name == "model.ckpt-1"
+    assert latest_state(tmp_path).name == "model.ckpt-1"
     # The lookup plan does not change with clipping, so the run can go on from its snapshot.
     result = run(tmp_path, Huge, ClippedOptimizer(adagrad, max_norm=1.0), hooks=[hook])
     assert result.global_step == 3
-    assert load_dense_only(latest_snapshot(tmp_path))["model/weight"].tolist() == [3.0]
+    assert load_dense_only(latest_state(tmp_path))["model/weight"].tolist() == [3.0]
     assert hook.rows["uid"] == {one: [pytest.approx(1 / 1.1**0.5)] for one in range(12)}
 
 
@@ -72,7 +72,7 @@ WHERE = f"{__name__}:Counted"
 def model_dir(tmp_path):
     """A model whose newest snapshot has a row that is not finite."""
     run(tmp_path, Counted)
-    ruin_row(latest_snapshot(tmp_path), "uid", 3)
+    ruin_row(latest_state(tmp_path), "uid", 3)
     return tmp_path
 
 

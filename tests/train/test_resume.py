@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import monolith as mono
-from monolith.checkpoint import latest_snapshot, list_snapshots
+from monolith.checkpoint import latest_state, list_snapshots
 from monolith.data import EventLogSource
 from tests.model.movie_model import MovieRanking
 from tests.new_processes import PROCESSES
@@ -70,7 +70,7 @@ def test_a_run_that_is_over_adds_nothing(tmp_path, log):
 
 def test_a_damaged_snapshot_is_passed_over_and_the_run_ends_the_same(tmp_path, log, straight):
     run(tmp_path, log, stop_after=9, save_checkpoints_steps=4)
-    (latest_snapshot(tmp_path) / "stream.json").write_text('{"0": 0}')
+    (latest_state(tmp_path) / "stream.json").write_text('{"0": 0}')
     with pytest.warns(UserWarning, match="model.ckpt-9 is not used"):
         again = run(tmp_path, log)
     assert again.first_step == 8
@@ -83,7 +83,7 @@ def test_each_start_has_a_generation_of_its_own(tmp_path, log):
     generations = []
     for _ in range(3):
         run(tmp_path, log, stop_after=1)
-        generations.append(json.loads((latest_snapshot(tmp_path) / "manifest.json").read_bytes())["generation"])
+        generations.append(json.loads((latest_state(tmp_path) / "manifest.json").read_bytes())["generation"])
     assert generations == [0, 1, 2]
 
 
@@ -159,7 +159,7 @@ def test_sigterm_ends_a_run_with_a_snapshot(tmp_path, log, straight):
     process.send_signal(signal.SIGTERM)
     process.communicate()
     assert process.returncode == 0
-    steps = json.loads((latest_snapshot(tmp_path) / "manifest.json").read_bytes())["step"]
+    steps = json.loads((latest_state(tmp_path) / "manifest.json").read_bytes())["step"]
     second = run(tmp_path, log)
     assert second.first_step == steps >= 1
     assert second.losses == straight.losses[steps:]
@@ -186,7 +186,7 @@ def test_sigterm_wakes_a_run_that_waits_for_events(tmp_path, log):
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=60)
     assert process.returncode == 0
-    assert latest_snapshot(tmp_path).name == "model.ckpt-24"
+    assert latest_state(tmp_path).name == "model.ckpt-24"
 
 
 def test_the_source_is_that_of_the_model(log):

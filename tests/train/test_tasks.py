@@ -1,17 +1,22 @@
 """Tasks of the original's tests of training: a feature, rows against torch's, floats, and a sequence."""
 
+from itertools import islice
+
 import numpy as np
 import pytest
 import torch
 
 import monolith as mono
+from monolith.checkpoint import list_snapshots
 from monolith.data import Batch, Schema
 from monolith.embedding import AdagradOptimizer, ConstantsInitializer
 from monolith.embedding.combiners import FirstN
+from monolith.export import load_export, newest_export
+from monolith.export.versions import complete_versions
 from monolith.model.native_task import FeatureColumnV1, FeatureSlotConfig, NativeTask, TaskSpec
 from monolith.native_training.cpu_training import local_train_internal
 from monolith.tensors import Ragged
-from monolith.train.config import CpuTrainingConfig
+from monolith.train.config import CpuTrainingConfig, RunnerConfig
 from monolith.train.trained_model import open_trained
 from tests.train.recorder import Recorder
 
@@ -146,3 +151,51 @@ def test_a_task_without_features_is_told_what_to_do(tmp_path):
 
     with pytest.raises(ValueError, match="NonFeatureTask looks up no feature; call lookup_embedding_slice"):
         local_train_internal(NonFeatureTask.params(), CpuTrainingConfig(), tmp_path)
+
+
+class Clicks(NativeTask):
+    """One id per event, so that it can be served."""
+
+    @classmethod
+    def params(cls):
+        made = super().params()
+        made.define("units", 2, "Width of a row.")
+        made.train.steps = 3
+        made.train.save_checkpoints_steps = 2
+        made.serving.export_dir_base = "versions"
+        made.serving.export_when_saving = True
+        return made
+
+    def create_input_fn(self, mode):
+        return lambda: mono.data.arrays({"uid": np.arange(40) % 7}, batch_size=4)
+
+    def create_model_fn(self):
+        def model_fn(features, mode, config):
+            slot = self.ctx.create_feature_slot(FeatureSlotConfig(name="uid"))
+            rows = FeatureColumnV1(slot, "uid").embedding_lookup(slot.add_feature_slice(self.p.units))
+            return TaskSpec(predictions=rows.sum(1), loss=None if mode == mono.PREDICT else -rows.sum())
+
+        return model_fn
+
+
+@pytest.mark.parametrize("task", [Clicks, Clicks.params()])
+def test_a_task_runs_as_its_own_parameters_say(tmp_path, task):
+    config = RunnerConfig(
+        model_dir=tmp_path, params_override='{"units": 5}', save_summary_steps=0, log_step_count_steps=0
+    )
+    estimator = mono.Estimator(task, config)
+    result = estimator.train()
+    assert result.global_step == 3
+    # A save and a version at the start, after two steps, and at the end.
+    assert [path.name for path in list_snapshots(tmp_path)] == ["model.ckpt-0", "model.ckpt-2", "model.ckpt-3"]
+    assert complete_versions(tmp_path / "versions") == [1, 2, 3]
+    served = load_export(newest_export(tmp_path / "versions"))
+    assert served.tables["uid"].dim == 5
+    (answers,) = served.predict({"uid": np.arange(7)}).values()
+    expected = [float(one["pred"]) for one in islice(estimator.predict(), 7)]
+    np.testing.assert_allclose(answers, expected, atol=1e-3)  # rows are served in half precision
+
+
+def test_a_parameter_that_a_task_does_not_have_cannot_be_overridden(tmp_path):
+    with pytest.raises(ValueError, match="params_override: there is no parameter 'unit'"):
+        mono.Estimator(Clicks, RunnerConfig(model_dir=tmp_path, params_override='{"unit": 5}'))

@@ -87,6 +87,11 @@ def list_snapshots(model_dir: str | os.PathLike[str]) -> list[Path]:
     return _list_named(model_dir, _SNAPSHOT)
 
 
+def complete_snapshots(model_dir: str | os.PathLike[str]) -> list[Path]:
+    """Return the snapshots that were written completely, oldest step first; their files are not checked."""
+    return [path for path in list_snapshots(model_dir) if (path / MANIFEST_NAME).is_file()]
+
+
 def list_deltas(model_dir: str | os.PathLike[str]) -> list[Path]:
     """Return the folders named like a delta, by the step of their snapshot, then number; not all need be whole."""
     return _list_named(model_dir, _DELTA)

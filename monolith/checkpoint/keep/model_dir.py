@@ -1,54 +1,32 @@
-"""The folder of a model: its snapshots, the newest usable one, what a crash left, and who trains in it."""
+"""The folder of a model: what a crash left in it, and who trains in it."""
 
 import fcntl
 import json
 import os
 import shutil
 import socket
-import warnings
+from collections.abc import Iterable
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
+from monolith.checkpoint.format.delta_chain import remove_orphans
 from monolith.checkpoint.format.durable_files import make_folder, sync_folder
 from monolith.checkpoint.format.layout import (
     DENSE_ONLY_FOLDER,
     FETCHED_FOLDER,
     TEMPORARY_SUFFIX,
-    base_and_number,
     finish_replacements,
     list_deltas,
     list_snapshots,
-    remove_snapshot,
 )
-from monolith.checkpoint.format.manifest import MANIFEST_NAME, check_files, read_manifest
+from monolith.checkpoint.format.manifest import MANIFEST_NAME
 from monolith.checkpoint.format.write_errors import write_error
 from monolith.checkpoint.keep.generations import GENERATION_NAME, OWNER_NAME
 from monolith.checkpoint.keep.generations import claim_generation as claim_generation
-from monolith.errors import CorruptFileError, ModelDirInUseError, NewerFormatError
+from monolith.closing import Closing
+from monolith.errors import CorruptFileError, ModelDirInUseError
 
 DAMAGED_SUFFIX = ".damaged"
 _STATE_NAMES = (GENERATION_NAME, "checkpoint", "monolith_checkpoint", "restore_ckpt", "clear_nn")
-
-
-def latest_snapshot(model_dir: str | os.PathLike[str]) -> Path | None:
-    """Return the newest snapshot whose manifest and files are whole; None if there is none.
-
-    Those that are not are passed over with a warning that says why.
-
-    Raises:
-        NewerFormatError: The newest whole one was written by a later release.
-    """
-    for path in reversed(list_snapshots(model_dir)):
-        try:
-            check_files(path, read_manifest(path))
-        except NewerFormatError:
-            raise  # it is whole: what was trained since an older one must not be lost unasked
-        except (CorruptFileError, FileNotFoundError) as error:
-            warnings.warn(f"snapshot {path} is not used: {error}", stacklevel=2)
-        else:
-            return path
-    return None
 
 
 def clean_leftovers(model_dir: str | os.PathLike[str]) -> list[Path]:
@@ -74,9 +52,7 @@ def _clean_one(folder: Path) -> list[Path]:
     headless = [path for path in both if not (path / MANIFEST_NAME).exists()]
     for path in temporary + headless:
         shutil.rmtree(path)
-    orphans = [path for path in list_deltas(folder) if not base_and_number(path)[0].exists()]
-    for path in orphans:
-        remove_snapshot(path)
+    orphans = remove_orphans(folder)
     files = [path for name in _STATE_NAMES if (path := folder / f"{name}{TEMPORARY_SUFFIX}").is_file()]
     for path in files:
         path.unlink()
@@ -95,16 +71,20 @@ def set_aside_newer(model_dir: str | os.PathLike[str], snapshot: Path | None) ->
             f"none of the {len(paths)} snapshots in {model_dir} can be used (the warnings say why); move them away to "
             "start over"
         )
-    newer = paths[paths.index(snapshot) + 1 :] if snapshot is not None else []
+    return rename_damaged(paths[paths.index(snapshot) + 1 :] if snapshot is not None else [])
+
+
+def rename_damaged(paths: Iterable[Path]) -> list[Path]:
+    """Rename folders to `<name>.damaged`, in place of earlier ones; returns the new names."""
     aside = []
-    for path in newer:
+    for path in paths:
         name = path.with_name(f"{path.name}{DAMAGED_SUFFIX}")
         shutil.rmtree(name, ignore_errors=True)
         aside.append(path.rename(name))
     return aside
 
 
-class ModelDirOwner:
+class ModelDirOwner(Closing):
     """The right to train in a folder; one process at a time has it, and loses it when it ends, however it ends."""
 
     def __init__(self, model_dir: str | os.PathLike[str]) -> None:
@@ -139,13 +119,3 @@ class ModelDirOwner:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
-
-    def __enter__(self) -> Self:
-        """Return itself; leaving the block gives the folder back."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Give the folder back."""
-        self.close()

@@ -8,8 +8,14 @@ from pathlib import Path
 
 from monolith.checkpoint.format.delta_chain import links_before
 from monolith.checkpoint.format.durable_files import write_durably
-from monolith.checkpoint.format.layout import list_deltas, list_snapshots, remove_snapshot, state_order
-from monolith.checkpoint.format.manifest import MANIFEST_NAME, read_manifest
+from monolith.checkpoint.format.layout import (
+    complete_snapshots,
+    list_deltas,
+    list_snapshots,
+    remove_snapshot,
+    state_order,
+)
+from monolith.checkpoint.format.manifest import read_manifest
 from monolith.checkpoint.format.state_files.checkpoint_file import refresh_checkpoint_file, snapshot_time
 from monolith.checkpoint.format.state_files.monolith_file import exempt_checkpoints
 from monolith.errors import CorruptFileError
@@ -80,7 +86,7 @@ def retire_snapshots(
     default: now).
     """
     exempt = _exempt_names(model_dir, retention)
-    everything = [path for path in list_snapshots(model_dir) if (path / MANIFEST_NAME).is_file()]
+    everything = complete_snapshots(model_dir)
     preserved = [path for path in everything if (path / PRESERVED_NAME).exists()]
     counted = [path for path in everything if path.name not in exempt and path not in preserved]
     too_many = counted[: -retention.max_to_keep] if retention.max_to_keep else []

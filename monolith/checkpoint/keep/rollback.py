@@ -60,7 +60,7 @@ def set_aside_after(snapshot: Path) -> list[Path]:
 
 
 def set_aside_others(snapshot: Path) -> list[Path]:
-    """Rename everything but a snapshot, oldest first: until the last moment, the newest of before is the newest."""
+    """Rename everything but a snapshot, oldest first: the previous newest stays the newest until the last rename."""
     others = [path for path in _states_in(snapshot.parent) if path != snapshot]
     return _set_aside(snapshot.parent, sorted(others, key=state_order))
 
@@ -75,8 +75,7 @@ def remove_one(snapshot: Path, *, force: bool = False, needed_by: NeededBy = man
         if other != snapshot and snapshot in needs([other], needed_by):
             raise ValueError(f"{snapshot} is needed by {other}; remove that one first")
     if not force:
-        whole = [path for path in _states_in(folder) if (path / MANIFEST_NAME).is_file()]
-        if whole and max(whole, key=state_order) == snapshot:
+        if latest_state(folder, checked=False) == snapshot:
             raise ValueError(f"{snapshot} is the newest state of {folder}; pass force (--force) to remove it anyway")
         if any(Path(path).resolve() == snapshot.resolve() for path in exempt_checkpoints(folder)):
             raise ValueError(f"{snapshot} is exempt from deletion; pass force (--force) to remove it anyway")

@@ -20,11 +20,11 @@ from monolith.checkpoint.format.layout import (
     STREAM_NAME,
     TABLES_NAME,
     TEMPORARY_SUFFIX,
-    list_snapshots,
+    complete_snapshots,
     move_into_place,
     snapshot_path,
 )
-from monolith.checkpoint.format.manifest import MANIFEST_NAME, Manifest, list_files, write_manifest
+from monolith.checkpoint.format.manifest import Manifest, list_files, write_manifest
 from monolith.checkpoint.format.state_files.monolith_file import add_exempt_paths, exempt_checkpoints, note_save
 from monolith.checkpoint.format.tensor_file import save_tensors
 from monolith.checkpoint.format.write_errors import writing_of
@@ -96,7 +96,7 @@ class PartialRecoverySaver:
     @property
     def last_checkpoints(self) -> list[str]:
         """Snapshots of the folder, oldest first."""
-        return [str(path) for path in list_snapshots(self._model_dir) if (path / MANIFEST_NAME).is_file()]
+        return [str(path) for path in complete_snapshots(self._model_dir)]
 
     def save(
         self,

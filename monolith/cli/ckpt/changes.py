@@ -6,12 +6,12 @@ from typing import Annotated
 import typer
 
 from monolith.checkpoint.format.delta_chain import chain_to, check_chain
-from monolith.checkpoint.format.layout import base_and_number, is_state_name, remove_snapshot
+from monolith.checkpoint.format.layout import is_state_name, remove_snapshot
 from monolith.checkpoint.keep import remove_one, roll_back
 from monolith.checkpoint.keep.model_dir import ModelDirOwner
 from monolith.checkpoint.keep.retention import manifest_bases
 from monolith.checkpoint.keep.rollback import is_set_aside
-from monolith.cli.ckpt.places import newest_named, require_local
+from monolith.cli.ckpt.places import require_local
 from monolith.cli.console import console
 
 OneSnapshot = Annotated[
@@ -48,10 +48,7 @@ def remove(
             remove_snapshot(snapshot)
         _say(f"{snapshot} is removed.")
         return
-    newest = newest_named(_existing(snapshot).parent)
-    if base_and_number(snapshot)[1] > 0 and newest is not None and newest.name == snapshot.name and not force:
-        raise ValueError(f"{snapshot} is the newest state of {snapshot.parent}; pass --force to remove it anyway")
-    remove_one(snapshot, force=force, needed_by=_needed_by)
+    remove_one(_existing(snapshot), force=force, needed_by=_needed_by)
     _say(f"{snapshot} is removed.")
 
 

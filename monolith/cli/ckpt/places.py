@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from monolith.checkpoint import list_snapshots
-from monolith.checkpoint.format.layout import deltas_on
+from monolith.checkpoint import latest_state
 from monolith.checkpoint.format.manifest import MANIFEST_NAME
 
 DropNotFinite = Annotated[
@@ -35,7 +34,7 @@ def named_snapshot(path: Path) -> Path:
     require_local(path)
     if (path / MANIFEST_NAME).is_file():
         return path
-    newest = newest_named(path)
+    newest = latest_state(path, checked=False)
     if newest is None:
         raise FileNotFoundError(f"{path} is no snapshot and has none (a folder model.ckpt-STEP with {MANIFEST_NAME})")
     return newest
@@ -50,15 +49,6 @@ def require_local(path: Path) -> Path:
             f"first: monolith.checkpoint.keep.SnapshotStore(url).fetch(Path(folder))"
         )
     return path
-
-
-def newest_named(model_dir: Path) -> Path | None:
-    """Return the newest snapshot, or the last delta on it, that was written completely; files are not checked."""
-    found = [one for one in list_snapshots(model_dir) if (one / MANIFEST_NAME).is_file()]
-    if not found:
-        return None
-    links = [one for one in deltas_on(found[-1]) if (one / MANIFEST_NAME).is_file()]
-    return links[-1] if links else found[-1]
 
 
 def folder_to_write(path: Path) -> Path:

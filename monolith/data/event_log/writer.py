@@ -5,12 +5,12 @@ import secrets
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from torch import Tensor
 
+from monolith.closing import Closing
 from monolith.data.event_log.folder import (
     SCHEMA_FILE,
     TEMPORARY_SUFFIX,
@@ -36,7 +36,7 @@ DEFAULT_SEGMENT_BYTES = 64 << 20
 _BUFFER_BYTES = 1 << 20
 
 
-class EventLogWriter:
+class EventLogWriter(Closing):
     """The one writer of an event log; opens the log, or makes it.
 
     `append` collects, `flush` shows what was collected to readers, `sync` also puts it on the disk: what came before
@@ -129,14 +129,6 @@ class EventLogWriter:
             self.sync()
         finally:
             self._release()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _pack(self, columns: Mapping[str, np.ndarray[Any, Any] | Tensor]) -> EventArray:
         if set(columns) != set(self.schema.names):

@@ -4,13 +4,14 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NoReturn, Self
+from typing import NoReturn
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from monolith._core import native
+from monolith.closing import Closing
 from monolith.data.files.byte_streams import InputBytes
 from monolith.data.files.framing import Framing, FramingName, framing_of
 from monolith.data.files.record_types import CompressType
@@ -42,7 +43,7 @@ class Records:
     """Records that were read, bad ones included."""
 
 
-class RecordFile:
+class RecordFile(Closing):
     """Reads records from a position on, checks them, and says where in the file a fault is.
 
     With ``on_error="skip"`` a record whose checksum does not fit is left out, and a length that cannot be right ends
@@ -140,12 +141,6 @@ class RecordFile:
             data = records.payloads.values.numpy().tobytes()
             for begin, end in pairwise(records.payloads.row_splits.tolist()):
                 yield data[begin:end]
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
     def _go_on_after(self, done: native.FramePass, at: int, is_ours: bool) -> None:
         """Do what is needed before the next pass: nothing, more input, or the end of the file at a fault."""

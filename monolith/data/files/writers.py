@@ -1,11 +1,11 @@
 """Writers of record files."""
 
 from collections.abc import Iterable
-from typing import Self
 
 import numpy as np
 
 from monolith._core import native
+from monolith.closing import Closing
 from monolith.data.files.byte_streams import OutputBytes
 from monolith.data.files.framing import Framing, PbFraming, TFRecordFraming
 from monolith.data.files.record_types import CompressType, PbType
@@ -14,7 +14,7 @@ from monolith.tensors import Ragged
 _PENDING_BYTES = 1 << 20
 
 
-class _RecordWriter:
+class _RecordWriter(Closing):
     """Gathers records and writes them as frames, a MiB at a time."""
 
     def __init__(self, path: str, framing: Framing, compression: CompressType | str | None) -> None:
@@ -39,12 +39,6 @@ class _RecordWriter:
                 self._write_pending()
             finally:
                 self._output.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
     def _add(self, record: bytes, header: int) -> None:
         if len(record) > self._framing.max_record_bytes:

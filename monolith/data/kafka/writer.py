@@ -1,7 +1,6 @@
 """Records into a Kafka topic."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from types import TracebackType
 from typing import Self
 
 from monolith.data.kafka.settings import KafkaSettings
@@ -56,9 +55,7 @@ class KafkaWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         if kind is None:
             self._sender.flush()
 

@@ -6,10 +6,10 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from threading import Thread, current_thread
-from types import TracebackType
-from typing import Generic, Self, TypeVar
+from typing import Generic, TypeVar
 
 from monolith._core import native
+from monolith.closing import Closing
 from monolith.data.prefetch.bounded_queue import BoundedQueue
 
 T = TypeVar("T")
@@ -48,7 +48,7 @@ def _run_alone(target: Callable[[], None]) -> None:
     target()
 
 
-class Background(Generic[T]):
+class Background(Closing, Generic[T]):
     """Runs through an iterable in a thread, at most `capacity` items ahead, and yields its items here.
 
     What the iterable raises is raised here, after the items before it: the same exception, with the traceback of the
@@ -84,14 +84,6 @@ class Background(Generic[T]):
     def join(self, timeout_seconds: float | None = None) -> bool:
         """Wait for the thread; return whether it has ended."""
         return self._thread.join(timeout_seconds)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _feed(queue: BoundedQueue[T], items: Iterable[T]) -> None:

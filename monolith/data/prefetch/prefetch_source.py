@@ -2,11 +2,11 @@
 
 import copy
 from collections.abc import Iterator, Mapping
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import torch
 
+from monolith.closing import Closing
 from monolith.data.batch import Batch
 from monolith.data.prefetch.background import Background
 from monolith.data.prefetch.gpu_prefetch import DeviceCopier, InFlight
@@ -17,7 +17,7 @@ _Made = tuple[InFlight[Batch] | None, State]
 """A batch with the position behind it; no batch marks the end of the data."""
 
 
-class Prefetched:
+class Prefetched(Closing):
     """The batches of a source, made up to `capacity` ahead by a background thread; a source itself.
 
     `state` is the position behind the batch that was taken last, however far the thread is ahead. The source must not
@@ -107,14 +107,6 @@ class Prefetched:
     def close(self) -> None:
         """End the thread; the source then stands where this one does. Iterating again starts a new thread."""
         self._stop()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _running_worker(self) -> Background[_Made]:
         if self._worker is not None and self._worker.finished:

@@ -4,8 +4,9 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
+from monolith.closing import Closing
 from monolith.data.schema import Schema
 from monolith.data_service.dispatch.ledger_file import LedgerFile
 from monolith.data_service.dispatch.split_ledger import SplitLedger
@@ -64,7 +65,7 @@ class DispatcherConfig:
             )
 
 
-class Dispatcher:
+class Dispatcher(Closing):
     """Answers trainers and workers until it is closed.
 
     Who has which split and which are done is on disk before it is answered: a dispatcher may be killed at any moment
@@ -116,14 +117,6 @@ class Dispatcher:
             self._changed.notify_all()
         self._server.close()
         self._file.close()
-
-    def __enter__(self) -> Self:
-        """Return itself; leaving the block closes it."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Close."""
-        self.close()
 
     def _load(self) -> None:
         self._saved: tuple[int, int, str | None] = -1, -1, None

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Self
 
+from monolith.closing import Closing
 from monolith.data.batch import Batch
 from monolith.data.schema import Schema
 from monolith.data.source import State, check_shard
@@ -19,7 +20,7 @@ from monolith.wire import Address, TlsConfig
 _PAUSE_SECONDS = 0.1
 
 
-class ServiceSource:
+class ServiceSource(Closing):
     """What one trainer gets of the data that a service reads; a `Source`.
 
     The dispatcher gives out splits on demand, so a faster trainer gets more. Batches of a split come in order; splits
@@ -137,14 +138,6 @@ class ServiceSource:
         if self._membership is not None:
             self._membership.share.confirm()
             self._membership.leave()
-
-    def __enter__(self) -> Self:
-        """Return itself; leaving the block closes it."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Close."""
-        self.close()
 
     def _member(self) -> Membership:
         if self._membership is None or self._membership.is_over:

@@ -4,8 +4,9 @@ import contextlib
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
+from monolith.closing import Closing
 from monolith.data.batch import Batch
 from monolith.data_service.batch_message import PlacedBatch, unpack_batches
 from monolith.data_service.handoff import Handoff
@@ -70,7 +71,7 @@ class _Finished:
     """A thread has nothing more to pull."""
 
 
-class SplitPuller:
+class SplitPuller(Closing):
     """Batches of a trainer's splits as they come: in order within a split, in any order between splits."""
 
     def __init__(self, membership: Membership, config: PullConfig) -> None:
@@ -102,14 +103,6 @@ class SplitPuller:
         """Stop pulling; the threads end with what they are waiting for."""
         self._stop.set()
         self._arrivals.close()
-
-    def __enter__(self) -> Self:
-        """Return itself; leaving the block closes it."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Close."""
-        self.close()
 
     def _run(self) -> None:
         puller = _Puller(self._membership, self._config, self._stop, self._arrivals)

@@ -6,8 +6,9 @@ import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any
 
+from monolith.closing import Closing
 from monolith.data.source import Source
 from monolith.data_service.batch_message import join_batches
 from monolith.data_service.input_name import SourceFactory, load_input
@@ -66,7 +67,7 @@ class DataWorkerConfig:
             )
 
 
-class DataWorker:
+class DataWorker(Closing):
     """Reads splits and sends their batches until it is closed; it keeps nothing that another could not read again."""
 
     def __init__(self, config: DataWorkerConfig) -> None:
@@ -118,14 +119,6 @@ class DataWorker:
             self._streams.clear()
             self._ids.clear()
         self._dispatcher.close()
-
-    def __enter__(self) -> Self:
-        """Return itself; leaving the block closes it."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Close."""
-        self.close()
 
     def _load(self) -> SourceFactory:
         if self.config.input not in (None, self.input):

@@ -4,33 +4,13 @@ import struct
 from collections.abc import Sequence
 
 from monolith._core import native
-from monolith.embedding.config.optimizers import Optimizer
+from monolith.embedding.config.rules import RULES
 from monolith.embedding.config.table import TableConfig
 from monolith.protos.embedding_hash_table_pb2 import EntryDump
 from monolith.protos.optimizer_dump_pb2 import SingleOptimizerDump
 
-# How each optimizer lays out its state: (field, floats per weight), or a scalar field with its number of floats.
-_REPEATED = {
-    "adagrad": ("norm",),
-    "ftrl": ("norm", "zero"),
-    "group_ftrl": ("norm", "zero"),
-    "adadelta": ("accum", "accum_update"),
-    "adam": ("m", "v"),
-    "amsgrad": ("m", "v", "vhat"),
-    "momentum": ("n",),
-    "rmsprop": ("n",),
-    "rmspropv2": ("n",),
-    "dynamic_wd_adagrad": ("norm",),
-    "adamom": ("m", "v"),
-}
-_SCALARS = {
-    "adam": ("beta1_power", "beta2_power"),
-    "amsgrad": ("beta1_power", "beta2_power"),
-    "group_adagrad": ("grad_square_sum",),
-    "rowwise_adagrad": ("norm",),
-    "adamom": ("c",),
-}
-_STEP = {"batch_softmax": "global_step", "dynamic_wd_adagrad": "last_update_step"}
+_NO_DUMP = "moving_average"
+"""It has no state, and the original keeps no dump of it."""
 
 
 def entry_bytes(config: TableConfig, entry: native.EntryDump) -> bytes:
@@ -41,27 +21,34 @@ def entry_bytes(config: TableConfig, entry: native.EntryDump) -> bytes:
     state = list(entry.state)
     if not config.serving:
         for segment in config.segments:
-            count = _fill(dump.opt.dump.add(), segment.optimizer, segment.dim, state)
-            del state[:count]
-            if segment.optimizer.kind == "moving_average":  # the original keeps no dump of it
-                del dump.opt.dump[-1]
+            parts = {}
+            for slot in RULES[segment.optimizer.kind].state:
+                count = slot.floats(segment.dim)
+                parts[slot.name] = _step_number(state[:count]) if slot.is_step else state[:count]
+                del state[:count]
+            if segment.optimizer.kind != _NO_DUMP:
+                _fill(dump.opt.dump.add(), segment.optimizer.kind, parts)
     return dump.SerializeToString()
 
 
-def _fill(dump: SingleOptimizerDump, optimizer: Optimizer, dim: int, state: Sequence[float]) -> int:
-    kind = optimizer.kind
-    if kind == "moving_average":
-        return 0
+def _fill(dump: SingleOptimizerDump, kind: str, parts: dict[str, int | list[float]]) -> None:
+    if kind not in SingleOptimizerDump.DESCRIPTOR.fields_by_name:
+        dump.named.rule = kind
+        for name, part in parts.items():
+            is_step = isinstance(part, int)
+            dump.named.slot.add(name=name, **{"step" if is_step else "value": part})
+        return
     message = getattr(dump, kind)
     message.SetInParent()
-    place = 0
-    for name in _REPEATED.get(kind, ()):
-        getattr(message, name).extend(state[place : place + dim])
-        place += dim
-    for name in _SCALARS.get(kind, ()):
-        setattr(message, name, state[place])
-        place += 1
-    if kind in _STEP:
-        setattr(message, _STEP[kind], struct.unpack("<q", struct.pack("<2f", *state[place : place + 2]))[0])
-        place += 2
-    return place
+    for name, part in parts.items():
+        if isinstance(part, int):
+            setattr(message, name, part)
+        elif message.DESCRIPTOR.fields_by_name[name].is_repeated:
+            getattr(message, name).extend(part)
+        else:
+            setattr(message, name, part[0])
+
+
+def _step_number(floats: Sequence[float]) -> int:
+    number: int = struct.unpack("<q", struct.pack("<2f", *floats))[0]
+    return number

@@ -50,8 +50,7 @@ def _segment(segment: Segment, seed: int) -> native.SegmentConfig:
 
 
 def _optimizer(optimizer: Optimizer) -> native.OptimizerConfig:
-    values = optimizer.hyper_parameters()
-    params = [values[name] for name, _ in native.optimizer_kinds()[optimizer.kind]]
+    params = list(optimizer.hyper_parameters().values())
     return native.OptimizerConfig(
         optimizer.kind, params, optimizer.stochastic_rounding_float16, optimizer.max_gradient_norm
     )

@@ -51,7 +51,7 @@ def write_choice(message: Message, config: Choice) -> None:
     for field in fields(config):
         value = getattr(config, field.name)
         if value is not None:
-            setattr(chosen, _proto_name(field), value)
+            setattr(chosen, proto_name(field), value)
 
 
 def chosen_kind(message: Message) -> str:
@@ -75,9 +75,9 @@ def read_choice(message: Message, classes: Mapping[str, type[ChoiceT]]) -> Choic
     cls = classes[kind]
     values = resolved_values(chosen)
     arguments = {
-        field.name: values[_proto_name(field)]
+        field.name: values[proto_name(field)]
         for field in fields(cls)
-        if field.default is not None or chosen.HasField(_proto_name(field))
+        if field.default is not None or chosen.HasField(proto_name(field))
     }
     return cls(**arguments)
 
@@ -88,15 +88,19 @@ def resolved_values(message: Message) -> dict[str, Any]:
     for field in message.DESCRIPTOR.fields:
         if field.message_type is None:
             value = getattr(message, field.name)
-            values[field.name] = _shortest(value) if field.type == field.TYPE_FLOAT else value
+            values[field.name] = as_float32(value) if field.type == field.TYPE_FLOAT else value
     return values
 
 
-def _proto_name(field: Field[Any]) -> str:
+def proto_name(field: Field[Any]) -> str:
+    """Return the name of an argument in its message and in the native core."""
     return str(field.metadata.get("proto", field.name))
 
 
-def _shortest(value: float) -> float:
-    # A float field holds float32. Of the doubles that round to it, the one with the fewest digits is what was meant:
-    # 0.01 rather than 0.009999999776482582.
+def as_float32(value: float) -> float:
+    """Return what float32 keeps of a number: of the doubles that round to it, the one with the fewest digits.
+
+    >>> as_float32(0.009999999776482582)
+    0.01
+    """
     return float(str(np.float32(value)))

@@ -22,7 +22,7 @@ from monolith.model.layers.interaction.field_interaction import AllInt, AutoInt,
 from monolith.model.layers.interaction.irazor import iRazor
 from monolith.model.layers.interaction.senet import SeNet
 from monolith.model.layers.layer import Layer, LazyLayer
-from monolith.model.layers.layer_ops import feature_insight, ffm, fid_counter
+from monolith.model.layers.layer_ops import ffm, fid_counter
 from monolith.model.layers.logits import AddBias, LogitCorrection
 from monolith.model.layers.merging import (
     DCNType,
@@ -48,6 +48,7 @@ from monolith.model.layers.sequence.dmr import DMR_U2I
 from monolith.model.layers.towers.dense import Dense, variable_axis_size_partitioner
 from monolith.model.layers.towers.lhuc import LHUCTower
 from monolith.model.layers.towers.mlp import MLP
+from monolith.tensors.feature_insight import feature_insight
 
 __all__ = [
     "CAN",

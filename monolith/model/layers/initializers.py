@@ -2,8 +2,8 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import asdict, dataclass, replace
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -99,47 +99,37 @@ class VarianceScaling:
 
 
 @dataclass(frozen=True)
-class GlorotUniform:
+class _Scaled:
+    seed: int | None = None
+    scaling: ClassVar[VarianceScaling]
+
+    def __call__(self, shape: Shape, dtype: torch.dtype | None = None) -> Tensor:
+        """Return a tensor of this shape."""
+        return replace(self.scaling, seed=self.seed)(shape, dtype)
+
+
+class GlorotUniform(_Scaled):
     """Evenly between ±√(6 / (fan in + fan out))."""
 
-    seed: int | None = None
-
-    def __call__(self, shape: Shape, dtype: torch.dtype | None = None) -> Tensor:
-        """Return a tensor of this shape."""
-        return VarianceScaling(1.0, "fan_avg", "uniform", self.seed)(shape, dtype)
+    scaling = VarianceScaling(1.0, "fan_avg", "uniform")
 
 
-@dataclass(frozen=True)
-class GlorotNormal:
+class GlorotNormal(_Scaled):
     """Truncated normal, variance 2 / (fan in + fan out)."""
 
-    seed: int | None = None
-
-    def __call__(self, shape: Shape, dtype: torch.dtype | None = None) -> Tensor:
-        """Return a tensor of this shape."""
-        return VarianceScaling(1.0, "fan_avg", "truncated_normal", self.seed)(shape, dtype)
+    scaling = VarianceScaling(1.0, "fan_avg", "truncated_normal")
 
 
-@dataclass(frozen=True)
-class HeUniform:
+class HeUniform(_Scaled):
     """Evenly between ±√(6 / fan in)."""
 
-    seed: int | None = None
-
-    def __call__(self, shape: Shape, dtype: torch.dtype | None = None) -> Tensor:
-        """Return a tensor of this shape."""
-        return VarianceScaling(2.0, "fan_in", "uniform", self.seed)(shape, dtype)
+    scaling = VarianceScaling(2.0, "fan_in", "uniform")
 
 
-@dataclass(frozen=True)
-class HeNormal:
+class HeNormal(_Scaled):
     """Truncated normal, variance 2 / fan in."""
 
-    seed: int | None = None
-
-    def __call__(self, shape: Shape, dtype: torch.dtype | None = None) -> Tensor:
-        """Return a tensor of this shape."""
-        return VarianceScaling(2.0, "fan_in", "truncated_normal", self.seed)(shape, dtype)
+    scaling = VarianceScaling(2.0, "fan_in", "truncated_normal")
 
 
 _CLASSES: dict[str, type] = {

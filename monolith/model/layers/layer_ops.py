@@ -1,6 +1,5 @@
 """Functions that layers are made of, and that models may use by themselves."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -29,29 +28,6 @@ def ffm(left: Tensor, right: Tensor, dim_size: int, int_type: str = "multiply") 
     if int_type == "multiply":
         return (left_BLD.unsqueeze(2) * right_BRD.unsqueeze(1)).flatten(1)
     raise ValueError(f"int_type must be 'multiply' or 'dot', got {int_type!r}")
-
-
-def feature_insight(
-    input_embedding: Tensor, weight: Tensor, segment_sizes: Sequence[int], aggregate: bool = False
-) -> Tensor:
-    """Return what each segment of the input's columns adds to input·weight.
-
-    Args:
-        input_embedding: [B, D].
-        weight: [D, K].
-        segment_sizes: widths of S segments, D in all.
-        aggregate: return the sum of squares of each segment's part, [B, S], instead of the parts, [B, S·K].
-    """
-    if sum(segment_sizes) != input_embedding.shape[1] or weight.shape[0] != input_embedding.shape[1]:
-        raise ValueError(
-            f"segment_sizes {list(segment_sizes)} must sum to the {input_embedding.shape[1]} columns of the input, "
-            f"and weight must have as many rows, got {weight.shape[0]}"
-        )
-    sizes = list(segment_sizes)
-    parts = [x @ w for x, w in zip(torch.split(input_embedding, sizes, 1), torch.split(weight, sizes), strict=True)]
-    if aggregate:
-        return torch.stack([part.square().sum(1) for part in parts], dim=1)
-    return torch.cat(parts, dim=1)
 
 
 class _FidCounter(torch.autograd.Function):

@@ -56,7 +56,7 @@ class FeatureSlotConfig:
     default_vec_learning_rate_fn: LearningRate | None = None
 
     hashtable_config: CuckooHashTableConfig = field(default_factory=CuckooHashTableConfig)
-    """Accepted as the original takes it; tables grow by themselves."""
+    """Rows to make room for, and how often expired ones are removed."""
 
     slot_id: int | None = None
     """Number of the slot, where ids carry one."""

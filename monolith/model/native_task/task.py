@@ -64,9 +64,13 @@ class NativeContext:
         if slot.name in self._slots:
             raise ValueError(f"Duplicate names for the table. Name: {slot.name}")
         self._slots[slot.name] = slot
-        # The slot decides admission and expiry of its table's rows.
+        # The slot decides size, admission and expiry of its table's rows.
         self._task.feature_columns[slot.name] = FeatureColumn(
-            name=slot.name, occurrence_threshold=config.occurrence_threshold, expire_time=config.expire_time
+            name=slot.name,
+            occurrence_threshold=config.occurrence_threshold,
+            expire_time=config.expire_time,
+            evict_every_hours=config.hashtable_config.feature_evict_every_n_hours,
+            initial_capacity=config.hashtable_config.initial_capacity,
         )
         return slot
 

@@ -43,6 +43,12 @@ class FeatureColumn:
     expire_time: int = 36500
     """Days without an update after which a row is forgotten."""
 
+    evict_every_hours: int = 0
+    """Hours of event time between removals of expired rows; 0 leaves it to the run's `evict_every_seconds`."""
+
+    initial_capacity: int = 1
+    """Rows the table has room for before it first grows."""
+
     filter_capacity: int = DEFAULT_FILTER_CAPACITY
     """Different ids whose sightings are counted at a time, where there is a threshold."""
 
@@ -84,8 +90,13 @@ class FeatureColumn:
             )
         if self.expire_time < 0:
             raise ValueError(f"feature {self.name!r}: expire_time (days) must not be negative, got {self.expire_time}")
-        if self.filter_capacity < 1:
-            raise ValueError(f"feature {self.name!r}: filter_capacity must be positive, got {self.filter_capacity}")
+        if self.evict_every_hours < 0:
+            raise ValueError(
+                f"feature {self.name!r}: evict_every_hours must not be negative, got {self.evict_every_hours}"
+            )
+        for setting in ("filter_capacity", "initial_capacity"):
+            if getattr(self, setting) < 1:
+                raise ValueError(f"feature {self.name!r}: {setting} must be positive, got {getattr(self, setting)}")
 
 
 def check_combiner(feature: str, combiner: object, max_seq_length: int) -> CombinerName:

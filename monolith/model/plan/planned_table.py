@@ -2,14 +2,14 @@
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any, Self
 
 from google.protobuf.json_format import MessageToDict, ParseDict
 
 from monolith.embedding import LearningRate, PolynomialDecay, Segment, TableConfig
-from monolith.embedding.config.admission import AdmissionConfig
+from monolith.embedding.admission import AdmissionConfig
 from monolith.model.plan.feature_column import CombinerName, check_combiner
 from monolith.protos.embedding_hash_table_pb2 import EntryConfig
 
@@ -79,6 +79,14 @@ class PlannedTable:
     admission: AdmissionConfig = DEFAULT_ADMISSION
     """How they are counted; its capacity is not used."""
 
+    # How a process keeps the rows is no part of what they mean: another run may choose anew, so nothing compares or
+    # writes the next two.
+    evict_every_hours: int = field(default=0, compare=False)
+    """Hours of event time between removals of expired rows; 0 leaves it to the run."""
+
+    initial_capacity: int = field(default=1, compare=False)
+    """Rows the table has room for before it first grows."""
+
     def slice_places(self) -> dict[str, tuple[int, int]]:
         """Return where each slice begins in a row, and its width."""
         ends = accumulate(one.segment.dim for one in self.slices)
@@ -98,6 +106,7 @@ class PlannedTable:
         return TableConfig(
             name=self.name,
             segments=tuple(one.segment for one in self.slices),
+            initial_capacity=self.initial_capacity,
             expire_days=self.expire_days,
             seed=hash64(self.name),
             learning_rates=rates,

@@ -15,6 +15,8 @@ from monolith.native_training.summary.utils import (
     SummaryType,
     prepare_head,
 )
+from monolith.observe.summary.plugin_tensor import PluginTensor, collect
+from monolith.tensors.feature_insight import feature_insight
 
 
 def nas_data(
@@ -26,14 +28,15 @@ def nas_data(
     collections: Any = None,
     description: str | None = None,
     name: str | None = None,
-) -> Any:
-    """Return the summary of architecture weights; give it to `SummaryWriter.add_summary`.
+) -> PluginTensor:
+    """Return the summary of architecture weights.
 
-    `collections` is accepted as the original takes it; a summary belongs to its writer.
+    Training writes what `model_fn` makes this way at its next summary. Elsewhere, pass the result to
+    `SummaryWriter.add_summary`. `collections` is accepted and ignored, as the original's signature has it.
     """
     content, kind = prepare_head(segment_names, segment_sizes, group_info, raw_tag, out_type="bytes")
     tag = f"{name}_{kind}" if name else str(kind)
-    return _summary(f"{tag}/{MONOLITH_NAS_DATA}", weight, description or kind, content)
+    return collect(f"{tag}/{MONOLITH_NAS_DATA}", weight, description or str(kind), content)
 
 
 def feature_insight_data(
@@ -46,16 +49,15 @@ def feature_insight_data(
     collections: Any = None,
     description: str | None = None,
     name: str | None = None,
-) -> Any:
-    """Return the summary of a layer's input, by feature, with the labels behind it.
+) -> PluginTensor:
+    """Return the summary of a layer's input, by feature, with the labels behind it; it is written as in `nas_data`.
 
     With `weight` [width, units] each feature's part of the input is multiplied by its rows of the weight, so that the
     summary holds what the feature adds to each unit.
     """
-    data = input_tensor
-    sizes = list(segment_sizes)
+    data, sizes = input_tensor.detach(), list(segment_sizes)
     if weight is not None:
-        data, sizes = feature_insight(input_tensor, weight, sizes), [weight.shape[1]] * len(sizes)
+        data, sizes = feature_insight(data, weight.detach(), sizes), [weight.shape[1]] * len(sizes)
     kind = SummaryType.FEATURE_INSIGHT_DIRECT if label is None else SummaryType.FEATURE_INSIGHT_TRAIN
     content, _ = prepare_head(segment_names, sizes, group_info, kind, out_type="json")
     if label is not None:
@@ -63,31 +65,4 @@ def feature_insight_data(
         content = json.dumps({**json.loads(content), "label_size": columns.shape[1]})
         data = torch.cat([data, columns], dim=1)
     tag = f"{name}_{kind}" if name else kind
-    return _summary(f"{tag}/{MONOLITH_FI_DATA}", data, description or kind, content)
-
-
-def feature_insight(
-    input_tensor: Tensor, weight: Tensor, segment_sizes: Sequence[int], aggregate: bool = False
-) -> Tensor:
-    """Return, side by side, each segment of the input times its rows of the weight: [events, segments x units].
-
-    With `aggregate` the squares of a segment's units are summed: [events, segments].
-    """
-    if sum(segment_sizes) != input_tensor.shape[1] or weight.shape[0] != input_tensor.shape[1]:
-        raise ValueError(
-            f"segments of {list(segment_sizes)} and a weight of {weight.shape[0]} rows do not fit an input of width "
-            f"{input_tensor.shape[1]}"
-        )
-    sizes = list(segment_sizes)
-    pairs = zip(torch.split(input_tensor, sizes, dim=1), torch.split(weight, sizes), strict=True)
-    parts = [one @ rows for one, rows in pairs]
-    return torch.cat([part.square().sum(1, keepdim=True) for part in parts] if aggregate else parts, dim=1)
-
-
-def _summary(tag: str, values: Tensor, description: str | None, content: bytes | str) -> Any:
-    from monolith.observe.summary.event_files import (  # noqa: PLC0415 -- needs the optional package
-        create_summary_metadata,
-        tensor_summary,
-    )
-
-    return tensor_summary(tag, values, create_summary_metadata(description, content))
+    return collect(f"{tag}/{MONOLITH_FI_DATA}", data, description or kind, content)

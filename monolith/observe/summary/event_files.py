@@ -3,10 +3,9 @@
 import os
 import socket
 import time
-from types import TracebackType
-from typing import Any, Self
 
 import numpy as np
+import torch
 from torch import Tensor
 
 try:
@@ -20,7 +19,9 @@ except ImportError as error:
         "save_summary_steps=0"
     ) from error
 
+from monolith.closing import Closing
 from monolith.observe.summary import PLUGIN_NAME
+from monolith.observe.summary.plugin_tensor import PluginTensor
 
 NUM_HISTOGRAM_BUCKETS = 30
 
@@ -35,13 +36,15 @@ def create_summary_metadata(description: str | None = None, meta_content: bytes 
     )
 
 
-def tensor_summary(tag: str, values: Tensor, metadata: SummaryMetadata) -> Summary:
-    """Return a tensor under a tag."""
-    proto = make_tensor_proto(values.detach().cpu().numpy())
-    return Summary(value=[Summary.Value(tag=tag, tensor=proto, metadata=metadata)])
+def _plugin_summary(one: PluginTensor) -> Summary:
+    values = one.values.cpu()
+    if values.dtype == torch.bfloat16:  # numpy has no such type
+        values = values.float()
+    metadata = create_summary_metadata(one.description, one.content)
+    return Summary(value=[Summary.Value(tag=one.tag, tensor=make_tensor_proto(values.numpy()), metadata=metadata)])
 
 
-class SummaryWriter:
+class SummaryWriter(Closing):
     """Writes summaries of steps to a new event file in a folder.
 
     Several runs may write to one folder, each to a file of its own.
@@ -75,8 +78,10 @@ class SummaryWriter:
         )
         self.add_summary(Summary(value=[Summary.Value(tag=tag, histo=proto)]), step)
 
-    def add_summary(self, summary: Any, step: int) -> None:
+    def add_summary(self, summary: Summary | PluginTensor, step: int) -> None:
         """Write a summary that is already made."""
+        if isinstance(summary, PluginTensor):
+            summary = _plugin_summary(summary)
         self._writer.add_event(Event(wall_time=time.time(), step=step, summary=summary))
 
     def flush(self) -> None:
@@ -86,13 +91,3 @@ class SummaryWriter:
     def close(self) -> None:
         """Write what is left and close the file."""
         self._writer.close()
-
-    def __enter__(self) -> Self:
-        """Return itself; leaving the block closes it."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close."""
-        self.close()

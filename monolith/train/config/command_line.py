@@ -66,7 +66,7 @@ def flag_kinds(config_class: type) -> dict[str, type]:
 
 @contextmanager
 def command_line(values: Mapping[str, Any]) -> Iterator[None]:
-    """Let configurations that are made meanwhile hear these flags."""
+    """Apply these flags to configurations that are made inside the block."""
     token = _FLAGS.set(types.MappingProxyType(dict(values)))
     try:
         yield
@@ -75,7 +75,7 @@ def command_line(values: Mapping[str, Any]) -> Iterator[None]:
 
 
 def merge_command_line(config: Any) -> list[str]:
-    """Set what code left at its default to what the command line says; returns the names."""
+    """Apply the command line to settings that code left at their default; return their names."""
     changed = []
     for one in fields(config):
         flags = _FLAGS.get()
@@ -120,7 +120,7 @@ def update_by_flags(config: Any, links: Mapping[str, str]) -> None:
 
 
 def _kind(hint: Any) -> type:
-    """Return the one type that text is read as: the first that is not None, str where there is a choice."""
+    """Return the type that the text of a flag is converted to; a choice of types that has str is str."""
     if get_origin(hint) in (Union, types.UnionType):
         choices = [_kind(one) for one in get_args(hint) if one is not type(None)]
         return str if str in choices else choices[0]

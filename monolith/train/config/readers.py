@@ -53,7 +53,7 @@ READERS: Mapping[str, str] = {
     "log_step_count_steps": "WatchConfig.log_steps",
     "profile_some_steps_from": "WatchConfig.profile_from",
     "profile_save_steps_interval": "WatchConfig.profile_every_steps",
-    "enable_local_profiling": "RunConfig",
+    "enable_local_profiling": "WatchConfig.profile_from",
     "profile_with_nvprof_from_to": "WatchConfig.nvprof_from_to",
     "deep_insight_target": "WatchConfig.insight_targets",
     "deep_insight_sample_ratio": "WatchConfig.insight_sample_ratio",

@@ -30,7 +30,7 @@ _RENAMED = {"enable_parameter_sync": "enable_realtime_training"}
 
 @dataclass(frozen=True, kw_only=True)
 class RunConfig:
-    """What a user says about a run; what is left at its default may still be said on the command line.
+    """The settings that a user chooses in code; the command line may set those left at their default.
 
     >>> RunConfig(model_dir="model", save_checkpoints_steps=10).to_runner_config().snapshot_seconds is None
     True
@@ -118,8 +118,6 @@ class RunConfig:
             target = _RENAMED.get(name, name)
             if target in known:
                 setattr(config, target, getattr(self, name))
-        if self.enable_local_profiling and config.profile_some_steps_from is None:
-            config.profile_some_steps_from = 0
         asked = config.changed()
         if config.discovery_type is ServiceDiscoveryType.CONSUL:
             config.discovery_type = ServiceDiscoveryType.ZK

@@ -1,13 +1,13 @@
 """RunSettings: what a run takes, one part per owner, made from the flat names that users know."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from monolith.checkpoint.keep.tide_window import TideConfig
 from monolith.data.input_config import InputConfig
-from monolith.embedding.config.admission import AdmissionConfig
+from monolith.embedding.admission import AdmissionConfig
 from monolith.model.hyper_params.spelling import to_snake_case
 from monolith.train.config.readers import READERS
 from monolith.train.config.runner_config import RunnerConfig
@@ -35,19 +35,23 @@ class RunSettings:
     watch: WatchConfig
     live: LiveConfig | None
     """None unless what is learned goes to servers."""
+    exports: LiveConfig | None
+    """Where a version goes with every save; None unless the task's `serving.export_when_saving` asks for it."""
 
     @classmethod
     def of(cls, config: RunnerConfig, model: Any) -> "RunSettings":
-        """Return the parts that a configuration describes; what it leaves open, the model's own parameters say."""
+        """Return the parts that a configuration describes; the model's own parameters fill in what it leaves open."""
         config = task_settings(config, model)
         tide = TideConfig(**_fields(config, TideConfig))
         state = _fields(config, StateConfig)
+        profiles_all = config.enable_local_profiling and config.profile_some_steps_from is None
         watch = {
             **_fields(config, WatchConfig),
             "folder": Path(config.model_dir),
             "name": config.deep_insight_name or config.model_name,
             "is_chief": is_chief(config),
             "native_metrics": not config.disable_native_metrics,
+            "profile_from": 0 if profiles_all else config.profile_some_steps_from,
             "throughput": task_parameter(model, "metrics", "enable_throughput_hook") is not False,
         }
         saving = {
@@ -64,11 +68,12 @@ class RunSettings:
             saving=SavingConfig(**saving, tide=tide),
             watch=WatchConfig(**watch, tide=tide),
             live=_live(config, model),
+            exports=_versions(config, model) if task_parameter(model, "serving", "export_when_saving") else None,
         )
 
 
 def input_config(config: RunnerConfig) -> InputConfig:
-    """Return what the settings say about data; evaluating and exporting need no more."""
+    """Return the settings of the input; evaluating and exporting need only these."""
     return InputConfig(**_fields(config, InputConfig))
 
 
@@ -113,15 +118,22 @@ def _live(config: RunnerConfig, model: Any) -> LiveConfig | None:
         _require_targets(config)
     targets = config.sync_targets or ()
     default_seconds = REALTIME_SYNC_SECONDS if config.enable_realtime_training else DEFAULT_SYNC_SECONDS
-    return LiveConfig(
-        export_base=export_base_of(config, model),
-        name=serving_name(config, model),
+    return replace(
+        _versions(config, model),
         sync_targets=tuple(targets.split(",") if isinstance(targets, str) else targets),
         sync_seconds=default_seconds if config.sync_every_seconds is None else config.sync_every_seconds,
         export_seconds=config.export_every_seconds,
+        tls=_tls({"cert_path": config.tls_cert, "key_path": config.tls_key, "ca_path": config.tls_ca}),
+    )
+
+
+def _versions(config: RunnerConfig, model: Any) -> LiveConfig:
+    """Return where the versions of a model go, with nobody to send changes to."""
+    return LiveConfig(
+        export_base=export_base_of(config, model),
+        name=serving_name(config, model),
         keep_exports=config.exports_max_to_keep,
         skip_zero_embedding=config.skip_zero_embedding_when_serving,
-        tls=_tls({"cert_path": config.tls_cert, "key_path": config.tls_key, "ca_path": config.tls_ca}),
     )
 
 

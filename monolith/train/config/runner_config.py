@@ -11,7 +11,7 @@ ADDRESS_FAMILIES = ("ipv4", "ipv6")
 
 
 class ServiceDiscoveryType(Enum):
-    """Who tells processes where the others are."""
+    """How processes find each other."""
 
     PRIMUS = 1
     CONSUL = 2
@@ -74,7 +74,7 @@ class RunnerConfig(DistributedCpuTrainingConfig):
     """Names of the settings that the command line decided."""
 
     derived: list[str] = field(default_factory=list, init=False, repr=False, compare=False)
-    """Names of the settings that follow from others: nobody asked for their values."""
+    """Names of settings whose values follow from other settings."""
 
     def __post_init__(self) -> None:
         """Hear the command line, then reject what could only fail later."""

@@ -28,8 +28,8 @@ the specification says so, then the default. The column "read by" names the clas
 _NOBODY = """
 ## Settings that have no effect
 
-They keep the original's scripts running. Another value than the default raises an error if it would change the result,
-and a warning otherwise.
+They keep the original's scripts running. Another value than the default raises an error if it would change the result.
+Otherwise it gives a warning, or nothing where both values mean what happens anyway.
 
 | setting | default | set to another value | why |
 |---|---|---|---|
@@ -46,8 +46,7 @@ def settings_page() -> str:
         if name in READERS
     ]
     unread = [
-        f"| `{name}` | {_shown(defaults[name])} | {'error' if UNREAD[name].changes_result else 'warning'} | "
-        f"{UNREAD[name].reason} |"
+        f"| `{name}` | {_shown(defaults[name])} | {UNREAD[name].outcome} | {UNREAD[name].reason} |"
         for name in defaults
         if name in UNREAD
     ]

@@ -1,4 +1,4 @@
-"""What a task's own parameters say about its run, where code and command line say nothing."""
+"""A task's own parameters, which apply where neither code nor the command line sets a value."""
 
 import copy
 from typing import Any, TypeVar
@@ -14,9 +14,9 @@ _CADENCES = ("save_checkpoints", "dense_only_save_checkpoints")
 
 
 def task_settings(config: Config, model: Any) -> Config:
-    """Return the settings with what they leave open filled in: from the task's parameters, then as specified.
+    """Return the settings, with gaps filled in from the task's parameters, then with the specified defaults.
 
-    Of each cadence, in steps or in seconds, the task's counts if the configuration has neither.
+    A cadence of the task applies if the configuration sets it neither in steps nor in seconds.
     """
     filled = copy.copy(config)
     for kind in _CADENCES:
@@ -36,5 +36,5 @@ def task_settings(config: Config, model: Any) -> Config:
 
 
 def task_parameter(model: Any, group: str, name: str) -> Any:
-    """Return a parameter of the task that a model is; None if it is no task, or leaves it open."""
+    """Return a parameter of a model that is a task; None if it is not a task or does not set it."""
     return getattr(getattr(getattr(model, "p", None), group, None), name, None)

@@ -62,6 +62,7 @@ class CpuTrainingConfig:
     enable_async_optimize: bool = setting(False, "Synchronous training steps rows in the background.")
     enable_pipelined_fwda2a: bool = setting(False, "Overlap the exchange of rows with computing.")
     enable_pipelined_bwda2a: bool = setting(False, "Overlap the exchange of gradients with computing.")
+    enable_local_profiling: bool = setting(False, "Profile runs of one process, from the first step on.")
     profile_some_steps_from: int | None = setting(None, "First step that is profiled.")
     profile_save_steps_interval: int = setting(5000, "Steps from one profile to the next.", flag=False)
     profile_with_nvprof_from_to: str | None = setting(None, 'Steps of a CUDA profile, "begin,end".')

@@ -1,4 +1,4 @@
-"""Settings of the original that nothing reads here: each with its reason, and what setting it means."""
+"""Settings of the original that nothing reads here: the reason for each, and what happens if it is set."""
 
 import warnings
 from collections.abc import Iterable, Mapping
@@ -23,6 +23,11 @@ class Unread:
     def changes_result(self) -> bool:
         """Another value asks for another result, so it is refused."""
         return self.refused_by is not None
+
+    @property
+    def outcome(self) -> str:
+        """What another value than the default brings about."""
+        return "error" if self.changes_result else "nothing" if self.happens_anyway else "warning"
 
 
 def _later(capability: str, *, refused: bool = False) -> Unread:
@@ -101,11 +106,11 @@ UNREAD: Mapping[str, Unread] = {
 
 
 def check_unread(values: Mapping[str, Any], changed: Iterable[str]) -> None:
-    """Refuse or warn about settings that somebody changed and nothing reads.
+    """Refuse, or warn about, changed settings that nothing reads.
 
     Raises:
-        NotImplementedError: the setting asks for something that is not there yet.
-        ValueError: the setting asks for something that is said in another way.
+        NotImplementedError: the setting asks for something that does not exist yet.
+        ValueError: another way to ask for it exists; the message names it.
     """
     for name in changed:
         unread = UNREAD.get(name)

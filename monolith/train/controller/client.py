@@ -2,9 +2,9 @@
 
 import os
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
+from monolith.closing import Closing
 from monolith.errors import RemoteError
 from monolith.train.controller.requests import OK, Request, ServerAddress
 from monolith.wire import Client, Message
@@ -26,10 +26,10 @@ class TrainingStatus:
     """Somebody stopped training."""
 
     blocked: bool
-    """It waits already; a run that is in the middle of a step, or waits for events, is not there yet."""
+    """The run waits now; a run inside a step, or one that waits for events, does not yet."""
 
 
-class ControllerClient:
+class ControllerClient(Closing):
     """Asks the run of a `model_dir` that was started with `enable_controller`; see `ServerHook`.
 
     FileNotFoundError if no run listens, ConnectionError if it is gone.
@@ -70,16 +70,6 @@ class ControllerClient:
     def close(self) -> None:
         """Close the connection."""
         self._client.close()
-
-    def __enter__(self) -> Self:
-        """Return itself; leaving the block closes it."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close."""
-        self.close()
 
     def _ask(self, request: Request, timeout_seconds: float = REQUEST_SECONDS) -> dict[str, Any]:
         try:

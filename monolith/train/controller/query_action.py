@@ -21,7 +21,7 @@ class QueryActionHook(Hook):
     """Looks for `<model_dir>/monolith_action` now and then and does what it says.
 
     The file reads ``action: TRIGGER_SAVE`` (a snapshot after the present step) or ``action: STOP`` (the end of the
-    run, with a snapshot). It is removed, and `monolith_action_response` tells "OK" or what was wrong with it.
+    run, with a snapshot). It is removed, and `monolith_action_response` holds "OK" or the error.
     A run that waits for events does what was asked after the next ones.
     """
 

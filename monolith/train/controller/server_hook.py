@@ -44,7 +44,7 @@ class ServerHook(Hook):
         self._file = ServerAddress(str(self._server.address), secret).write(self._model_dir)
 
     def before_run(self, context: RunContext) -> None:
-        """Wait while training is stopped; snapshots that are asked for meanwhile are written."""
+        """Wait while training is paused; write the snapshots that clients request during that time."""
         while not self._resumed.is_set() and not context.stop_requested:
             self._blocked = True
             if context.save_requested and context.save is not None:

@@ -1,4 +1,4 @@
-"""DeepInsightHook: what the model predicted for a sample of the events, a message each."""
+"""DeepInsightHook: one message per sampled event, with what the model predicted."""
 
 import json
 import logging
@@ -42,7 +42,7 @@ class DeepInsightHook(Hook):
         extra_fields: Sequence[str] = (),
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Take where messages go, which is closed at the end; `targets` are heads, all of them if not given."""
+        """Take the receiver of messages, which the hook closes at the end; `targets` are heads, by default all."""
         if not 0 <= sample_ratio <= 1:
             raise ValueError(f"DeepInsightHook: sample_ratio must be 0 to 1, got {sample_ratio}")
         self._sink = sink

@@ -10,7 +10,7 @@ class MetricsEndpointHook(Hook):
     """Answers `GET /metrics` on a port of 127.0.0.1 while a run goes; needs the prometheus-client package."""
 
     def __init__(self, port: int) -> None:
-        """Take the port; 0 picks a free one, which `port` tells once the run has begun."""
+        """Take the port; 0 picks a free one, and `port` holds it once the run has begun."""
         self.port = port
         self._endpoint: Any = None
 

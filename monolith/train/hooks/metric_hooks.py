@@ -1,4 +1,4 @@
-"""Hooks that tell metrics how a run goes: steps, loss, figures of the user's own, and that it is alive."""
+"""Hooks that send metrics of a run: steps, loss, the user's own figures, and a heart beat."""
 
 import threading
 import time
@@ -79,7 +79,7 @@ class StepLossMetricHook(Hook):
 
 
 class CustomMetricHook(Hook):
-    """Tells figures of the user's own after every step.
+    """Sends the user's own figures after every step.
 
     A figure is a scalar of float32 or int32: a tensor that the model changes in place, or a function of the step's
     values, such as ``{"mean_prediction": lambda values: values.spec.pred.mean()}``.

@@ -16,7 +16,7 @@ WINDOW_STEPS = 10
 """Steps of a profile whose end is not given."""
 
 FIRST_AFTER_STEPS = 500
-"""A profile whose begin is not given starts so long after the first step: by then everything is warm."""
+"""Steps before a profile that has no given start: by then everything is warm."""
 
 _log = logging.getLogger(__name__)
 
@@ -77,7 +77,7 @@ class ProfilerHook(Hook):
         self.traces: list[Path] = []
 
     def after_create_session(self, context: RunContext) -> None:
-        """Find the first profile that lies ahead; a run that goes on may be beyond some of them."""
+        """Find the next profile; a run that continues from a snapshot may be past some of them."""
         step = context.global_step
         begin = step + FIRST_AFTER_STEPS if self._begin is None else self._begin
         if begin < step and self._save_steps is not None:

@@ -1,4 +1,4 @@
-"""StatusFile: a small JSON file that tells how training goes."""
+"""StatusFile: a small JSON file with the progress of training."""
 
 import json
 import math

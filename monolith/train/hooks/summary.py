@@ -3,7 +3,7 @@
 import math
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -24,6 +24,7 @@ HISTOGRAM_SHARE = 0.01
 class SummaryHook(Hook):
     """Writes loss, metrics, events per second, rows and memory of tables, and the lengths of a sample of their rows.
 
+    It also writes what the model's `model_fn` made by `nas_data` and `feature_insight_data` in the step.
     Every `every_steps` steps, and once at the end. Needs the tensorboard package, from the first summary on.
     """
 
@@ -50,6 +51,7 @@ class SummaryHook(Hook):
         self._num_events = 0
         self._written_step = -1
         self._loss = math.nan
+        self._of_model: Sequence[Any] = ()
         self._next_histogram = -math.inf
 
     def after_create_session(self, context: RunContext) -> None:
@@ -63,6 +65,7 @@ class SummaryHook(Hook):
         """Write a summary if it is time to."""
         self._num_events += values.num_events
         self._loss = values.loss
+        self._of_model = values.summaries
         if self._heads is not None and values.spec is not None:
             _add_to_heads(self._heads, values.spec)
         if context.global_step % self._every_steps == 0:
@@ -82,6 +85,8 @@ class SummaryHook(Hook):
         step = self._written_step = context.global_step
         for tag, value in self._scalars(context).items():
             self._writer.add_scalar(tag, value, step)
+        for summary in self._of_model:
+            self._writer.add_summary(summary, step)
         began = self._clock()
         if began >= self._next_histogram:
             for name, table in context.tables.tables.items():

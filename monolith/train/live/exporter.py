@@ -9,19 +9,33 @@ from pathlib import Path
 from monolith._core import native
 from monolith.export.dense_graph import dense_weights
 from monolith.export.versions import complete_versions, next_version, remove_unfinished, unfinished_path, version_path
-from monolith.export.write import trace_model, write_export
+from monolith.export.write import Export, trace_model, write_export
 from monolith.train.live.live_config import LiveConfig
 from monolith.train.live.step_gate import StepGate
+from monolith.train.saving.save_listener import SaveListener
 from monolith.train.state import TrainState
 
 _log = logging.getLogger(__name__)
+
+
+class ExportListener(SaveListener):
+    """Writes a version for servers after every successful save."""
+
+    def __init__(self, state: TrainState, config: LiveConfig) -> None:
+        """Trace the model, which takes seconds."""
+        # Saves end between the updates of two steps, in the thread that trains, so this gate never has to wait.
+        self._exporter = Exporter(state, config, gate=StepGate(), sequence=lambda: 0)
+
+    def after_save(self, step: int) -> None:
+        """Write a version of this moment."""
+        self._exporter.write()
 
 
 class Exporter:
     """Writes a version when asked and, between `start` and `stop`, at a fixed interval from a thread of its own."""
 
     def __init__(self, state: TrainState, config: LiveConfig, *, gate: StepGate, sequence: Callable[[], int]) -> None:
-        """Trace the model, which takes seconds; a version bears the `sequence` of the moment before it is written."""
+        """Trace the model, which takes seconds; a version gets the `sequence` from just before it is written."""
         self._state = state
         self._config = config
         self._gate = gate
@@ -40,16 +54,18 @@ class Exporter:
         path = write_export(
             config.export_base,
             next_version(config.export_base),
-            model=state.model,
-            plan=state.plan,
-            tables=state.tables,
-            schema=state.source.schema,
-            generation=state.generation,
-            sequence=sequence,
-            name=config.name,
-            graph=self._graph,
-            weights=weights,
-            skip_zero_embedding=config.skip_zero_embedding,
+            Export(
+                model=state.model,
+                plan=state.plan,
+                tables=state.tables,
+                schema=state.source.schema,
+                generation=state.generation,
+                sequence=sequence,
+                name=config.name,
+                graph=self._graph,
+                weights=weights,
+                skip_zero_embedding=config.skip_zero_embedding,
+            ),
         )
         for version in complete_versions(config.export_base)[: -config.keep_exports]:
             # Renamed first: a version that is half gone must not look like one.

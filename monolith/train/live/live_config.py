@@ -7,7 +7,7 @@ from monolith.wire import TlsConfig
 
 DEFAULT_SYNC_SECONDS = 0.5
 REALTIME_SYNC_SECONDS = 10.0
-"""The specification's period, in force where `enable_realtime_training` alone asks for pushes."""
+"""The specification's period; it applies if `enable_realtime_training` is set and no period is."""
 
 EXPORT_FOLDER = "exported_models"
 

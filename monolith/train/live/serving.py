@@ -1,7 +1,6 @@
 """LiveServing: keeps the servers of a run up to date."""
 
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Self
 
 import torch
@@ -73,9 +72,7 @@ class LiveServing:
         self._exporter.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """Stop, and push a last time unless the run failed."""
         try:
             self._exporter.stop()

@@ -20,7 +20,7 @@ class Cadence:
         folder: str | os.PathLike[str],
         tide: TideConfig | None = None,
     ) -> None:
-        """Take steps, seconds, or none for never. The last save is the one that `folder` knows of."""
+        """Take steps, or seconds, or neither for never. `folder` holds the last save."""
         self._steps = steps
         self._tide = tide if tide is not None and tide.save_seconds is not None else None
         self._saves = SaveHelper(os.path.join(folder, "model.ckpt"))

@@ -120,7 +120,7 @@ class RunSaver:
 
 
 class _DenseOnly:
-    """Dense weights alone, more often than all: in a folder of their own inside the model's."""
+    """Saves dense weights alone, more often than everything, into their own folder inside the model's."""
 
     def __init__(self, state: TrainState, config: SavingConfig, retention: Retention) -> None:
         folder = config.folder / DENSE_ONLY_FOLDER

@@ -13,27 +13,3 @@ class SaveListener:
 
     def after_save(self, step: int) -> None:
         """Run after that save has ended; training may have taken further steps meanwhile."""
-
-
-class BeforeSaveListener(SaveListener):
-    """Passes only `before_save` on to another listener."""
-
-    def __init__(self, listener: SaveListener) -> None:
-        """Take the other."""
-        self._listener = listener
-
-    def before_save(self, step: int) -> None:
-        """Tell it."""
-        self._listener.before_save(step)
-
-
-class AfterSaveListener(SaveListener):
-    """Passes only `after_save` on to another listener."""
-
-    def __init__(self, listener: SaveListener) -> None:
-        """Take the other."""
-        self._listener = listener
-
-    def after_save(self, step: int) -> None:
-        """Tell it."""
-        self._listener.after_save(step)

@@ -22,7 +22,7 @@ MAX_AHEAD_SECONDS = 3600
 """Event time is believed up to this far ahead of the wall clock."""
 
 JUMP_SECONDS = 86_400
-"""A time further ahead than this of the newest one so far is not believed at once: it would expire every row."""
+"""A time further ahead of the newest one is not believed at once: it would expire every row."""
 
 JUMP_EVENTS = 64
 """The clock accepts a jump after this many consecutive events."""
@@ -32,11 +32,11 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Reading:
-    """What a batch says about the time; nothing follows from it until the clock advances to it."""
+    """What a batch says about the time; it has no effect until the clock advances to it."""
 
     partition: str
     streak_of: str
-    """The partition whose streak the batch goes on with: its own, or the one before."""
+    """The partition whose streak the batch continues: its own, or the previous one."""
 
     now: int
     """The newest believed time."""
@@ -85,14 +85,17 @@ class EventClock:
         self,
         evict_every_seconds: int,
         *,
+        evict_table_every_seconds: Mapping[str, int] | None = None,
         jump_seconds: int = JUMP_SECONDS,
         jump_events: int = JUMP_EVENTS,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
-        """Begin before all events."""
+        """Begin before all events; `evict_table_every_seconds` names tables with another period of eviction."""
         self.now = NO_TIME
-        self.last_eviction = NO_TIME
+        self.first_time = NO_TIME  # the periods of tables that were never evicted begin here
+        self.last_evictions: dict[str, int] = {}
         self._evict_every_seconds = evict_every_seconds
+        self._evict_table_every_seconds = dict(evict_table_every_seconds or {})
         self._jump_seconds = jump_seconds
         self._jump_events = jump_events
         self._wall_clock = wall_clock
@@ -131,23 +134,28 @@ class EventClock:
         if reading.count:
             self._streaks[reading.partition] = reading.count, reading.newest
         self._partition = reading.partition
-        self.last_eviction = self.now if self.last_eviction == NO_TIME else min(self.last_eviction, self.now)
+        self.first_time = self.now if self.first_time == NO_TIME else min(self.first_time, self.now)
+        self.last_evictions = {name: min(then, self.now) for name, then in self.last_evictions.items()}
         # At 1, 2, 4, 8 ... of them: a stream that is full of such times must not fill the log.
         if before.bit_length() < self._rejected.bit_length():
             self._warn(reading.partition)
 
     def evict_if_due(self, tables: MultiTable) -> int:
-        """Remove expired rows if enough event time has passed since the last time; returns how many."""
-        if not self._evict_every_seconds or self.now - self.last_eviction < self._evict_every_seconds:
-            return 0
-        self.last_eviction = self.now
-        return sum(table.evict(self.now) for table in tables.tables.values())
+        """Remove the expired rows of every table whose period has passed, in event time; returns how many."""
+        num_evicted = 0
+        for name, table in tables.tables.items():
+            period = self._evict_table_every_seconds.get(name, self._evict_every_seconds)
+            if period and self.now - self.last_evictions.get(name, self.first_time) >= period:
+                self.last_evictions[name] = self.now
+                num_evicted += table.evict(self.now)
+        return num_evicted
 
     def state(self) -> dict[str, Any]:
         """Return what `restore` takes, as JSON values."""
         return {
             "now": self.now,
-            "last_eviction": self.last_eviction,
+            "last_eviction": self.first_time,
+            "last_evictions": dict(self.last_evictions),
             "support": self._support,
             "is_confirmed": self._support >= self._jump_events,
             "rejected": self._rejected,
@@ -156,8 +164,9 @@ class EventClock:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state; one of a clock that believed everything has the two times alone."""
-        self.now, self.last_eviction = int(state["now"]), int(state["last_eviction"])
+        """Continue from a state; older snapshots have only the two times in it."""
+        self.now, self.first_time = int(state["now"]), int(state["last_eviction"])
+        self.last_evictions = {str(name): int(then) for name, then in state.get("last_evictions", {}).items()}
         confirmed = bool(state.get("is_confirmed", self.now != NO_TIME))
         self._support = self._jump_events if confirmed else min(int(state.get("support", 0)), self._jump_events - 1)
         self._rejected = int(state.get("rejected", 0))
@@ -166,7 +175,7 @@ class EventClock:
         self._partition = str(state.get("partition", ""))
 
     def _read_each(self, found: Reading, times: NDArray[np.int64]) -> None:
-        """Take note of times one after the other; those that cannot contradict the clock are passed over in bulk."""
+        """Follow times one by one; times that cannot contradict the clock are skipped in bulk."""
         first = 0
         while first < len(times) and found.support < self._jump_events:
             self._see(found, int(times[first]))
@@ -189,7 +198,7 @@ class EventClock:
             self._believe(found, int(newest[-1]))
 
     def _see(self, found: Reading, one: int) -> None:
-        """Take note of one time."""
+        """Follow one time."""
         if one <= NO_TIME:
             return
         jump, now = self._jump_seconds, found.now
@@ -215,7 +224,7 @@ class EventClock:
         found.count, found.newest = 0, NO_TIME
 
     def _believe(self, found: Reading, one: int) -> None:
-        """Take note of a time that does not contradict the clock, nor do others up to it."""
+        """Follow a time; neither it nor any earlier time contradicts the clock."""
         if one <= NO_TIME:
             return
         self._end_streak(found)

@@ -49,7 +49,7 @@ class ProgressiveMetrics:
         return {name: tensor for name, tensor in tensors.items() if name.startswith(_PREFIX)}
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Go on with the windows that are among a snapshot's tensors; a CorruptFileError if they are none."""
+        """Continue the windows found in a snapshot's tensors; a CorruptFileError if they cannot be read."""
         heads: dict[str, dict[str, Tensor]] = {}
         for name, tensor in self.among(tensors).items():
             head, _, part = name.removeprefix(_PREFIX).rpartition("/")

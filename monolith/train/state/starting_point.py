@@ -28,7 +28,7 @@ def open_state(state: TrainState, folder: Path, config: RestoreConfig, *, mirror
 
 
 def _elsewhere(config: RestoreConfig, folder: Path) -> AbstractContextManager[Path | None]:
-    """Make `restore_dir` known to the folder; if it is a URL and needed, its checkpoint is there in the block."""
+    """Point the folder at `restore_dir`; inside the block, a checkpoint that is needed from a URL is on this disk."""
     source = config.restore_dir
     if source and is_remote(source):
         return nullcontext() if list_snapshots(folder) else fetched_checkpoint(source, folder, config.restore_ckpt)

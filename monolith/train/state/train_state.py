@@ -25,7 +25,7 @@ from monolith.checkpoint.format.state_files import refresh_checkpoint_file
 from monolith.checkpoint.keep import Retention, choose_snapshot
 from monolith.checkpoint.keep.rollback import is_in, set_aside_others
 from monolith.data import Source
-from monolith.embedding.config.admission import AdmissionConfig
+from monolith.embedding.admission import AdmissionConfig
 from monolith.embedding.table import NO_TIME
 from monolith.errors import CorruptFileError
 from monolith.model import FusedLookup, Lookup, Mode, MonolithModel, admission_filters, dry_run, make_tables
@@ -79,6 +79,9 @@ class TrainState:
         self.lookup = (FusedLookup if config.fused_layout else Lookup)(self.plan, self.tables, tried.layouts)
         self.clock = EventClock(
             config.evict_every_seconds,
+            evict_table_every_seconds={
+                one.name: one.evict_every_hours * 3600 for one in self.plan.planned_tables if one.evict_every_hours
+            },
             jump_seconds=config.event_time_jump_seconds,
             jump_events=config.event_time_jump_events,
         )
@@ -138,7 +141,7 @@ class TrainState:
         return path
 
     def moment(self, *, dense_only: bool = False) -> dict[str, Any]:
-        """Return what a `Saver` takes of this moment besides the tables: all of it, or the dense part alone."""
+        """Return what a `Saver` saves besides the tables: everything, or the dense part alone."""
         common = {"step": self.global_step, "stream": self.stream, "generation": self.generation}
         if dense_only:
             dense = dense_tensors(self.model, self.optimizer)
@@ -193,7 +196,7 @@ class TrainState:
         self.epoch = snapshot.epoch
 
     def _keep_cleared(self, folder: Path, source: Path, replaces_all: bool) -> None:
-        """Write the state with new dense weights; only then is it settled that they were cleared."""
+        """Write the state with new dense weights, then the marker that they were cleared."""
         written = self.save(folder, retention=Retention(max_to_keep=None))
         if replaces_all:
             set_aside_others(written)  # it counts steps from 0 again: by number, they would be newer

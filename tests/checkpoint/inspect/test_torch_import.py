@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from monolith.checkpoint import latest_snapshot, load_snapshot
+from monolith.checkpoint import latest_state, load_snapshot
 from monolith.checkpoint.torch_import import (
     IdMap,
     find_weight,
@@ -164,7 +164,7 @@ def test_a_snapshot_with_imported_rows_is_one_to_go_on_from(tmp_path, merge):
     like = save(tmp_path / "old", 5, make_rows({1: [1.0, 2.0, 3.0]}, {30: [8.0, 8.0], 31: [9.0, 9.0]}))
     ids = IdMap(IDS, np.array([0, 1, 1]))
     path = import_into_snapshot(WEIGHT, ids, "mov", like, tmp_path / "new", merge=merge)
-    assert latest_snapshot(tmp_path / "new") == path == tmp_path / "new" / "model.ckpt-5"
+    assert latest_state(tmp_path / "new") == path == tmp_path / "new" / "model.ckpt-5"
     tables = make_tables(PLAN)
     snapshot = load_snapshot(path, plan=PLAN, tables=tables)
     assert (snapshot.step, snapshot.stream) == (5, {"0": 5})

@@ -2,7 +2,7 @@
 
 import pytest
 
-from monolith.checkpoint import latest_snapshot, list_snapshots
+from monolith.checkpoint import latest_state, list_snapshots
 from monolith.checkpoint.format.state_files import add_exempt_paths, get_checkpoint_state
 from monolith.checkpoint.keep import Retention, retention, retire_snapshots
 from tests.checkpoint.made_snapshots import names_in, save
@@ -138,7 +138,7 @@ def test_after_a_crash_at_any_moment_no_half_snapshot_is_listed_or_used(tmp_path
         retire_snapshots(tmp_path, Retention(max_to_keep=2))
     listed = get_checkpoint_state(tmp_path).all_model_checkpoint_paths
     assert [path.split("-")[-1] for path in listed] == ["2", "3"]
-    assert latest_snapshot(tmp_path).name == "model.ckpt-3"
+    assert latest_state(tmp_path).name == "model.ckpt-3"
     monkeypatch.undo()
     # What has no manifest does not count.
     save(tmp_path, 4)

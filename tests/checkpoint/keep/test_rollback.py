@@ -2,7 +2,7 @@
 
 import pytest
 
-from monolith.checkpoint import ModelDirOwner, latest_snapshot
+from monolith.checkpoint import ModelDirOwner, latest_state
 from monolith.checkpoint.format.state_files import add_exempt_paths, copy_checkpoint_pointer, get_checkpoint_state
 from monolith.checkpoint.keep import choose_snapshot, remove_one, roll_back
 from monolith.errors import CorruptFileError, ModelDirInUseError
@@ -26,12 +26,12 @@ def test_newer_ones_are_set_aside_and_come_back(folder):
         "model.ckpt-10.rolled-back",
         "model.ckpt-2.delta-1.rolled-back",
     ]
-    assert latest_snapshot(folder).name == newest(folder) == "model.ckpt-2"
+    assert latest_state(folder).name == newest(folder) == "model.ckpt-2"
     save(folder, 10)
     roll_back(folder / "model.ckpt-2")
     assert "model.ckpt-10.rolled-back-2" in names_in(folder)  # the first is not overwritten
     (folder / "model.ckpt-10.rolled-back").rename(folder / "model.ckpt-10")
-    assert latest_snapshot(folder).name == "model.ckpt-10"
+    assert latest_state(folder).name == "model.ckpt-10"
     assert roll_back(folder / "model.ckpt-10") == []
 
 

@@ -9,7 +9,7 @@ from torch.nn.parameter import is_lazy
 
 import monolith as mono
 from monolith.data import EventLogSource, Schema
-from monolith.export import load_export, trace_model, write_export
+from monolith.export import Export, load_export, trace_model, write_export
 from monolith.model import Lookup, dense, make_plan, make_tables
 from monolith.model.layers import DCN, MLP, GroupInt, MMoE, SeNet
 from monolith.model.losses import get_sigmoid_loss_and_pred
@@ -87,7 +87,7 @@ def test_an_exported_model_predicts_what_torch_does(tmp_path):
         table.assign(torch.arange(50), torch.randn(50, table.dim))
     graph = trace_model(model, plan, SCHEMA)
     path = write_export(
-        tmp_path, 1, schema=SCHEMA, model=model, plan=plan, tables=tables, graph=graph, generation=1, sequence=0
+        tmp_path, 1, Export(schema=SCHEMA, model=model, plan=plan, tables=tables, graph=graph, generation=1, sequence=0)
     )
     columns = {"uid": np.arange(7), "mov": np.arange(20, 27)}
     (served,) = load_export(path).predict(columns).values()

@@ -49,7 +49,7 @@ def test_feature_insight():
     np.testing.assert_allclose(feature_insight(INPUT, WEIGHT, [3, 2, 4]).numpy(), expected, rtol=1e-9)
     squares = [[0.0968, 0.3098, 8.9896], [2.7428, 2.9818, 48.4136], [9.0088, 8.3938, 119.1976]]
     np.testing.assert_allclose(feature_insight(INPUT, WEIGHT, [3, 2, 4], aggregate=True).numpy(), squares, rtol=1e-9)
-    with pytest.raises(ValueError, match="must sum to the 9 columns"):
+    with pytest.raises(ValueError, match="do not fit an input of width 9"):
         feature_insight(INPUT, WEIGHT, [3, 2])
 
 

@@ -26,7 +26,7 @@ OWNERS = {
     "TideConfig": "monolith.checkpoint.keep.tide_window",
     "RestoreConfig": "monolith.train.state.restore_config",
     "StateConfig": "monolith.train.state.train_state",
-    "AdmissionConfig": "monolith.embedding.config.admission",
+    "AdmissionConfig": "monolith.embedding.admission",
     "LoopConfig": "monolith.train.loop",
     "WatchConfig": "monolith.train.hooks.standard",
     "LiveConfig": "monolith.train.live.live_config",
@@ -68,7 +68,6 @@ SEEN_ELSEWHERE = {
     "params_override": "tests/train/config/test_config.py",
     "tf_grpc_worker_cache_threads": "tests/train/config/test_config.py",
     "monolith_grpc_worker_service_handler_multiplier": "tests/train/config/test_config.py",
-    "enable_local_profiling": "below",
 }
 
 
@@ -150,7 +149,15 @@ def test_a_setting_that_nothing_reads_says_so(name, tmp_path):
 
 
 def test_profiling_of_local_runs_begins_with_the_first_step():
-    assert RunConfig(enable_local_profiling=True).to_runner_config().profile_some_steps_from == 0
+    for config in (
+        RunConfig(enable_local_profiling=True).to_runner_config(),
+        RunnerConfig(enable_local_profiling=True),
+    ):
+        assert RunSettings.of(config, Model()).watch.profile_from == 0
+    assert (
+        RunSettings.of(RunnerConfig(enable_local_profiling=True, profile_some_steps_from=7), Model()).watch.profile_from
+        == 7
+    )
 
 
 def test_what_follows_from_other_settings_is_not_warned_about(tmp_path):

@@ -3,7 +3,7 @@
 import pytest
 
 import monolith as mono
-from monolith.checkpoint import latest_snapshot, list_snapshots
+from monolith.checkpoint import latest_state, list_snapshots
 from tests.train.counting_model import BATCH, Events, train
 from tests.train.recorder import Recorder
 
@@ -33,7 +33,7 @@ def test_a_hook_that_raises_ends_the_run_and_loses_nothing(tmp_path, moment):
     recorder = Recorder()
     with pytest.raises(RuntimeError, match="the pager is on fire") as raised:
         train(tmp_path, hooks=[Failing(moment, 3), recorder])
-    assert latest_snapshot(tmp_path).name == "model.ckpt-3"
+    assert latest_state(tmp_path).name == "model.ckpt-3"
     assert raised.value.__notes__ == [
         f"training stopped at step 3; {tmp_path} has a snapshot of step 3: run again to go on from there"
     ]
@@ -57,7 +57,7 @@ def test_a_source_that_raises_ends_the_run_and_loses_nothing(tmp_path, monkeypat
     with monkeypatch.context() as patch, pytest.raises(OSError, match="the record is damaged"):
         patch.setattr(Events, "__iter__", damaged)
         train(tmp_path)
-    assert latest_snapshot(tmp_path).name == "model.ckpt-3"
+    assert latest_state(tmp_path).name == "model.ckpt-3"
     again = Recorder()
     assert train(tmp_path, hooks=[again]).global_step == 5
     assert again.first_step == 3
@@ -67,7 +67,7 @@ def test_a_source_that_raises_ends_the_run_and_loses_nothing(tmp_path, monkeypat
 def test_an_error_of_the_step_writes_no_snapshot_and_says_from_where_to_go_on(tmp_path):
     with pytest.raises(ZeroDivisionError) as raised:
         train(tmp_path, hooks=[_BreakTheModel()], save_checkpoints_steps=2)
-    assert latest_snapshot(tmp_path).name == "model.ckpt-2"
+    assert latest_state(tmp_path).name == "model.ckpt-2"
     assert "has a snapshot of step 2" in raised.value.__notes__[0]
 
 
@@ -82,7 +82,7 @@ def test_a_hook_that_fails_at_the_end_does_not_keep_others_from_it(tmp_path):
     with pytest.raises(RuntimeError, match="pager"):
         train(tmp_path, hooks=[Failing("end", 0), recorder])
     assert recorder.moments[-1] == "end"
-    assert latest_snapshot(tmp_path).name == "model.ckpt-5"
+    assert latest_state(tmp_path).name == "model.ckpt-5"
 
 
 def test_the_error_of_the_run_is_told_not_that_of_the_end(tmp_path, caplog):

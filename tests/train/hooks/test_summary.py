@@ -1,10 +1,20 @@
 """Summaries: what TensorBoard's own reader finds in the folder."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
 import pytest
 import torch
 
 import monolith as mono
 from monolith.embedding import Segment, SgdOptimizer, Table, TableConfig
+from monolith.model.hyper_params import InstantiableParams
+from monolith.native_training.cpu_training import local_train_internal
+from monolith.native_training.summary.summary_ops import feature_insight_data, nas_data
+from monolith.train.config import CpuTrainingConfig
 from monolith.train.hooks import SummaryHook
 from monolith.train.hooks.summary import row_lengths
 from tests.model.movie_model import MovieRanking, write_movie_log
@@ -69,3 +79,57 @@ def test_two_runs_in_one_folder_have_two_files(tmp_path):
         train(tmp_path, events=count, hooks=[SummaryHook(tmp_path, 1)])
     assert len(list(tmp_path.glob("events.out.tfevents*"))) == 2
     assert {one.step for one in read(tmp_path).Scalars("loss")} == {1, 2, 3, 4}
+
+
+class Searching(MovieRanking):
+    """Reports the weight that its optimizer moves, and its predictions."""
+
+    def __init__(self, params=None):
+        super().__init__({"log": os.environ["LOG"], "batch_size": 64})
+        self.gate = torch.nn.Parameter(torch.tensor([1.0, 2.0]))
+
+    def model_fn(self, features, mode):
+        spec = super().model_fn(features, mode)
+        nas_data(self.gate, ["uid", "mov"], [1, 1])
+        feature_insight_data(spec.pred.unsqueeze(1), ["pred"], [1], label=spec.label)
+        return spec
+
+    def dense_step(self, optimizer):
+        super().dense_step(optimizer)
+        with torch.no_grad():
+            self.gate += 1.0
+
+
+def by_estimator(folder):
+    mono.Estimator(Searching, mono.RunConfig(model_dir=folder, save_summary_steps=2)).train(steps=5)
+
+
+def by_local_train(folder):
+    local_train_internal(InstantiableParams(Searching), CpuTrainingConfig(save_summary_steps=2), folder, steps=5)
+
+
+def by_command(folder):
+    arguments = ["train", f"{__name__}:Searching", f"--model_dir={folder}", "--save_summary_steps=2", "--max_steps=5"]
+    root = Path(__file__).parents[3]
+    subprocess.run([sys.executable, "-m", "monolith", *arguments], check=True, timeout=100, cwd=root)
+
+
+def in_half_precision(folder):
+    config = mono.RunConfig(model_dir=folder, save_summary_steps=2, autocast=True)
+    mono.Estimator(Searching, config).train(steps=5)
+
+
+@pytest.mark.parametrize("door", [by_estimator, by_local_train, by_command, in_half_precision])
+def test_what_a_model_function_reports_is_in_the_event_file(door, tmp_path, monkeypatch):
+    write_movie_log(tmp_path / "log", 5 * 64)
+    monkeypatch.setenv("LOG", str(tmp_path / "log"))
+    door(tmp_path / "model")
+    found = read(tmp_path / "model")
+    gates = found.Tensors("gating/monolith_nas_weight")
+    assert [one.step for one in gates] == [2, 4, 5]
+    # As `model_fn` saw them: the first step moved them once before the second.
+    values = [np.frombuffer(one.tensor_proto.tensor_content, np.float32).tolist() for one in gates]
+    assert values == [[2.0, 3.0], [4.0, 5.0], [5.0, 6.0]]
+    insight = found.Tensors("fi_train/monolith_feature_insight")
+    assert [one.step for one in insight] == [2, 4, 5]
+    assert [size.size for size in insight[0].tensor_proto.tensor_shape.dim] == [64, 2]

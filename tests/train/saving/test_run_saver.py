@@ -21,7 +21,7 @@ from monolith.native_training.save_utils import NoFirstSaveCheckpointSaverHook
 from monolith.train.config import RunnerConfig
 from monolith.train.saving import save_lane
 from monolith.train.saving.cadence import Cadence
-from monolith.train.saving.save_listener import AfterSaveListener, BeforeSaveListener, SaveListener
+from monolith.train.saving.save_listener import SaveListener
 from tests.train.counting_model import Counting, Events
 
 
@@ -82,14 +82,6 @@ def test_listeners_and_guards_are_told_of_each_save_in_order(tmp_path):
     steps = [0, 2, 4, 5]
     assert listener.moments == [(moment, step) for step in steps for moment in ("before", "after")]
     assert guard.moments == listener.moments
-
-
-def test_a_listener_may_hear_of_one_end_only():
-    told = Told()
-    for one in (BeforeSaveListener(told), AfterSaveListener(told)):
-        one.before_save(1)
-        one.after_save(1)
-    assert told.moments == [("before", 1), ("after", 1)]
 
 
 def test_a_save_that_fails_is_tried_again(tmp_path, monkeypatch):

@@ -5,7 +5,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from monolith.checkpoint.format.layout import list_snapshots
+from monolith.checkpoint.format.layout import complete_snapshots
 from monolith.checkpoint.format.manifest import MANIFEST_NAME
 from monolith.checkpoint.format.state_files.path_forms import below, isabs, relative_to
 from monolith.checkpoint.format.state_files.text_files import (
@@ -99,7 +99,7 @@ def derive_checkpoint_state(
 
     Checkpoints elsewhere that the present file names stay listed while they exist. Files are not checked.
     """
-    own = [path for path in list_snapshots(model_dir) if (path / MANIFEST_NAME).is_file() and path not in without]
+    own = [path for path in complete_snapshots(model_dir) if path not in without]
     if not own:
         return None
     folder = os.fspath(model_dir)
