@@ -7,6 +7,7 @@ import socket
 from pathlib import Path
 
 import pytest
+import torch
 
 from tests.docs.page import PAGES, PORTS, Code, Command, File, agrees, name_of, steps_of
 from tests.docs.shell import Shell
@@ -57,7 +58,11 @@ def printed_by(code: Code, name: str, scope: dict[str, object]) -> str:
 def test_page(page, tmp_path, monkeypatch):
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
-    run_page(page.read_text(encoding="utf-8"), str(page), tmp_path / "here", tmp_path / "bin")
+    threads = torch.get_num_threads()
+    try:
+        run_page(page.read_text(encoding="utf-8"), str(page), tmp_path / "here", tmp_path / "bin")
+    finally:
+        torch.set_num_threads(threads)
 
 
 def run_text(text: str, tmp_path: Path) -> None:
