@@ -33,6 +33,7 @@ OTHER_MEANINGS = {
         "task",
         "unified_serving",
     },  # settings that wait
+    "tuning.md": {"filter_capacity"},  # of a feature column
     "data.md": {"kafka_dump", "kafka_dump_prefix", "lagrangex_header", "sort_id"},  # arguments of sources
 }
 
