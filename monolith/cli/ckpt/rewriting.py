@@ -17,12 +17,15 @@ from monolith.cli.ckpt.places import (
 )
 from monolith.cli.ckpt.progress import progress_bar
 from monolith.cli.console import console
+from monolith.embedding.hash_shards import MAX_SHARDS
 
 
 def reshard_snapshot(
     snapshot: SnapshotArgument,
     out: Annotated[Path, typer.Argument(help="Folder to write the snapshot of the same name to; not its own.")],
-    num_shards: Annotated[int, typer.Option("--shards", "-n", help="Files per table, 1 to 256.", min=1, max=256)],
+    num_shards: Annotated[
+        int, typer.Option("--shards", "-n", help=f"Files per table, 1 to {MAX_SHARDS}.", min=1, max=MAX_SHARDS)
+    ],
 ) -> None:
     """Write a snapshot with another number of files per table into another folder.
 
