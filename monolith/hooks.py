@@ -60,6 +60,9 @@ class RunContext:
     read_metrics: Callable[[], Mapping[str, float]] = dict
     """Computes the metrics of the recent past, such as "auc" and "logloss"; takes milliseconds, so not every step."""
 
+    read_share: Callable[[], float | None] = lambda: None
+    """Returns how much of the run is done, from 0 to 1; None where nobody knows its end."""
+
     save: Callable[[], None] | None = None
     """Writes a snapshot at once, for a hook that holds the run up; only from `before_run` and `after_run`, where no
     step is under way. None where nothing is trained."""
@@ -69,6 +72,12 @@ class RunContext:
 
     error: BaseException | None = None
     """Why the run ends, when `end` is called because of an exception."""
+
+    ending: str = field(default="", init=False)
+    """How the run ended, in words, when `end` is called without an error."""
+
+    num_steps: int = field(default=0, init=False)
+    """Steps taken in this run."""
 
     stop_requested: bool = field(default=False, init=False)
     """Somebody asked for a stop."""

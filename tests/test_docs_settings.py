@@ -12,7 +12,8 @@ import typer
 
 import monolith as mono
 from monolith.cli.app import app
-from monolith.train.config import RunConfig, RunnerConfig, flag_kinds
+from monolith.cli.models.flags import COMMANDS
+from monolith.train.config import RunConfig, RunnerConfig, flag_kinds, flag_name
 from tests.train.counting_model import Counting, Events
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -68,8 +69,7 @@ def parameters_of_the_package() -> set[str]:
 @cache
 def flags_of_commands() -> dict[str, set[str]]:
     """The flags of each command, by its words; commands that run a model take every setting."""
-    settings = {f"--{name}" for name in flag_kinds(RunnerConfig)} | {"--max_steps", "--steps"}
-    found = {f"monolith {name}": settings for name in ("train", "evaluate", "predict", "export")}
+    found = {f"monolith {name}": {*map(flag_name, flag_kinds(flags)), "--help-all"} for name, flags in COMMANDS.items()}
 
     def walk(command: click.Command, words: str) -> None:
         flags = {flag for one in command.params for flag in (*one.opts, *one.secondary_opts)}
@@ -146,7 +146,7 @@ def test_pages_are_read():
     assert {"no_first_save", "tide_end_minute", "dense_only_save_checkpoints_secs", "restore_ckpt"} <= set(in_tables)
     assert "compile=True" in inline_code(texts["training.md"])
     assert ("monolith serve", "--sync-address") in [(command_of(a), b) for a, b in flags_named(texts["serving.md"])]
-    assert ("monolith train", "--model_dir") in [(command_of(a), b) for a, b in flags_named(texts["README.md"])]
+    assert ("monolith train", "--model-dir") in [(command_of(a), b) for a, b in flags_named(texts["README.md"])]
     assert is_dataclass(RunConfig) and len(parameters_of_the_package()) > 1000
 
 

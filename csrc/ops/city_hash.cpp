@@ -165,12 +165,15 @@ void city_hash64_values(std::span<const std::int64_t> values, std::span<std::int
 }
 
 void city_hash64_rows(std::span<const std::uint8_t> bytes, std::span<const std::int64_t> row_splits,
-                      std::span<std::int64_t> out) {
+                      std::span<std::int64_t> out, TextDictionary* texts) {
   check_row_splits(row_splits, bytes.size());
   check_out(out.size(), row_splits.size() - 1);
   hash_all(out, [&](std::size_t row) {
     const auto begin = static_cast<std::size_t>(row_splits[row]);
-    return city_hash64(bytes.subspan(begin, static_cast<std::size_t>(row_splits[row + 1]) - begin));
+    const auto text = bytes.subspan(begin, static_cast<std::size_t>(row_splits[row + 1]) - begin);
+    const std::uint64_t hash = city_hash64(text);
+    if (texts != nullptr) texts->note(hash, text);
+    return hash;
   });
 }
 

@@ -6,8 +6,10 @@ from importlib import import_module
 
 from monolith.checkpoint import ModelDirOwner
 from monolith.data import Source
-from monolith.data.input_config import InputConfig, input_settings
+from monolith.data.input_config import InputConfig
+from monolith.data.rewind import rewound
 from monolith.data_service import ServiceSource
+from monolith.features.kept_strings import STRINGS_NAME, keep_strings
 from monolith.hooks import Hook
 from monolith.model import Mode, MonolithModel
 from monolith.train.config import RunnerConfig
@@ -16,6 +18,7 @@ from monolith.train.hooks.live_view import LiveView
 from monolith.train.hooks.standard import standard_hooks
 from monolith.train.hooks.status_file import StatusFile
 from monolith.train.loop import RunResult, Sync, Trainer
+from monolith.train.made_model import make_source
 from monolith.train.model_dump import dump_model
 from monolith.train.saving.save_listener import SaveListener
 from monolith.train.state import TrainState, open_state
@@ -50,11 +53,18 @@ def run(
     """
     settings = RunSettings.of(config, model)  # first: what it refuses must not leave a trace
     settings.process.apply()
-    watching = [*standard_hooks(settings.watch), *hooks, LiveView(every_steps=settings.watch.log_steps)]
+    view = LiveView(every_steps=settings.watch.log_steps, folder=settings.saving.folder)
+    watching = [*standard_hooks(settings.watch), *hooks, view]
     begun = _begin([*watching, *model.training_hooks])
     with ExitStack() as cleanup:
         cleanup.enter_context(ModelDirOwner(settings.saving.folder))
-        state = TrainState(model, training_source(model, settings.input) if source is None else source, settings.state)
+        if settings.watch.keep_strings:
+            # First: sources of arrays make their ids when they are made.
+            cleanup.enter_context(keep_strings(settings.saving.folder / STRINGS_NAME))
+        if source is None:
+            source = training_source(model, settings.input)
+            cleanup.enter_context(rewound(source))  # another run may share it
+        state = TrainState(model, source, settings.state)
         # Some models add their hooks when their model function first runs, in the dry run above.
         _begin([hook for hook in model.training_hooks if hook not in begun])
         watching += model.training_hooks
@@ -107,8 +117,7 @@ def training_source(model: MonolithModel, config: InputConfig) -> Source:
     if config.use_dataservice:
         assert config.dispatcher is not None
         return ServiceSource(config.dispatcher, trainer=f"trainer-{type(model).__name__}")
-    with input_settings(config):
-        return model.input_fn(Mode.TRAIN)
+    return make_source(model, Mode.TRAIN, config)
 
 
 def _last_step(state: TrainState, steps: int | None, max_steps: int | None) -> int | None:

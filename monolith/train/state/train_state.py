@@ -147,7 +147,8 @@ class TrainState:
             dense = dense_tensors(self.model, self.optimizer)
             return {**common, "dense": dense, "epoch": self.epoch, "extra": {"dense_only": True}}
         self.epoch += 1
-        extra = {"clock": self.clock.state(), "offsets": self.offsets, "draws": self._draws()}
+        hashed = [name for name, kind in self.source.schema.types.items() if kind.is_hash]
+        extra = {"clock": self.clock.state(), "offsets": self.offsets, "draws": self._draws(), "hash_columns": hashed}
         return {**common, "dense": self._tensors(), "epoch": self.epoch, "extra": extra}
 
     def evict_expired(self) -> int:
