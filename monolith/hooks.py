@@ -115,19 +115,19 @@ class Hook:
     """
 
     def begin(self) -> None:
-        """Be told that a run begins; nothing was made or restored yet."""
+        """Run when a run starts, before anything is made or restored."""
 
     def after_create_session(self, context: RunContext) -> None:
-        """Be told that model and tables are there, restored if there was a snapshot."""
+        """Run once model and tables are made, and restored if there was a snapshot."""
 
     def before_run(self, context: RunContext) -> None:
-        """Be told that the next batch is at hand and about to be trained on."""
+        """Run before each step, when its batch has been read."""
 
     def after_run(self, context: RunContext, values: StepValues) -> None:
-        """Be told what the step did; `context.global_step` already counts it."""
+        """Run after each step with its values; `context.global_step` already counts it."""
 
     def end(self, context: RunContext) -> None:
-        """Be told that the run is over: a snapshot is written, or `context.error` says what ended it.
+        """Run at the end of a run: a snapshot is written, or `context.error` is the error that ended it.
 
         `context.saved_step` is the step to go on from.
         """

@@ -1,6 +1,7 @@
 // Hashes of values and byte strings.
 #include <nanobind/stl/vector.h>
 
+#include "bind/arrays.h"
 #include "bind/ops.h"
 #include "ops/city_hash.h"
 
@@ -48,6 +49,12 @@ void bind_hashing(nb::module_& m) {
         city_hash64_rows(span_of(bytes), span_of(row_splits), span_of(out), texts);
       },
       "bytes"_a.noconvert(), "row_splits"_a.noconvert(), "out"_a.noconvert(), "texts"_a.none() = nb::none(), Release());
+  m.def(
+      "city_hash64_prefixed",
+      [](Flat<const std::uint8_t> bytes) {
+        return to_array(without_gil([&] { return city_hash64_prefixed(span_of(bytes)); }));
+      },
+      "bytes"_a.noconvert(), "Hashes byte strings, each after its length in four little-endian bytes.");
 }
 
 }  // namespace monolith::bind

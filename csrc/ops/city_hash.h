@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "ops/text_dictionary.h"
 
@@ -22,5 +23,9 @@ void city_hash64_values(std::span<const std::int64_t> values, std::span<std::int
 // fits the bytes.
 void city_hash64_rows(std::span<const std::uint8_t> bytes, std::span<const std::int64_t> row_splits,
                       std::span<std::int64_t> out, TextDictionary* texts = nullptr);
+
+// Hashes byte strings of which each follows its length, four little-endian bytes: the binary form of BYTES tensors.
+// Throws std::invalid_argument if the bytes end inside a string.
+std::vector<std::int64_t> city_hash64_prefixed(std::span<const std::uint8_t> bytes);
 
 }  // namespace monolith

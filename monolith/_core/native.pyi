@@ -633,6 +633,8 @@ class TextDictionary:
 def city_hash64(bytes: bytes) -> int: ...
 def city_hash64_values(values: _Int64s, out: _Int64s) -> None: ...
 def city_hash64_rows(bytes: _Bytes, row_splits: _Int64s, out: _Int64s, texts: TextDictionary | None = None) -> None: ...
+def city_hash64_prefixed(bytes: _Bytes) -> NDArray[numpy.int64]:
+    """Hashes byte strings, each after its length in four little-endian bytes."""
 
 class FusedLayoutPlan:
     """How rows of looked-up ids become the tensors of all layouts."""
@@ -756,8 +758,13 @@ class JsonValue:
     def array(self, datatype: str) -> NDArray[Any]:
         """A list, nested evenly if at all, as an array."""
 
-    def columns(self, columns: Sequence[tuple[str, str]]) -> list[NDArray[Any]]:
-        """A list of objects, all with exactly these (name, datatype), as an array per name."""
+    def lists(self, datatype: str) -> tuple[NDArray[Any], NDArray[Any]]:
+        """A list of lists as (values end to end, length of each list)."""
+
+    def columns(
+        self, columns: Sequence[tuple[str, str, bool]]
+    ) -> list[NDArray[Any] | tuple[NDArray[Any], NDArray[Any]]]:
+        """A list of objects, all with exactly these (name, datatype, whether a list), as an array or lists per name."""
 
 def parse_json(text: bytes, offset: int, size: int, max_depth: int, max_values: int) -> JsonValue:
     """Reads a part of a text without the interpreter lock; a ValueError says what is wrong at which byte."""

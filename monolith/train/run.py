@@ -1,5 +1,6 @@
 """run: puts a training run together. Every way to train a model ends here."""
 
+import warnings
 from collections.abc import Sequence
 from contextlib import ExitStack
 from importlib import import_module
@@ -65,6 +66,7 @@ def run(
             source = training_source(model, settings.input)
             cleanup.enter_context(rewound(source))  # another run may share it
         state = TrainState(model, source, settings.state)
+        _check_export(state, exports=settings.live is not None or settings.exports is not None)
         # Some models add their hooks when their model function first runs, in the dry run above.
         _begin([hook for hook in model.training_hooks if hook not in begun])
         watching += model.training_hooks
@@ -78,6 +80,16 @@ def run(
             state, settings.loop, settings.saving, hooks=watching, syncs=syncs, listeners=listeners, guards=guards
         )
         return trainer.run(_last_step(state, steps, max_steps))
+
+
+def _check_export(state: TrainState, *, exports: bool) -> None:
+    """Say before the first step what an export would say after the last: as an error if this run exports."""
+    if not state.obstacles:
+        return
+    reason = f"{type(state.model).__name__} cannot be exported: {'; '.join(state.obstacles)}"
+    if exports:
+        raise ValueError(f"{reason}. Without export_base, sync_targets and export_when_saving it can be trained")
+    warnings.warn(f"{reason}. Training, evaluate and predict do not need it", stacklevel=3)
 
 
 def _live_training(
