@@ -48,7 +48,9 @@ class SharedSubTables {
     const std::lock_guard lock(entry.mutex);
     if (!entry.rows) {
       entry.rows = std::make_shared<const RowBatch>(read_(sub_table));
-      entry.num_to_come = shard_of(last_bucket(sub_table), true) - shard_of(first_bucket(sub_table), false) + 1;
+      const std::uint32_t first = shard_of_hash(first_hash_of_bucket(first_bucket(sub_table)), num_shards_);
+      const std::uint32_t last = shard_of_hash(last_hash_of_bucket(last_bucket(sub_table)), num_shards_);
+      entry.num_to_come = last - first + 1;
     }
     std::shared_ptr<const RowBatch> rows = entry.rows;
     if (--entry.num_to_come == 0) entry.rows.reset();
@@ -64,10 +66,6 @@ class SharedSubTables {
     std::shared_ptr<const RowBatch> rows;
     std::uint32_t num_to_come = 0;
   };
-
-  std::uint32_t shard_of(std::uint32_t bucket, bool at_end) const {
-    return shard_of_hash(at_end ? last_hash_of_bucket(bucket) : first_hash_of_bucket(bucket), num_shards_);
-  }
 
   const ReadSubTable& read_;
   std::uint32_t num_shards_;
