@@ -13,28 +13,21 @@ namespace monolith {
 
 namespace {
 
-// Files hold rows in this order, so that the same rows are the same bytes.
-bool comes_before(std::uint64_t a, std::uint64_t b) {
-  const std::uint32_t bucket_a = bucket_of_hash(a);
-  const std::uint32_t bucket_b = bucket_of_hash(b);
-  return bucket_a != bucket_b ? bucket_a < bucket_b : id_of_hash(a) < id_of_hash(b);
-}
-
 struct Located {
   std::uint64_t hash;
   std::uint32_t row;
 };
 
-// Gives rows their ids, and the order of files.
+// Gives rows their ids, and the order of files, which is that of hashes: the same rows are the same bytes.
 RowBatch in_file_order(RowBatch batch, const std::vector<std::uint64_t>& hashes, std::size_t row_bytes) {
   batch.ids.resize(hashes.size());
-  if (std::ranges::is_sorted(hashes, comes_before)) {
+  if (std::ranges::is_sorted(hashes)) {
     std::ranges::transform(hashes, batch.ids.begin(), id_of_hash);
     return batch;
   }
   std::vector<std::uint32_t> order(hashes.size());
   std::iota(order.begin(), order.end(), 0U);
-  std::ranges::sort(order, [&](std::uint32_t a, std::uint32_t b) { return comes_before(hashes[a], hashes[b]); });
+  std::ranges::sort(order, {}, [&](std::uint32_t row) { return hashes[row]; });
   RowBatch sorted;
   sorted.ids.resize(hashes.size());
   sorted.last_seen.resize(hashes.size());
@@ -120,7 +113,7 @@ RowBatch RowTable::read_snapshot(std::uint32_t number) {
   hashes.reserve(live.size());
   // In the order of the file, so that most rows need not be moved again. Rows that training has not touched are copied
   // block by block; the others were set aside by before_change.
-  std::ranges::sort(live, [](const Located& a, const Located& b) { return comes_before(a.hash, b.hash); });
+  std::ranges::sort(live, {}, &Located::hash);
   for (std::size_t first = 0; first < live.size(); first += kBlockGroups) {
     const Guest guest(gate_);
     const std::unique_lock lock(sub_table.lock);
@@ -143,7 +136,7 @@ RowBatch RowTable::read_snapshot_changes(std::uint32_t number, const ConsumerCha
   SubTable& sub_table = sub_tables_[number];
   std::vector<std::uint64_t> changed = changes.touched_hashes;
   changed.insert(changed.end(), changes.erased_hashes.begin(), changes.erased_hashes.end());
-  std::ranges::sort(changed, comes_before);
+  std::ranges::sort(changed);
   const auto repeated = std::ranges::unique(changed);
   changed.erase(repeated.begin(), repeated.end());
   {
@@ -166,7 +159,7 @@ RowBatch RowTable::read_snapshot_changes(std::uint32_t number, const ConsumerCha
   const PreservedRows aside = take_preserved(sub_table);
   const std::size_t row_bytes = layout_.row_bytes();
   for (std::size_t i = 0; i < aside.hashes.size(); ++i) {
-    if (!std::ranges::binary_search(changed, aside.hashes[i], comes_before)) continue;
+    if (!std::ranges::binary_search(changed, aside.hashes[i])) continue;
     hashes.push_back(aside.hashes[i]);
     found.last_seen.push_back(aside.last_seen[i]);
     const auto row = aside.rows.begin() + static_cast<std::ptrdiff_t>(i * row_bytes);
@@ -208,7 +201,7 @@ RowBatch RowTable::read_rows(std::uint32_t number) const {
   live.reserve(sub_table.index.size());
   sub_table.index.visit_lines(0, sub_table.index.num_lines(),
                               [&](std::uint64_t hash, std::uint32_t row) { live.push_back({hash, row}); });
-  std::ranges::sort(live, [](const Located& a, const Located& b) { return comes_before(a.hash, b.hash); });
+  std::ranges::sort(live, {}, &Located::hash);
   RowBatch batch;
   const std::size_t row_bytes = layout_.row_bytes();
   batch.rows.resize(live.size() * row_bytes);

@@ -56,6 +56,7 @@ FIGURES: dict[str, dict[str, str | None]] = {
         "events_per_second": None,
         "predictions_per_second": None,
     },
+    "shards": {"shard_imbalance_1000": None},
     "table": {
         "lookup_vs_index_select": None,
         "lookup_vs_bound": None,

@@ -20,6 +20,7 @@
 
 #include "check.h"
 #include "ops/parallel_for.h"
+#include "table/hash_shard.h"
 
 namespace {
 
@@ -265,8 +266,7 @@ void test_snapshot_is_one_moment() {
       CHECK_EQ(batch.last_seen[row], 10U);
       CHECK_EQ(sub_table_of_hash(hash_id(batch.ids[row])), i);
     }
-    const auto key = [](std::int64_t id) { return std::pair(bucket_of_id(id), id); };
-    CHECK(std::ranges::is_sorted(batch.ids, {}, key));
+    CHECK(std::ranges::is_sorted(batch.ids, {}, by_hash));
   }
   CHECK_THROWS(table.read_snapshot(0), "read already");
   table.end_snapshot();
