@@ -29,7 +29,7 @@ def installed(wheel: Path, folder: Path) -> Path:
     """Return the programs of a new environment that has the wheel, as the tutorials ask for it."""
     subprocess.run([sys.executable, "-m", "venv", folder], check=True, timeout=INSTALL_SECONDS)
     install = [folder / "bin" / "python", "-m", "pip", "install", "-qq", "--no-compile", "-c", ROOT / "constraints.txt"]
-    subprocess.run([*install, f"{wheel}[serving,kafka]"], check=True, timeout=INSTALL_SECONDS)
+    subprocess.run([*install, f"{wheel}[serving,columnar,kafka]"], check=True, timeout=INSTALL_SECONDS)
     return folder / "bin"
 
 
