@@ -39,7 +39,8 @@ RETURNS = {
     "FusedLayoutPlan.shard": TENSORS,
     "FrozenTable.save_changes": "tuple[SavedTable, NDArray[numpy.int64]]",
     "JsonValue.array": "NDArray[Any]",
-    "JsonValue.columns": "list[NDArray[Any]]",
+    "JsonValue.columns": "list[NDArray[Any] | tuple[NDArray[Any], NDArray[Any]]]",
+    "JsonValue.lists": "tuple[NDArray[Any], NDArray[Any]]",
     "RecordParser.parse": (
         "tuple[int, int, torch.Tensor, torch.Tensor, list[tuple[torch.Tensor, torch.Tensor] | None], list[int],"
         " list[tuple[int, int, str]]]"

@@ -18,6 +18,7 @@ def new(folder):
     return CliRunner().invoke(app, ["new", str(folder)])
 
 
+@pytest.mark.services
 @pytest.mark.skipif(shutil.which("curl") is None, reason="the README asks with curl, which is not installed")
 @pytest.mark.timeout(240)
 def test_the_commands_of_a_new_project_follow_each_other(tmp_path):
