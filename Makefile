@@ -42,9 +42,9 @@ test: ## Run the tests: C++, Python, docstrings, README, benchmarks at tiny size
 
 test-services: setup-dev $(VENV)/.services programs-of-services ## Run the tests that are slow or need services, peers or a clean environment; installs those
 	-@$(MAKE) --no-print-directory bench-peers
+	@$(MAKE) --no-print-directory wheel
 	$(PYTHON) -m pytest -m services $(PYTEST_ARGS)
 	@$(MAKE) --no-print-directory test-csrc FUZZ_SECONDS=30
-	@$(MAKE) --no-print-directory wheel
 
 lint: setup-dev ## Check style, types, layers, layout and the links of pages
 	$(BIN)/ruff check
@@ -123,7 +123,7 @@ $(VENV)/.services: $(VENV)/.dev
 	$(INSTALL_TREE) -e '.[services]'
 	@touch $@
 
-SERVICE_PROGRAMS := openssl:openssl
+SERVICE_PROGRAMS := openssl:openssl curl:curl
 
 programs-of-services:
 	@missing=; for one in $(SERVICE_PROGRAMS); do command -v $${one%%:*} >/dev/null || missing="$$missing $${one##*:}"; done; \

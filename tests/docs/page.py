@@ -3,7 +3,7 @@
 - A `python` block runs; the blocks of a page share one namespace. A `text` block right after it is its output.
 - A block with `file=NAME` after its language becomes that file, in the folder where the page runs.
 - A `console` block has commands behind `$ ` with their output. A page has one shell. Every command must succeed.
-- In an output, `...` stands for any text of its line, and a line `...` for any lines.
+- In an output, `...` stands for any text of its line, and a line `...` for any lines. Spaces at its end do not count.
 - Ports of the list below stand for free ones.
 """
 
@@ -13,6 +13,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+FRONT_DOOR = [ROOT / "docs" / "tutorials" / f"{name}.md" for name in ("from-csv-to-curl", "live")]
+"""These install packages and take a minute: tests/e2e/test_front_door.py runs them, one after the other in a folder."""
+
 PORTS = ("7001", "8500", "9092")
 
 _BLOCK = re.compile(r"^```(?P<info>[^`\n]*)\n(?P<body>.*?)^```$\n?", re.MULTILINE | re.DOTALL)
@@ -82,10 +85,9 @@ def agrees(printed: str, shown: str) -> bool:
     >>> agrees("step 7: loss 0.25\\n", "step 7: loss ...\\n"), agrees("7\\n8\\n", "7...\\n")
     (True, False)
     """
+    printed = "".join(f"{line.rstrip()}\n" for line in printed.splitlines())
     lines = [
         r"(?:.*\n)*" if line == "..." else "[^\\n]*".join(map(re.escape, line.split("..."))) + r"\n"
-        for line in shown.splitlines()
+        for line in map(str.rstrip, shown.splitlines())
     ]
-    return (
-        re.fullmatch("".join(lines), printed if printed.endswith("\n") or not printed else printed + "\n") is not None
-    )
+    return re.fullmatch("".join(lines), printed) is not None

@@ -10,18 +10,20 @@ from types import TracebackType
 from typing import Self
 
 
-class Shell:
-    """A bash process in a folder, in which `monolith` and `python` are the ones of this environment.
+def write_programs(folder: Path) -> Path:
+    """Write `monolith` and `python` of this environment to a new folder, and return it."""
+    folder.mkdir()
+    for name, arguments in (("monolith", "-m monolith"), ("python", "")):
+        (folder / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {arguments} "$@"\n')
+        (folder / name).chmod(0o755)
+    return folder
 
-    It ends with everything that it started.
-    """
+
+class Shell:
+    """A bash process in a folder, which ends with everything that it started."""
 
     def __init__(self, folder: Path, programs: Path) -> None:
-        """Start in `folder`; `programs` is a folder to write the two programs to."""
-        programs.mkdir()
-        for name, arguments in (("monolith", "-m monolith"), ("python", "")):
-            (programs / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {arguments} "$@"\n')
-            (programs / name).chmod(0o755)
+        """Start in `folder`; commands are those in the folder `programs` before all others."""
         self._process = subprocess.Popen(
             ["bash", "--noprofile", "--norc"],
             cwd=folder,

@@ -35,7 +35,7 @@ def test_the_commands_of_a_new_project_follow_each_other(tmp_path):
     assert len(predicted) == 3
     assert answered == pytest.approx(predicted, abs=1e-6)
     assert float(re.search(r"^auc +(\S+)", ran.stdout, re.MULTILINE)[1]) > 0.6  # on events it did not train on
-    assert "id 3 in table movie of trained/model.ckpt-" in ran.stdout
+    assert re.search(r"^'m3' \(id \S+\) in table movie of trained/model.ckpt-", ran.stdout, re.MULTILINE)
 
 
 def test_a_folder_with_files_is_left_alone(tmp_path):

@@ -219,7 +219,7 @@ def test_only_finite_values_are_taken():
         assert here.unchanged
 
 
-@line("a trainer of an older generation, or of another plan", "refused; it is told to stop, or to export anew")
+@line("a trainer of an older generation, or of another plan", "refused; the answer asks it to stop, or to export anew")
 def test_trainers_that_were_replaced_are_refused():
     with served(secret=SECRET) as here:
         options = {"targets": [here.address], "settings": DeltaSettings(secret=SECRET)}

@@ -13,7 +13,7 @@ from monolith.cli.new.texts import EVENTS_PY, RANKING_PY, README_MD
 
 NUM_EVENTS = {"train": 20_000, "eval": 4_000}
 NUM_USERS, NUM_MOVIES = 400, 150
-ASKED = [(7, 3), (7, 4), (401, 3)]
+ASKED = [("u7", "m3"), ("u7", "m4"), ("u401", "m3")]
 """Users and movies to predict; the last user is unknown."""
 
 
@@ -32,7 +32,7 @@ def new(
     for name, count in NUM_EVENTS.items():
         _write_csv(folder / "data" / f"{name}.csv", "user,movie,liked", _events(chance, tastes, count))
     _write_csv(folder / "data" / "ask.csv", "user,movie", (f"{user},{movie}" for user, movie in ASKED))
-    instances = ", ".join(f'{{"user": {user}, "movie": {movie}}}' for user, movie in ASKED)
+    instances = ", ".join(f'{{"user": "{user}", "movie": "{movie}"}}' for user, movie in ASKED)
     for name, text in (("ranking.py", RANKING_PY), ("events.py", EVENTS_PY), ("README.md", README_MD)):
         (folder / name).write_text(text.replace("INSTANCES", instances), encoding="utf-8")
     line = f"Wrote {folder}. Next: cd {folder}, and run the commands in README.md, one after the other."
@@ -46,7 +46,7 @@ def _events(chance: random.Random, tastes: list[list[list[float]]], count: int) 
         # Some users and movies are seen far more often than others.
         user, movie = (int(limit * chance.random() ** 2) for limit in (NUM_USERS, NUM_MOVIES))
         agreement = sum(a * b for a, b in zip(users[user], movies[movie], strict=True))
-        yield f"{user + 1},{movie + 1},{int(chance.random() < 1 / (1 + math.exp(-agreement)))}"
+        yield f"u{user + 1},m{movie + 1},{int(chance.random() < 1 / (1 + math.exp(-agreement)))}"
 
 
 def _write_csv(path: Path, head: str, lines: Iterator[str]) -> None:

@@ -46,7 +46,8 @@ EVENTS_PY = '''\
 
 import monolith as mono
 
-IDS = {"user": "int64", "movie": "int64"}
+# Text becomes ids. Other types are float32, int64, and hash[] for lists such as "comedy|crime".
+IDS = {"user": "hash", "movie": "hash"}
 
 
 def read_events(mode):
@@ -67,8 +68,7 @@ README_MD = """\
 | `events.py` | the data reader |
 | `data/` | made-up events, a line each; put your own here |
 
-CSV files need `pip install 'monolith-recsys[columnar]'`. Exports and the server need
-`pip install 'monolith-recsys[serving]'`.
+Exports and the server need `pip install 'monolith-recsys[serving]'`.
 
 Train. Run it again to continue where it stopped; delete `trained` to start anew:
 
@@ -82,10 +82,10 @@ Evaluate on events the model has not seen:
 monolith evaluate ranking:Ranking --model-dir trained
 ```
 
-Look at the row of movie 3, and predict the events of `data/ask.csv`:
+Look at the row of movie m3, and predict the events of `data/ask.csv`:
 
 ```sh
-monolith row trained movie 3
+monolith row trained movie m3
 monolith predict ranking:Ranking --model-dir trained
 ```
 

@@ -35,6 +35,7 @@ class JsonParser:
         on_error: OnError = "raise",
     ) -> None:
         """Prepare for these columns; `fill_missing` says what null and a missing key read as, by column."""
+        arrow()  # missing, it is an error here and not at the first record, which may come hours later
         self.schema = schema
         self.num_skipped = 0
         """Records left out so far."""

@@ -34,7 +34,7 @@ def append_forever(
     stop: threading.Event,
     limit: int | None = None,
 ) -> int:
-    """Append events to a log at a steady rate until told to stop; return the length of the log then.
+    """Append events to a log at a steady rate until `stop` is set; return the length of the log.
 
     Goes on where the log ends: the event at an offset is the same whether or not the process was restarted in between.
     Readers see events within about 20 ms, the disk has them within about a second. If the machine cannot keep up, the

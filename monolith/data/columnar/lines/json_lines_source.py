@@ -47,6 +47,7 @@ class JsonLinesSource(LineSource):
         on_error: OnError = "raise",
         drop_remainder: bool = False,
     ) -> None:
+        arrow()  # missing, it is an error here and not while training
         super().__init__(
             files,
             schema,
