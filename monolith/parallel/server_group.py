@@ -107,7 +107,7 @@ class ServerGroup(Closing):
             except (OSError, CorruptFrameError) as error:
                 failures.append((shard, str(error), b""))
         request_id, deadline = next(self._request_ids), patience.attempt()
-        left_ms = max(1, round((deadline.remaining_seconds() or 0) * 1000))
+        left_ms = max(1, round((deadline.at_seconds - time.monotonic()) * 1000))
         if not self.links[0].is_encrypted:
             sockets = [self.links[shard].connection().fileno() for shard in connected]
             return failures + call.exchange(connected, sockets, request_id, left_ms)
@@ -150,15 +150,18 @@ class _Patience:
         self._retry = retry
         self._deadline = Deadline.after(retry.deadline_seconds)
         self._pause_seconds = retry.first_pause_seconds
+        self._last_words = "it took too long to connect"
 
     def attempt(self) -> Deadline:
-        """Return when the next attempt ends."""
+        """Return when the next attempt ends; TimeoutError with the reason of the last failure if there is none."""
+        if self._deadline.expired:
+            raise TimeoutError(f"no answer within {self._retry.deadline_seconds} seconds; last: {self._last_words}")
         return Deadline.after(self._retry.attempt_seconds).earlier(self._deadline)
 
     def pause(self, words: str) -> None:
-        """Wait before the next attempt; TimeoutError with the reason of the last failure if there is none."""
-        if time.monotonic() + self._pause_seconds >= self._deadline.at_seconds:
-            raise TimeoutError(f"no answer within {self._retry.deadline_seconds} seconds; last: {words}")
-        _log.warning("a table server did not answer, trying again in %.2f seconds: %s", self._pause_seconds, words)
-        time.sleep(self._pause_seconds)
+        """Wait before the next attempt."""
+        self._last_words = words
+        seconds = min(self._pause_seconds, max(0.0, self._deadline.at_seconds - time.monotonic()))
+        _log.warning("a table server did not answer, trying again in %.2f seconds: %s", seconds, words)
+        time.sleep(seconds)
         self._pause_seconds = min(2 * self._pause_seconds, self._retry.max_pause_seconds)
