@@ -18,7 +18,6 @@
 #include "net/hash_shard.h"
 #include "net/sharded_call.h"
 #include "net/table_service.h"
-#include "ops/parallel_for.h"
 
 namespace monolith::bind {
 
@@ -69,7 +68,7 @@ std::shared_ptr<TableService> make_service(const std::vector<SharedTable>& table
 nb::tuple answer(TableService& service, BytesIn frame, std::optional<std::int64_t> deadline_ms) {
   MemorySink sink;
   const bool goes_on = without_gil([&] {
-    work_alone();  // the calling thread is that of one connection of many
+    const TableService::Connected connected(service);
     TableService::Scratch scratch;
     const auto bytes = std::as_bytes(as_span(frame));
     Deadline deadline;
@@ -94,10 +93,9 @@ nb::list to_python(const std::vector<Failure>& failures) {
   return found;
 }
 
-nb::list exchange(ShardedCall& call, const std::vector<std::size_t>& shards, const std::vector<int>& sockets,
-                  std::uint64_t request_id, std::int64_t timeout_ms) {
-  if (shards.size() != sockets.size()) throw std::invalid_argument("there must be one socket per shard");
-  return to_python(without_gil([&] { return call.exchange(shards, sockets, request_id, Milliseconds(timeout_ms)); }));
+nb::list exchange(ShardedCall& call, const std::vector<int>& sockets, std::uint64_t request_id,
+                  std::int64_t timeout_ms) {
+  return to_python(without_gil([&] { return call.exchange(sockets, request_id, Milliseconds(timeout_ms)); }));
 }
 
 nb::bytes request(ShardedCall& call, std::size_t shard, std::uint64_t request_id, std::int64_t timeout_ms) {
@@ -173,7 +171,7 @@ void bind_client(nb::module_& m) {
       .def_prop_ro("pending", &ShardedCall::pending)
       .def_prop_ro("result", &ShardedCall::result)
       .def_prop_ro("num_applied", &ShardedCall::num_applied)
-      .def("exchange", &exchange, "shards"_a, "sockets"_a, "request_id"_a, "timeout_ms"_a)
+      .def("exchange", &exchange, "sockets"_a, "request_id"_a, "timeout_ms"_a)
       .def("request", &request, "shard"_a, "request_id"_a, "timeout_ms"_a)
       .def("take_reply", &take_reply, "shard"_a, "request_id"_a, "frame"_a.noconvert());
   nb::class_<ShardedBatch>(m, "ShardedBatch")

@@ -4,7 +4,6 @@
 #include <string>
 
 #include "net/table_service.h"
-#include "ops/parallel_for.h"
 
 namespace monolith::net {
 
@@ -32,8 +31,7 @@ class SocketSink : public ReplySink {
 }  // namespace
 
 void serve_connection(TableService& service, int socket, std::chrono::milliseconds frame_timeout) {
-  // Many connections share the cores; helpers for each of them would be more threads than cores.
-  work_alone();
+  const TableService::Connected connected(service);
   TableService::Scratch scratch;
   AlignedBuffer frame;
   SocketSink sink(socket, frame_timeout);

@@ -181,23 +181,24 @@ std::span<const std::byte> ShardedCall::request(std::size_t shard, std::uint64_t
   return frame.bytes();
 }
 
-std::vector<Failure> ShardedCall::exchange(std::span<const std::size_t> shards, std::span<const int> sockets,
-                                           std::uint64_t request_id, std::chrono::milliseconds timeout) {
+std::vector<Failure> ShardedCall::exchange(std::span<const int> sockets, std::uint64_t request_id,
+                                           std::chrono::milliseconds timeout) {
+  if (sockets.size() != done_.size()) throw std::invalid_argument("there must be one socket per shard");
   const Deadline deadline = deadline_after(timeout);
   std::vector<Failure> failures;
-  std::vector<bool> sent(shards.size(), false);
-  for (std::size_t i = 0; i < shards.size(); ++i) {
+  std::vector<std::size_t> sent;
+  for (std::size_t shard = 0; shard < sockets.size(); ++shard) {
+    if (done_[shard] || sockets[shard] < 0) continue;
     try {
-      write_all(sockets[i], request(shards[i], request_id, timeout), deadline);
-      sent[i] = true;
+      write_all(sockets[shard], request(shard, request_id, timeout), deadline);
+      sent.push_back(shard);
     } catch (const std::system_error& error) {
-      failures.push_back({shards[i], error.what(), {}});
+      failures.push_back({shard, error.what(), {}});
     }
   }
-  for (std::size_t i = 0; i < shards.size(); ++i) {
-    if (!sent[i]) continue;
-    SocketSource source(sockets[i], deadline);
-    if (auto failure = receive(shards[i], request_id, source)) failures.push_back(std::move(*failure));
+  for (const std::size_t shard : sent) {
+    SocketSource source(sockets[shard], deadline);
+    if (auto failure = receive(shard, request_id, source)) failures.push_back(std::move(*failure));
   }
   return failures;
 }

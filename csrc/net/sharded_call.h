@@ -55,9 +55,10 @@ class ShardedCall {
   // Servers that have not answered yet.
   std::vector<std::size_t> pending() const;
 
-  // Sends to the servers of `shards` over `sockets`, then takes their replies.
-  std::vector<Failure> exchange(std::span<const std::size_t> shards, std::span<const int> sockets,
-                                std::uint64_t request_id, std::chrono::milliseconds timeout);
+  // Sends to the servers that have not answered yet, then takes their replies. `sockets` has one per shard; a negative
+  // one leaves its server out.
+  std::vector<Failure> exchange(std::span<const int> sockets, std::uint64_t request_id,
+                                std::chrono::milliseconds timeout);
 
   // The same for connections that only the caller can use: what to send, and what came back.
   std::span<const std::byte> request(std::size_t shard, std::uint64_t request_id, std::chrono::milliseconds timeout);

@@ -10,6 +10,7 @@
 
 #include "net/hash_shard.h"
 #include "ops/finite.h"
+#include "ops/parallel_for.h"
 #include "optim/half.h"
 
 namespace monolith::net {
@@ -17,9 +18,13 @@ namespace monolith::net {
 namespace {
 
 // Rows are read and sent in parts that stay in the cache; the client takes a part while the next one is read.
+// Several threads need more at a time for their start to be worth it.
 constexpr std::size_t kPartBytes = 256 << 10;
 
-std::size_t rows_per_part(std::size_t dim) { return std::max<std::size_t>(1, kPartBytes / (dim * sizeof(float))); }
+std::size_t rows_per_part(std::size_t dim) {
+  const std::size_t part_bytes = num_threads() > 1 ? 4 * kPartBytes : kPartBytes;
+  return std::max<std::size_t>(1, part_bytes / (dim * sizeof(float)));
+}
 
 // Occurrences of the ids of one batch, repeated ones counted, that a table with a filter takes.
 constexpr std::uint64_t kMaxOccurrences = std::uint64_t{1} << 26;
@@ -100,6 +105,9 @@ TableService::TableService(std::vector<ServedTable> tables, ServiceOptions optio
 
 void TableService::answer(const Header& header, std::span<const std::byte> frame, const Deadline& deadline,
                           Scratch& scratch, ReplySink& sink) {
+  // A single client gets all cores. The requests of several share them: helpers for each would be more threads than
+  // cores.
+  work_alone(num_connections_.load(std::memory_order_relaxed) > 1);
   if (header.kind != Kind::kRequest) throw CorruptFrame("a client sends requests, got a frame of another kind");
   try {
     const FrameView request(header, frame);

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from monolith.cli.certs import certs
 from monolith.cli.ckpt import ckpt
 from monolith.cli.control import control
 from monolith.cli.data_service import data_service
@@ -22,6 +23,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.add_typer(ckpt)
+app.add_typer(certs)
 app.add_typer(data_service)
 app.command()(demo)
 app.command()(info)

@@ -30,10 +30,8 @@ class TablesOnServers:
     half: bool
     """Rows and gradients travel as fp16."""
 
-    @property
-    def dims(self) -> list[int]:
-        """Width of a row of every table."""
-        return [config.dim for config in self.configs.values()]
+    dims: list[int]
+    """Width of a row of every table."""
 
 
 class RemoteBatchPlan:

@@ -62,6 +62,7 @@ class RemoteTables(Closing):
         )
         self._on_servers = TablesOnServers(
             configs={name: configs[name] for name in self.tables},
+            dims=[table.dim for table in self.tables.values()],
             servers=self.servers,
             calls=CallNumbers(),
             plan_hash=plan_hash,

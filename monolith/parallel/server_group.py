@@ -4,9 +4,9 @@ import itertools
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from monolith._core import native
 from monolith.closing import Closing
@@ -14,9 +14,12 @@ from monolith.errors import CorruptFrameError
 from monolith.parallel.messages import raise_refusal
 from monolith.parallel.server_link import ServerLink
 from monolith.wire import Deadline, Message
+from monolith.wire.connection import Connection
 
 _log = logging.getLogger(__name__)
 _Reply = TypeVar("_Reply")
+_Failure: TypeAlias = tuple[int, str, bytes]
+"""Shard; why it did not answer; or its error reply."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,16 +72,16 @@ class ServerGroup(Closing):
         with self._lock:
             patience = _Patience(self._retry)
             refusals: dict[int, bytes] = {}
-            while pending := [shard for shard in call.pending if shard not in refusals]:
-                failures = self._attempt(call, pending, patience)
+            while failures := self._attempt(call, refusals, patience):
                 lost = {shard: words for shard, words, refusal in failures if not refusal}
                 refusals |= {shard: refusal for shard, _, refusal in failures if refusal}
                 for shard in lost:
                     self.links[shard].drop()
-                if lost:
-                    shard, words = next(iter(lost.items()))
-                    self.num_retries += 1
-                    patience.pause(f"{self.links[shard].address}: {words}")
+                if not lost:
+                    break
+                shard, words = next(iter(lost.items()))
+                self.num_retries += 1
+                patience.pause(f"{self.links[shard].address}: {words}")
             for shard, refusal in sorted(refusals.items()):
                 raise_refusal(self.links[shard].address, refusal)
 
@@ -94,27 +97,40 @@ class ServerGroup(Closing):
         for link in self.links:
             link.close()
 
-    def _attempt(
-        self, call: native.ShardedCall, shards: list[int], patience: "_Patience"
-    ) -> list[tuple[int, str, bytes]]:
-        """Send to the shards and take their replies; return what failed."""
-        failures: list[tuple[int, str, bytes]] = []
-        connected: list[int] = []
-        for shard in shards:
+    def _attempt(self, call: native.ShardedCall, refused: Container[int], patience: "_Patience") -> list[_Failure]:
+        """Send to the servers that have not answered yet and take their replies; return what failed."""
+        failures: list[_Failure] = []
+        connections: list[Connection | None] = []
+        for shard, link in enumerate(self.links):
             try:
-                self.links[shard].connection()
-                connected.append(shard)
+                connections.append(None if shard in refused else link.connection())
             except (OSError, CorruptFrameError) as error:
+                connections.append(None)
                 failures.append((shard, str(error), b""))
         request_id, deadline = next(self._request_ids), patience.attempt()
         left_ms = max(1, round((deadline.at_seconds - time.monotonic()) * 1000))
-        if not self.links[0].is_encrypted:
-            sockets = [self.links[shard].connection().fileno() for shard in connected]
-            return failures + call.exchange(connected, sockets, request_id, left_ms)
+        if self.links[0].is_encrypted:
+            return failures + self._exchange_encrypted(call, connections, request_id, left_ms, deadline)
+        sockets = [-1 if connection is None else connection.fileno() for connection in connections]
+        return failures + call.exchange(sockets, request_id, left_ms)
+
+    def _exchange_encrypted(
+        self,
+        call: native.ShardedCall,
+        connections: Sequence[Connection | None],
+        request_id: int,
+        left_ms: int,
+        deadline: Deadline,
+    ) -> list[_Failure]:
+        """Do what `ShardedCall.exchange` does, through Python's TLS."""
+        failures: list[_Failure] = []
         sent: list[int] = []
-        for shard in connected:
+        for shard in call.pending:
+            connection = connections[shard]
+            if connection is None:
+                continue
             try:
-                self.links[shard].connection().send_frame(call.request(shard, request_id, left_ms), deadline)
+                connection.send_frame(call.request(shard, request_id, left_ms), deadline)
                 sent.append(shard)
             except OSError as error:
                 failures.append((shard, str(error), b""))

@@ -1,5 +1,7 @@
 """A parameter server: the tables of one shard, for every process that may use them."""
 
+import weakref
+
 from monolith._core import native
 from monolith.closing import Closing
 from monolith.embedding import MultiTable
@@ -71,6 +73,8 @@ class TableServer(Closing):
             max_connections=max_connections,
             frame_timeout_seconds=frame_timeout_seconds,
         )
+        # A process that ends cannot wait for a thread in native code, nor stop it: its connections are cut before.
+        self._at_exit = weakref.finalize(self, self._server.close)
 
     @property
     def address(self) -> Address:
@@ -92,7 +96,7 @@ class TableServer(Closing):
 
     def close(self) -> None:
         """Stop listening and cut the connections; a change that has begun is carried out."""
-        self._server.close()
+        self._at_exit()
 
     def _answer(self, message: Message) -> Message:
         if message.type != TableRequest.HELLO:
