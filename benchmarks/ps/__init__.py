@@ -101,10 +101,9 @@ def measure(sizes: PsSizes, *, quick: bool, progress: Callable[[str], None]) -> 
                 4 * sizes.num_small_ids * sizes.dim, sizes, repeats=sizes.num_small_calls,
             )  # fmt: skip
             progress("pull with and without encryption")
-            tls = interleave(
-                {"encrypted_pull": _pull(encrypted, sizes), "unencrypted_pull": _pull(plain, sizes)},
-                rounds=sizes.rounds,
-            )
+            with RemoteTables(configs, [addresses["encrypted"]], tls=certificates_of(folder / "certificates")) as tls:
+                pair = {"encrypted_pull": _pull(tls, sizes), "unencrypted_pull": _pull(plain, sizes)}
+                both = interleave(pair, rounds=sizes.rounds)
     return Report(
         benchmark="ps",
         quick=quick,

@@ -2,14 +2,16 @@
 #pragma once
 
 #include <cstddef>
-#include <new>
 #include <span>
 #include <utility>
 
+#include "table/huge_memory.h"
+
 namespace monolith::net {
 
-// Starts at a multiple of 64, as the arrays of a frame do, so they are aligned in memory too. Fresh memory is claimed
-// and not touched: a frame that is promised and never comes costs address space only.
+// Starts at a multiple of 64, as the arrays of a frame do, so they are aligned in memory too. Large ones are on huge
+// pages: the first touch of fresh small pages takes longer than sending what is written to them. Memory is claimed and
+// not touched: a frame that is promised and never comes costs address space only.
 class AlignedBuffer {
  public:
   AlignedBuffer() = default;
@@ -37,7 +39,7 @@ class AlignedBuffer {
   void fit(std::size_t size) {
     if (size > capacity_) {
       release();
-      data_ = static_cast<std::byte*>(::operator new(size, std::align_val_t{kAlign}));
+      data_ = static_cast<std::byte*>(huge_allocate(size));
       capacity_ = size;
     }
     size_ = size;
@@ -49,9 +51,8 @@ class AlignedBuffer {
   }
 
  private:
-  static constexpr std::size_t kAlign = 64;
   void release() {
-    if (data_ != nullptr) ::operator delete(data_, std::align_val_t{kAlign});
+    if (data_ != nullptr) huge_free(data_, capacity_);
     data_ = nullptr;
     size_ = capacity_ = 0;
   }

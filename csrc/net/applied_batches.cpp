@@ -5,7 +5,7 @@
 namespace monolith::net {
 
 namespace {
-// Clients whose calls are remembered: one that is forgotten is one that came before so many others.
+// Clients whose calls are remembered; the oldest is forgotten first.
 constexpr std::size_t kMaxClients = 4096;
 
 bool is_client(std::string_view partition) { return !partition.empty() && partition.front() == '\0'; }

@@ -80,7 +80,7 @@ class RemoteBatchPlan:
     ) -> native.ChangeResult:
         """Step every table's optimizer with gradients laid out like `lookup`'s.
 
-        With a `key`, each server skips the batch if it has applied it before, whoever pushed it then.
+        With a `key`, each server skips the batch if it has applied it before, from this client or another.
         """
         configs = self._tables.configs.values()
         rates = [rate for config in configs for rate in config.learning_rate_values(global_step)]

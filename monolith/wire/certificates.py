@@ -77,10 +77,7 @@ def _subject_name(host: str) -> str:
     except ValueError:
         pass
     # Nothing that could add a line or a field to what openssl reads.
-    if (
-        not 0 < len(host) <= _MAX_HOST_CHARACTERS
-        or not host.replace("-", "").replace(".", "").replace("*", "").isalnum()
-    ):
+    if not _HOST_NAME.fullmatch(host):
         raise ValueError(f"{host!r} is neither a host name nor an IP address")
     return f"DNS:{host}"
 

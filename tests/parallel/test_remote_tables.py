@@ -273,3 +273,21 @@ def test_optimizer_state_is_on_the_server(serve, join):
         assert torch.equal(ours, theirs)
     ids = random_ids(3000, 3)
     assert torch.equal(server.tables["item"].lookup(ids), local["item"].lookup(ids))
+
+
+UNCLOSED = """
+import torch
+from monolith.embedding import MultiTable
+from monolith.parallel import RemoteTables, TableServer
+from monolith.wire import SharedSecret
+from tests.parallel.conftest import CONFIGS
+secret = SharedSecret.new("a test")
+server = TableServer(MultiTable(CONFIGS), secret=secret)
+remote = RemoteTables(CONFIGS, [server.address], secret=secret)
+remote["item"].lookup(torch.tensor([1]))
+"""
+
+
+def test_a_process_with_an_open_server_and_client_ends_in_peace():
+    done = subprocess.run([sys.executable, "-c", UNCLOSED], capture_output=True, text=True, timeout=50)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -23,6 +23,7 @@ from monolith.wire import Message, SharedSecret, connect
 from monolith.wire.frame import encode_frame
 from monolith.wire.message import Kind
 from tests.parallel.conftest import CONFIGS, PLAN_HASH, SECRET
+from tests.security.page import line
 
 pytestmark = pytest.mark.timeout(60)
 IDS, ROWS = torch.tensor([1, 2, 3]), torch.ones(3, 3)
@@ -59,13 +60,28 @@ def assign_request(**header) -> Message:
     return Message(type=TableRequest.ASSIGN, arrays=arrays, **{"plan_hash": PLAN_HASH} | header)
 
 
+@line("a table server", "`TableServer(...)` in code", "127.0.0.1, a free port", "shared secret, or certificates")
+def test_a_server_listens_on_loopback_unless_told(server):
+    assert (server.address.host, server.address.is_local) == ("127.0.0.1", True)
+    assert server.address.port != 0
+
+
+@line(
+    "a table server that asks for neither a secret nor certificates, or listens to other machines without certificates",
+    "refused when it starts, unless `insecure=True` says that it is meant",
+)
 def test_a_server_without_proof_of_its_clients_must_be_meant(serve):
     with pytest.raises(ValueError, match="asks for a secret or certificates"):
         TableServer(MultiTable(CONFIGS))
     with pytest.raises(ValueError, match="without TLS lets everyone on the network in"):
         serve("0.0.0.0:0")
+    assert serve(insecure=True).address.is_local
 
 
+@line(
+    "a client of a table server shows no secret, or a wrong one",
+    "refused; no row is read or changed",
+)
 @pytest.mark.usefixtures("unharmed")
 @pytest.mark.parametrize("secret", [None, SharedSecret.new("another")], ids=["none", "wrong"])
 def test_without_the_secret_no_request_is_answered(server, secret):
@@ -79,6 +95,10 @@ def test_nothing_is_answered_before_the_hello(server):
         client.request(assign_request(), 10)
 
 
+@line(
+    "a client of another protocol version, plan, shard or other tables",
+    "its hello is refused with the reason, and the connection ends",
+)
 @pytest.mark.usefixtures("unharmed")
 @pytest.mark.parametrize(
     ("changes", "status"),
@@ -110,6 +130,10 @@ def test_a_request_of_another_plan_is_refused(server):
             client.request(assign_request(plan_hash=78), 10)
 
 
+@line(
+    "a client of a table server shows a certificate of another authority, or none",
+    "refused; no row is read or changed",
+)
 def test_a_certificate_of_another_authority_is_refused(serve, join, certificates):
     server = serve(tls=certificates["server"])
     with (
@@ -142,6 +166,10 @@ def seal(frame: bytearray) -> bytes:
     return bytes(frame)
 
 
+@line(
+    "garbage instead of requests to a table server, before or after the hello",
+    "the connection ends; others are served",
+)
 @pytest.mark.usefixtures("unharmed")
 @pytest.mark.parametrize("data", [b"GET / HTTP/1.1\r\n\r\n" * 10, os.urandom(500), b"MNLWIRE\n" + bytes(200)])
 def test_garbage_ends_the_connection(server, data):
@@ -163,6 +191,10 @@ def resident_bytes() -> int:
         return int(file.read().split()[1]) * 4096
 
 
+@line(
+    "a frame to a table server with a huge length",
+    "the connection ends, or the memory is not taken until the bytes come",
+)
 @pytest.mark.usefixtures("unharmed")
 def test_a_huge_length_takes_no_memory(server):
     frame = frame_of(assign_request())
@@ -239,6 +271,7 @@ import sys, struct
 import torch
 from monolith.parallel import RemoteTables
 from monolith.wire import SharedSecret
+from tests.security.page import line
 from tests.parallel.conftest import CONFIGS, PLAN_HASH
 remote = RemoteTables(CONFIGS, [sys.argv[1]], plan_hash=PLAN_HASH, secret=SharedSecret(bytes.fromhex(sys.argv[2]), "x"))
 remote["user"].lookup(torch.tensor([1]))
