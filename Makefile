@@ -18,7 +18,7 @@ TEST_PROCESSES ?= 2
 SIDE_BY_SIDE := -j3
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-services test-csrc test-sanitize lint format bench bench-peers campaign-kill-online campaign-kill-save campaign-hostile campaign-mutate campaign-fuzz wheel wheel-check clean compiler native csrc-tests stubs setup-dev programs-of-services
+.PHONY: help setup demo test test-services test-csrc test-sanitize lint format pages bench bench-peers campaign-kill-online campaign-kill-save campaign-hostile campaign-mutate campaign-fuzz wheel wheel-check clean compiler native csrc-tests stubs setup-dev programs-of-services
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-20s %s\n", $$1, $$2}'
@@ -46,18 +46,22 @@ test-services: setup-dev $(VENV)/.services programs-of-services ## Run the tests
 	@$(MAKE) --no-print-directory test-csrc FUZZ_SECONDS=30
 	@$(MAKE) --no-print-directory wheel
 
-lint: setup-dev ## Check style, types, layers and layout
+lint: setup-dev ## Check style, types, layers, layout and the links of pages
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy --strict monolith
 	$(BIN)/lint-imports --no-logo
-	$(PYTHON) -m pytest -q tests/test_layout.py tests/test_one_name.py
+	$(PYTHON) -m pytest -q tests/test_layout.py tests/test_one_name.py tests/test_links.py
 	$(BIN)/clang-format --dry-run --Werror $(CPP)
 
 format: setup-dev ## Put Python and C++ into the form that lint asks for
 	$(BIN)/ruff check --fix --quiet
 	$(BIN)/ruff format
 	$(BIN)/clang-format -i $(CPP)
+
+pages: setup-dev ## Write the pages that are made from the source: docs/settings.md and docs/api
+	$(PYTHON) -m monolith.train.config.settings_page > docs/settings.md
+	$(PYTHON) -m tools.write_api
 
 bench: setup-dev ## Measure everything; `make bench-peers` first to compare with other systems
 	for name in $$($(PYTHON) -c 'from benchmarks.registry import BENCHMARKS; print(*BENCHMARKS)'); do \
@@ -66,7 +70,7 @@ bench: setup-dev ## Measure everything; `make bench-peers` first to compare with
 campaign-kill-online: KILLS ?= 50
 campaign-kill-online: setup-dev ## Kill trainer and server of an online job 50 times, and a trainer that reads Kafka 50 times; the results go to benchmarks/results
 	$(PYTHON) -m pytest tests/e2e/test_kill.py --kills $(KILLS) --kills-report benchmarks/results/kill-online-$$(date +%F).json
-	$(PYTHON) -m pytest tests/e2e/test_kafka_live.py --kills $(KILLS) --kills-report benchmarks/results/kill-kafka-$$(date +%F).json
+	$(PYTHON) -m pytest -m services tests/e2e/test_kafka_live.py --kills $(KILLS) --kills-report benchmarks/results/kill-kafka-$$(date +%F).json
 
 campaign-kill-save: KILLS ?= 500
 campaign-kill-save: setup-dev ## Kill a saving process 500 times, take its power away 2000 times; the result goes to benchmarks/results

@@ -60,6 +60,9 @@ class RunContext:
     read_metrics: Callable[[], Mapping[str, float]] = dict
     """Computes the metrics of the recent past, such as "auc" and "logloss"; takes milliseconds, so not every step."""
 
+    read_share: Callable[[], float | None] = lambda: None
+    """Returns how much of the run is done, from 0 to 1; None where nobody knows its end."""
+
     save: Callable[[], None] | None = None
     """Writes a snapshot at once, for a hook that holds the run up; only from `before_run` and `after_run`, where no
     step is under way. None where nothing is trained."""
@@ -69,6 +72,12 @@ class RunContext:
 
     error: BaseException | None = None
     """Why the run ends, when `end` is called because of an exception."""
+
+    ending: str = field(default="", init=False)
+    """How the run ended, in words, when `end` is called without an error."""
+
+    num_steps: int = field(default=0, init=False)
+    """Steps taken in this run."""
 
     stop_requested: bool = field(default=False, init=False)
     """Somebody asked for a stop."""
@@ -106,19 +115,19 @@ class Hook:
     """
 
     def begin(self) -> None:
-        """Be told that a run begins; nothing was made or restored yet."""
+        """Run when a run starts, before anything is made or restored."""
 
     def after_create_session(self, context: RunContext) -> None:
-        """Be told that model and tables are there, restored if there was a snapshot."""
+        """Run once model and tables are made, and restored if there was a snapshot."""
 
     def before_run(self, context: RunContext) -> None:
-        """Be told that the next batch is at hand and about to be trained on."""
+        """Run before each step, when its batch has been read."""
 
     def after_run(self, context: RunContext, values: StepValues) -> None:
-        """Be told what the step did; `context.global_step` already counts it."""
+        """Run after each step with its values; `context.global_step` already counts it."""
 
     def end(self, context: RunContext) -> None:
-        """Be told that the run is over: a snapshot is written, or `context.error` says what ended it.
+        """Run at the end of a run: a snapshot is written, or `context.error` is the error that ended it.
 
         `context.saved_step` is the step to go on from.
         """

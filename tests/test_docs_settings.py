@@ -12,12 +12,14 @@ import typer
 
 import monolith as mono
 from monolith.cli.app import app
-from monolith.train.config import RunConfig, RunnerConfig, flag_kinds
+from monolith.cli.models.flags import COMMANDS
+from monolith.train.config import RunConfig, RunnerConfig, flag_kinds, flag_name
 from tests.train.counting_model import Counting, Events
 
 ROOT = Path(__file__).resolve().parent.parent
-# settings.md is made from the settings themselves.
-PAGES = [page for page in sorted((ROOT / "docs").glob("*.md")) if page.name != "settings.md"] + [ROOT / "README.md"]
+# Made from the settings and the docstrings themselves.
+GENERATED = {ROOT / "docs" / "settings.md", *(ROOT / "docs" / "api").glob("*.md")}
+PAGES = [page for page in sorted((ROOT / "docs").rglob("*.md")) if page not in GENERATED] + [ROOT / "README.md"]
 RUN_SETTINGS = {one.name for one in fields(RunConfig)}
 CLASSES = {one.__name__: {field.name for field in fields(one)} for one in (RunConfig, RunnerConfig)}
 
@@ -25,6 +27,14 @@ CLASSES = {one.__name__: {field.name for field in fields(one)} for one in (RunCo
 OTHER_MEANINGS = {
     "environment.md": {"tf_grpc_worker_cache_threads"},  # of RunnerConfig, as the page's variables are
     "formats.md": {"filter_capacity", "kafka_dump", "kafka_dump_prefix", "lagrangex_header"},  # fields of files
+    "what-works.md": {
+        "discovery_type",
+        "enable_gpu_training",
+        "enable_sync_training",
+        "task",
+        "unified_serving",
+    },  # settings that wait
+    "tuning.md": {"filter_capacity"},  # of a feature column
     "data.md": {"kafka_dump", "kafka_dump_prefix", "lagrangex_header", "sort_id"},  # arguments of sources
 }
 
@@ -38,7 +48,7 @@ def inline_code(text: str) -> list[str]:
 
 
 def code_blocks(text: str) -> list[str]:
-    return re.findall(r"^```\w*\n(.*?)^```", text, flags=re.S | re.M)
+    return re.findall(r"^```[^`\n]*\n(.*?)^```", text, flags=re.S | re.M)
 
 
 def settings_of_tables(text: str) -> list[str]:
@@ -68,8 +78,7 @@ def parameters_of_the_package() -> set[str]:
 @cache
 def flags_of_commands() -> dict[str, set[str]]:
     """The flags of each command, by its words; commands that run a model take every setting."""
-    settings = {f"--{name}" for name in flag_kinds(RunnerConfig)} | {"--max_steps", "--steps"}
-    found = {f"monolith {name}": settings for name in ("train", "evaluate", "predict", "export")}
+    found = {f"monolith {name}": {*map(flag_name, flag_kinds(flags)), "--help-all"} for name, flags in COMMANDS.items()}
 
     def walk(command: click.Command, words: str) -> None:
         flags = {flag for one in command.params for flag in (*one.opts, *one.secondary_opts)}
@@ -85,7 +94,7 @@ def flags_named(text: str) -> list[tuple[str, str]]:
     """Each command line on a page, and each flag that stands alone, with its flags."""
     lines = [line for block in code_blocks(text) for line in block.splitlines()] + inline_code(text)
     found = []
-    for line in lines:
+    for line in (one.removeprefix("$ ") for one in lines):
         if line.startswith(("monolith ", "--")):
             words = re.match(r"(?:monolith(?: [a-z][a-z-]*)*)?", line)[0]
             found += [(words, flag) for flag in re.findall(r"(?<!\S)--[a-z][a-z_-]*", line)]
@@ -99,20 +108,20 @@ def command_of(words: str) -> str:
     return words
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_settings_in_tables_are_settings_of_a_run(page):
     unknown = [name for name in settings_of_tables(page.read_text()) if name not in RUN_SETTINGS]
     assert not unknown, f"{page.name} lists settings that RunConfig refuses: {unknown}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_settings_in_the_text_are_not_of_another_configuration(page):
     others = {one.name for one in fields(RunnerConfig)} - RUN_SETTINGS - OTHER_MEANINGS.get(page.name, set())
     named = {word for code in inline_code(page.read_text()) for word in re.findall(r"\w+", code)}
     assert not named & others, f"{page.name} names settings that RunConfig refuses: {sorted(named & others)}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_keywords_are_accepted_by_what_they_are_given_to(page):
     text = page.read_text()
     for code in inline_code(text):
@@ -130,7 +139,7 @@ def test_keywords_are_accepted_by_what_they_are_given_to(page):
             assert given <= CLASSES.get(name, given), f"{page.name}: {name} has no {given - CLASSES[name]}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_flags_are_those_of_their_command(page):
     known = flags_of_commands()
     for words, flag in flags_named(page.read_text()):
@@ -141,12 +150,14 @@ def test_flags_are_those_of_their_command(page):
 
 def test_pages_are_read():
     """Whether the searches above find anything: else they would pass whatever the pages say."""
-    texts = {page.name: page.read_text() for page in PAGES}
-    in_tables = settings_of_tables(texts["checkpoints.md"])
+    texts = {page.relative_to(ROOT).as_posix(): page.read_text() for page in PAGES}
+    in_tables = settings_of_tables(texts["docs/checkpoints.md"])
     assert {"no_first_save", "tide_end_minute", "dense_only_save_checkpoints_secs", "restore_ckpt"} <= set(in_tables)
-    assert "compile=True" in inline_code(texts["training.md"])
-    assert ("monolith serve", "--sync-address") in [(command_of(a), b) for a, b in flags_named(texts["serving.md"])]
-    assert ("monolith train", "--model_dir") in [(command_of(a), b) for a, b in flags_named(texts["README.md"])]
+    assert "compile=True" in inline_code(texts["docs/training.md"])
+    assert ("monolith serve", "--sync-address") in [
+        (command_of(a), b) for a, b in flags_named(texts["docs/serving.md"])
+    ]
+    assert ("monolith train", "--model-dir") in [(command_of(a), b) for a, b in flags_named(texts["README.md"])]
     assert is_dataclass(RunConfig) and len(parameters_of_the_package()) > 1000
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PHRASES = ("told of", "heard", "so many", "whoever", "such a one", "all the same", "live by", "lives by", "of those")
 # A phrase may go on in the next line, behind the mark of a comment.
 GAP = r"(?:\s+(?:#|//)?\s*)"
@@ -35,7 +35,7 @@ def found_in(path: Path) -> list[str]:
     return [f"{name}:{text.count(chr(10), 0, one.start()) + 1}: {one[0]}" for one in STOP.finditer(text)]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_pages_have_no_stop_words(page):
     assert not found_in(page), "write subject, verb, object, and the common word"
 

@@ -1,7 +1,8 @@
 """The data benchmark: do records become tensors faster than a model can take them?
 
 Records are tf.Examples of 26 ids and 13 numbers, made once; every contender gets the same bytes in batches of the same
-size. Files lie in the system's cache: what is measured is our work, not a disk.
+size. The same events are a CSV file with texts for ids. Files lie in the system's cache: what is measured is our work,
+not a disk.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
+from benchmarks.data.csv_files import measure_csv
 from benchmarks.data.figures import figures
 from benchmarks.data.framing import measure_framing
 from benchmarks.data.overlap import measure_overlap
@@ -46,13 +48,15 @@ def measure(sizes: DataSizes, *, quick: bool, progress: Callable[[str], None]) -
         framing = measure_framing(files, sizes)
         progress("reading ahead of training steps")
         overlap = measure_overlap(files, sizes)
+        progress("CSV files against pyarrow, and against arrays")
+        csv_files = measure_csv(records, sizes, folder)
         progress("a data service against reading here")
         service = measure_service(files, sizes, folder, notice)
     return Report(
         benchmark="data",
         quick=quick,
-        figures=figures(parsing, framing, overlap, service),
-        details={"parsing": parsing, "framing": framing, "overlap": overlap, "service": service},
+        figures=figures(parsing, framing, overlap, csv_files, service),
+        details={"parsing": parsing, "framing": framing, "overlap": overlap, "csv": csv_files, "service": service},
         sizes=asdict(sizes),
         notices=notices,
     )

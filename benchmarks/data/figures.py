@@ -8,7 +8,11 @@ from benchmarks.report import Figure
 
 
 def figures(
-    parsing: dict[str, Any], framing: dict[str, Any], overlap: dict[str, Any], service: dict[str, Any] | None
+    parsing: dict[str, Any],
+    framing: dict[str, Any],
+    overlap: dict[str, Any],
+    csv_files: dict[str, Any],
+    service: dict[str, Any] | None,
 ) -> list[Figure]:
     """Return all figures, with their goals, from the details of the stages."""
     return [
@@ -35,6 +39,18 @@ def figures(
             value=overlap["hidden"],
             at_least=0.9,
             meaning="share of reading and parsing that a training step hides, half of the cores each",
+        ),
+        Figure(
+            name="hash_csv_vs_pyarrow",
+            value=csv_files["hash_vs_pyarrow"],
+            at_least=3.0,
+            meaning="26 columns of text to ids, against pyarrow reading the file and pandas hashing",
+        ),
+        Figure(
+            name="csv_vs_arrays",
+            value=csv_files["csv_vs_arrays"],
+            at_least=0.8,
+            meaning="events trained per second from a CSV file against the same from arrays",
         ),
         Figure(
             name="service_vs_local",

@@ -3,12 +3,15 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "bind/arrays.h"
@@ -92,14 +95,23 @@ class JsonValue {
     return to_numpy(without_gil([&] { return parse::list_as_array(*document_, node_, type); }));
   }
 
-  nb::list columns(const std::vector<std::pair<std::string, std::string>>& columns) const {
+  nb::object lists(std::string_view datatype) const {
+    require(parse::JsonKind::kList, "a list");
+    const parse::JsonType type = parse::json_type_from_name(datatype);
+    return to_numpy(without_gil([&] { return parse::list_as_lists(*document_, node_, type); }));
+  }
+
+  nb::list columns(const std::vector<std::tuple<std::string, std::string, bool>>& columns) const {
     require(parse::JsonKind::kList, "a list");
     std::vector<parse::JsonColumn> wanted;
-    for (const auto& [name, datatype] : columns) wanted.push_back({name, parse::json_type_from_name(datatype)});
-    std::vector<parse::JsonArray> arrays =
-        without_gil([&] { return parse::objects_as_arrays(*document_, node_, wanted); });
+    for (const auto& [name, datatype, has_lists] : columns) {
+      wanted.push_back({name, parse::json_type_from_name(datatype), has_lists});
+    }
+    auto arrays = without_gil([&] { return parse::objects_as_arrays(*document_, node_, wanted); });
     nb::list result;
-    for (parse::JsonArray& array : arrays) result.append(to_numpy(std::move(array)));
+    for (auto& array : arrays) {
+      std::visit([&](auto& one) { result.append(to_numpy(std::move(one))); }, array);
+    }
     return result;
   }
 
@@ -117,8 +129,13 @@ class JsonValue {
     return nb::cast(nb::ndarray<nb::numpy, T>(owned->data(), array.shape.size(), array.shape.data(), owner));
   }
 
+  static nb::object to_numpy(parse::JsonLists&& lists) {
+    return nb::make_tuple(to_numpy(std::move(lists.values)), to_array(std::move(lists.lengths)));
+  }
+
   static nb::object to_numpy(parse::JsonArray&& array) {
     switch (array.type) {
+      case parse::JsonType::kText:
       case parse::JsonType::kInt64:
         return as_numpy<std::int64_t>(std::move(array));
       case parse::JsonType::kInt32:
@@ -199,8 +216,10 @@ void bind_json(nb::module_& m) {
       .def("names", &JsonValue::names, "limit"_a, "Names of an object's first members.")
       .def("items", &JsonValue::items, "limit"_a, "The first members of a list.")
       .def("array", &JsonValue::array, "datatype"_a, "A list, nested evenly if at all, as an array.")
-      .def("columns", &JsonValue::columns, "columns"_a,
-           "A list of objects, all with exactly these (name, datatype), as an array per name.");
+      .def("lists", &JsonValue::lists, "datatype"_a, "A list of lists as (values end to end, length of each list).")
+      .def(
+          "columns", &JsonValue::columns, "columns"_a,
+          "A list of objects, all with exactly these (name, datatype, whether a list), as an array or lists per name.");
   m.def("parse_json", &parse_json, "text"_a, "offset"_a, "size"_a, "max_depth"_a, "max_values"_a,
         "Reads a part of a text without the interpreter lock; a ValueError says what is wrong at which byte.");
   m.def("json_list", &json_list, "values"_a.noconvert(), "Finite numbers as a JSON list, nested as they are.");

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "bind/ops.h"
+#include "parse/line_ends.h"
 #include "parse/line_id.h"
 #include "parse/record_parser.h"
 #include "parse/tf_example_conversion.h"
@@ -21,8 +22,13 @@ using namespace nb::literals;
 
 namespace {
 
-// (name, source, type, width, number, missing, empty, to_v2), see parse::ColumnSpec.
-using Spec = std::tuple<std::string, std::string, std::string, std::int64_t, std::uint32_t, float, float, bool>;
+// (name, source, type, width, number, missing, empty, to_v2, missing_id, is_list, optional), see parse::ColumnSpec. The
+// type "hash" is int64, hashed.
+using Spec = std::tuple<std::string, std::string, std::string, std::int64_t, std::uint32_t, float, float, bool,
+                        std::int64_t, bool, bool>;
+
+// (num_cells, delimiter, list_delimiter), see parse::CsvShape.
+using Csv = std::tuple<std::size_t, std::uint8_t, std::string>;
 
 parse::Source source_from_name(const std::string& name) {
   if (name == "feature") return parse::Source::kFeature;
@@ -30,20 +36,32 @@ parse::Source source_from_name(const std::string& name) {
   if (name == "line_id") return parse::Source::kLineId;
   if (name == "label") return parse::Source::kLabel;
   if (name == "instance_weight") return parse::Source::kInstanceWeight;
-  throw std::invalid_argument("a source is feature, slot, line_id, label or instance_weight, got " + name);
+  if (name == "cell") return parse::Source::kCell;
+  throw std::invalid_argument("a source is feature, slot, line_id, label, instance_weight or cell, got " + name);
 }
 
 parse::ValueType type_from_name(const std::string& name) {
-  if (name == "int64") return parse::ValueType::kInt64;
+  if (name == "int64" || name == "hash") return parse::ValueType::kInt64;
   if (name == "float32") return parse::ValueType::kFloat32;
   if (name == "bytes") return parse::ValueType::kBytes;
-  throw std::invalid_argument("a type of values is int64, float32 or bytes, got " + name);
+  throw std::invalid_argument("a type of values is int64, hash, float32 or bytes, got " + name);
 }
 
 std::vector<parse::ColumnSpec> specs_from(const std::vector<Spec>& specs) {
   std::vector<parse::ColumnSpec> result;
-  for (const auto& [name, source, type, width, number, missing, empty, to_v2] : specs) {
-    result.push_back({name, source_from_name(source), type_from_name(type), width, number, missing, empty, to_v2});
+  for (const auto& [name, source, type, width, number, missing, empty, to_v2, missing_id, is_list, optional] : specs) {
+    result.push_back({.name = name,
+                      .source = source_from_name(source),
+                      .type = type_from_name(type),
+                      .width = width,
+                      .number = number,
+                      .missing = missing,
+                      .empty = empty,
+                      .to_v2 = to_v2,
+                      .hashed = type == "hash",
+                      .missing_id = missing_id,
+                      .is_list = is_list,
+                      .optional = optional});
   }
   return result;
 }
@@ -85,11 +103,12 @@ nb::list list_of(const std::vector<parse::BadRecord>& records) {
 
 // The rows there are and the places for them; the values of all columns of a fixed width, by type; (values, splits) of
 // each ragged column and None for others; the columns that no record has; (record, offset, text) of each bad record.
-nb::tuple parse_records(const parse::RecordParser& parser, Flat<const std::uint8_t> data, Ids row_splits) {
+nb::tuple parse_records(const parse::RecordParser& parser, Flat<const std::uint8_t> data, Ids row_splits,
+                        TextDictionary* texts) {
   parse::ParsedBatch batch;
   {
     const nb::gil_scoped_release release;
-    batch = parser.parse({span_of(data), span_of(row_splits)});
+    batch = parser.parse({span_of(data), span_of(row_splits)}, texts);
   }
   nb::list ragged, absent;
   for (std::size_t i = 0; i < batch.columns.size(); ++i) {
@@ -127,6 +146,15 @@ nb::tuple convert_records(const parse::TfExampleConverter& converter, Flat<const
                         tensor_of<std::int64_t>(std::move(converted.splits)), list_of(converted.bad));
 }
 
+nb::object line_ends(Flat<const std::uint8_t> text) {
+  parse::ValueBuffer ends;
+  {
+    const nb::gil_scoped_release release;
+    ends = parse::line_ends(span_of(text));
+  }
+  return tensor_of<std::int64_t>(std::move(ends));
+}
+
 }  // namespace
 
 void bind_parse(nb::module_& m) {
@@ -134,12 +162,15 @@ void bind_parse(nb::module_& m) {
       m, "RecordParser", "Turns serialized records of one format into columns; the way in is monolith.data.parse.")
       .def(
           "__init__",
-          [](parse::RecordParser* self, std::string_view format, const std::vector<Spec>& specs) {
-            new (self) parse::RecordParser(parse::format_from_name(format), specs_from(specs));
+          [](parse::RecordParser* self, std::string_view format, const std::vector<Spec>& specs, const Csv& csv) {
+            const auto& [num_cells, delimiter, list_delimiter] = csv;
+            new (self) parse::RecordParser(parse::format_from_name(format), specs_from(specs),
+                                           {num_cells, delimiter, list_delimiter});
           },
-          "format"_a, "columns"_a)
-      .def("parse", &parse_records, "data"_a.noconvert(), "row_splits"_a.noconvert(),
+          "format"_a, "columns"_a, "csv"_a = Csv{0, ',', "|"})
+      .def("parse", &parse_records, "data"_a.noconvert(), "row_splits"_a.noconvert(), "texts"_a.none() = nb::none(),
            "Returns num_rows, num_places, ints, floats, ragged columns, absent columns, bad records.");
+  m.def("line_ends", &line_ends, "text"_a.noconvert(), "Returns the place behind every line feed.");
   nb::class_<parse::TfExampleConverter>(m, "TfExampleConverter",
                                         "Turns tf.Examples into Examples; see monolith.data.parse.")
       .def(

@@ -89,6 +89,15 @@ void bind_record_frames(nb::module_& m) {
         return skip_frames(bytes_of(input), layout, max_frames);
       },
       "input"_a.noconvert(), "layout"_a, "max_frames"_a, Release());
+  m.def(
+      "decode_frames",
+      [](BytesIn input, const FrameLayout& layout, BytesOut payloads, IdsOut row_splits) {
+        const FrameOutput output{.payloads = std::as_writable_bytes(as_span(payloads)),
+                                 .row_splits = as_span(row_splits)};
+        const std::size_t room = as_span(row_splits).empty() ? 0 : as_span(row_splits).size() - 1;
+        return decode_frames(bytes_of(input), layout, room, output);
+      },
+      "input"_a.noconvert(), "layout"_a, "payloads"_a.noconvert(), "row_splits"_a.noconvert(), Release());
   m.def("read_frames", &read, "file"_a, "buffer"_a.noconvert(), "begin"_a, "end"_a, "layout"_a, "max_frames"_a,
         "payloads"_a.noconvert(), "payload_bytes"_a, "row_splits"_a.noconvert(), "num_records"_a,
         "headers"_a.noconvert(), Release());

@@ -165,13 +165,32 @@ void city_hash64_values(std::span<const std::int64_t> values, std::span<std::int
 }
 
 void city_hash64_rows(std::span<const std::uint8_t> bytes, std::span<const std::int64_t> row_splits,
-                      std::span<std::int64_t> out) {
+                      std::span<std::int64_t> out, TextDictionary* texts) {
   check_row_splits(row_splits, bytes.size());
   check_out(out.size(), row_splits.size() - 1);
   hash_all(out, [&](std::size_t row) {
     const auto begin = static_cast<std::size_t>(row_splits[row]);
-    return city_hash64(bytes.subspan(begin, static_cast<std::size_t>(row_splits[row + 1]) - begin));
+    const auto text = bytes.subspan(begin, static_cast<std::size_t>(row_splits[row + 1]) - begin);
+    const std::uint64_t hash = city_hash64(text);
+    if (texts != nullptr) texts->note(hash, text);
+    return hash;
   });
+}
+
+std::vector<std::int64_t> city_hash64_prefixed(std::span<const std::uint8_t> bytes) {
+  std::vector<std::int64_t> ids;
+  constexpr std::size_t kPrefix = 4;
+  while (!bytes.empty()) {
+    std::size_t size = 0;
+    for (std::size_t k = 0; k < std::min(kPrefix, bytes.size()); ++k) size |= std::size_t{bytes[k]} << (8 * k);
+    if (bytes.size() < kPrefix || bytes.size() - kPrefix < size) {
+      throw std::invalid_argument("the bytes end inside text " + std::to_string(ids.size()) +
+                                  "; each text follows its length in bytes, as four little-endian bytes");
+    }
+    ids.push_back(static_cast<std::int64_t>(city_hash64(bytes.subspan(kPrefix, size))));
+    bytes = bytes.subspan(kPrefix + size);
+  }
+  return ids;
 }
 
 }  // namespace monolith

@@ -7,6 +7,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
+
+#include "ops/text_dictionary.h"
 
 namespace monolith {
 
@@ -16,8 +19,13 @@ std::uint64_t city_hash64(std::span<const std::uint8_t> bytes);
 void city_hash64_values(std::span<const std::int64_t> values, std::span<std::int64_t> out);
 
 // Hashes each row of a ragged column of bytes; out has one entry per row. The bits of the hash are kept, so half of
-// the results are negative. Throws std::invalid_argument unless row_splits fits the bytes.
+// the results are negative. Notes the rows in `texts`, if there is one. Throws std::invalid_argument unless row_splits
+// fits the bytes.
 void city_hash64_rows(std::span<const std::uint8_t> bytes, std::span<const std::int64_t> row_splits,
-                      std::span<std::int64_t> out);
+                      std::span<std::int64_t> out, TextDictionary* texts = nullptr);
+
+// Hashes byte strings of which each follows its length, four little-endian bytes: the binary form of BYTES tensors.
+// Throws std::invalid_argument if the bytes end inside a string.
+std::vector<std::int64_t> city_hash64_prefixed(std::span<const std::uint8_t> bytes);
 
 }  // namespace monolith

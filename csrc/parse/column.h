@@ -20,6 +20,7 @@ enum class Source {
   kLineId,          // the field of the column's name in the LineId
   kLabel,           // the record's labels
   kInstanceWeight,  // the record's weight; a weight that is not positive reads as 1
+  kCell,            // cell `number` of a CSV line
 };
 
 inline constexpr std::int64_t kRagged = -1;
@@ -30,9 +31,13 @@ struct ColumnSpec {
   ValueType type = ValueType::kInt64;
   std::int64_t width = kRagged;  // values per row, or kRagged; bytes are always ragged
   std::uint32_t number = 0;
-  float missing = 0;   // fills a fixed width where a record has fewer values
-  float empty = 0;     // stands for the value of a scalar float feature that is there, but has none
-  bool to_v2 = false;  // kSlot: turn ids of layout v1 into layout v2
+  float missing = 0;            // fills a fixed width where a record has fewer values
+  float empty = 0;              // stands for the value of a scalar float feature that is there, but has none
+  bool to_v2 = false;           // kSlot: turn ids of layout v1 into layout v2
+  bool hashed = false;          // int64: ids of texts; a whole number counts as its decimal text
+  std::int64_t missing_id = 0;  // the same as `missing`, for int64
+  bool is_list = false;         // kCell: the cell is a list, even if one wide
+  bool optional = true;         // kCell: a number may be missing
 };
 
 // int64: [rows * width] or ragged; float32 alike; bytes: one string per row, ragged.

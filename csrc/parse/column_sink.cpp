@@ -1,6 +1,9 @@
 #include "parse/column_sink.h"
 
+#include <algorithm>
+#include <array>
 #include <bit>
+#include <charconv>
 #include <string>
 
 #include "ops/city_hash.h"
@@ -9,8 +12,9 @@ namespace monolith::parse {
 
 namespace {
 
-const char* name_of(ValueType type) {
-  return type == ValueType::kInt64 ? "int64" : type == ValueType::kFloat32 ? "float32" : "bytes";
+const char* name_of(const ColumnSpec& spec) {
+  const ValueType type = spec.type;
+  return spec.hashed ? "hash" : type == ValueType::kInt64 ? "int64" : type == ValueType::kFloat32 ? "float32" : "bytes";
 }
 
 void check_8_bytes(Bytes packed) {
@@ -25,8 +29,7 @@ void ColumnSink::fill_missing(std::size_t first_row, std::size_t num_rows) {
   if (type_ == ValueType::kFloat32) {
     std::fill_n(static_cast<float*>(fixed_) + first_row * width, num_rows * width, spec_->missing);
   } else {
-    std::fill_n(static_cast<std::int64_t*>(fixed_) + first_row * width, num_rows * width,
-                static_cast<std::int64_t>(spec_->missing));
+    std::fill_n(static_cast<std::int64_t*>(fixed_) + first_row * width, num_rows * width, spec_->missing_id);
   }
 }
 
@@ -53,11 +56,31 @@ void ColumnSink::add_doubles(Bytes packed) {
 
 void ColumnSink::add_string(Bytes bytes) {
   if (type_ == ValueType::kInt64) {
-    add_int64(static_cast<std::int64_t>(city_hash64({bytes.begin, bytes.size()})));
+    const std::uint64_t id = city_hash64({bytes.begin, bytes.size()});
+    if (texts_ != nullptr) texts_->note(id, {bytes.begin, bytes.size()});
+    add_int64(static_cast<std::int64_t>(id));
     return;
   }
   if (count_++ == 0) values_.append(bytes.begin, bytes.size());
   wrong_at_ = bytes.begin;
+}
+
+void ColumnSink::hash_numbers() {
+  const std::size_t count =
+      is_ragged() ? row_bytes() / sizeof(std::int64_t) : static_cast<std::size_t>(std::min(count_, width_));
+  for (std::size_t i = 0; i < count; ++i) {
+    std::uint8_t* const place =
+        is_ragged() ? values_.data() + start_ + i * sizeof(std::int64_t) : reinterpret_cast<std::uint8_t*>(ints() + i);
+    std::int64_t number;
+    std::memcpy(&number, place, sizeof number);
+    std::array<char, 24> text;
+    const char* const end = std::to_chars(text.data(), text.data() + text.size(), number).ptr;
+    const auto size = static_cast<std::size_t>(end - text.data());
+    const std::span<const std::uint8_t> bytes(reinterpret_cast<const std::uint8_t*>(text.data()), size);
+    const std::uint64_t id = city_hash64(bytes);
+    if (texts_ != nullptr) texts_->note(id, bytes);
+    std::memcpy(place, &id, sizeof id);
+  }
 }
 
 void ColumnSink::restart() {
@@ -65,11 +88,12 @@ void ColumnSink::restart() {
   fill_missing(row_, 1);
   count_ = 0;
   kind_ = 0;
+  numbers_ = false;
   wrong_ = nullptr;
 }
 
 void ColumnSink::reject_kind() const {
-  fail(wrong_at_, "feature '" + spec_->name + "' holds " + wrong_ + ", " + name_of(type_) + " was asked for");
+  fail(wrong_at_, "feature '" + spec_->name + "' holds " + wrong_ + ", " + name_of(*spec_) + " was asked for");
 }
 
 void ColumnSink::reject_strings() const {

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "ops/city_hash.h"
+#include "ops/text_dictionary.h"
 #include "parse/column.h"
 #include "parse/wire_reader.h"
 
@@ -26,6 +28,9 @@ class ColumnSink {
         width_(fixed == nullptr ? 0 : spec.width),
         is_weight_(spec.source == Source::kInstanceWeight) {}
 
+  // From now on, texts that become ids are noted there too.
+  void note_texts(TextDictionary* texts) { texts_ = texts; }
+
   const ColumnSpec& spec() const { return *spec_; }
   bool is_ragged() const { return fixed_ == nullptr; }
   bool present() const { return present_; }
@@ -43,6 +48,7 @@ class ColumnSink {
     count_ = 0;
     kind_ = 0;
     touched_ = false;
+    numbers_ = false;
     wrong_ = nullptr;
   }
 
@@ -65,6 +71,8 @@ class ColumnSink {
   // Ends the row; throws WireError where its values are not what was asked for.
   void end_row() {
     present_ |= touched_;
+    if (numbers_) [[unlikely]]
+      hash_numbers();
     if (wrong_ != nullptr) [[unlikely]]
       reject_kind();
     if (fixed_ == nullptr) {
@@ -95,10 +103,21 @@ class ColumnSink {
   void add_doubles(Bytes packed);           // float32
   void add_string(Bytes bytes);             // bytes; int64 takes the string's city_hash64
 
+  // The id of the row's one text, of a hashed column that is no list.
+  void put_text(Bytes text) {
+    const std::uint64_t id = city_hash64({text.begin, text.size()});
+    if (texts_ != nullptr) [[unlikely]]
+      texts_->note(id, {text.begin, text.size()});
+    static_cast<std::int64_t*>(fixed_)[row_] = static_cast<std::int64_t>(id);
+    touched_ = true;
+  }
+
   // Whether the column takes values of this type; if not, the row fails unless a later occurrence replaces them.
   bool takes(ValueType type, Bytes at, const char* kind) {
-    if (type == type_) [[likely]]
+    if (type == type_) [[likely]] {
+      numbers_ = spec_->hashed && type == ValueType::kInt64;
       return true;
+    }
     refuse(at, kind);
     return false;
   }
@@ -106,6 +125,8 @@ class ColumnSink {
   bool takes_strings(Bytes at, const char* kind) {
     return type_ == ValueType::kInt64 || takes(ValueType::kBytes, at, kind);
   }
+  // The same where only columns that ask for ids of texts take strings.
+  bool takes_hashed_strings(Bytes at, const char* kind) { return spec_->hashed || takes(ValueType::kBytes, at, kind); }
   void refuse(Bytes at, const char* kind) {
     wrong_ = kind;
     wrong_at_ = at.begin;
@@ -117,6 +138,7 @@ class ColumnSink {
   float* floats() const { return static_cast<float*>(fixed_) + row_ * static_cast<std::size_t>(width_); }
 
   [[gnu::cold, gnu::noinline]] void restart();
+  [[gnu::noinline]] void hash_numbers();
   [[noreturn, gnu::cold, gnu::noinline]] void reject_kind() const;
   [[noreturn, gnu::cold, gnu::noinline]] void reject_strings() const;
 
@@ -127,6 +149,7 @@ class ColumnSink {
   std::int64_t width_;  // 0: ragged
   bool is_weight_;
   ValueBuffer values_;
+  TextDictionary* texts_ = nullptr;
   bool present_ = false;
 
   // Of the present row.
@@ -135,6 +158,7 @@ class ColumnSink {
   std::int64_t count_ = 0;  // values so far
   std::uint32_t kind_ = 0;
   bool touched_ = false;
+  bool numbers_ = false;         // the row of a hashed column holds numbers that are not hashed yet
   const char* wrong_ = nullptr;  // a kind of value that the column does not take
   const std::uint8_t* wrong_at_ = nullptr;
 };

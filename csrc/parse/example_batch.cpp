@@ -221,12 +221,13 @@ std::vector<Scan> scan_records(const Targets& targets, const Records& records) {
 
 using Sinks = std::vector<std::vector<ColumnSink>>;  // by record and column
 
-Sinks make_sinks(std::span<const Scan> scans, std::span<ColumnStore> stores) {
+Sinks make_sinks(std::span<const Scan> scans, std::span<ColumnStore> stores, TextDictionary* texts) {
   Sinks sinks(scans.size());
   for (std::size_t i = 0; i < scans.size(); ++i) {
     for (ColumnStore& store : stores) {
       sinks[i].push_back(store.sink());
       sinks[i].back().fill_missing(scans[i].first_row, scans[i].num_rows);
+      sinks[i].back().note_texts(texts);
       store.clear_lengths(scans[i].first_row, scans[i].num_rows);
     }
   }
@@ -275,13 +276,13 @@ void check_example_batch(std::span<const ColumnSpec> specs) {
   const LineIdReader checked(specs);
 }
 
-ParsedBatch parse_example_batches(std::span<const ColumnSpec> specs, const Records& records) {
+ParsedBatch parse_example_batches(std::span<const ColumnSpec> specs, const Records& records, TextDictionary* texts) {
   const Targets targets(specs);
   std::vector<Scan> scans = scan_records(targets, records);
   const std::size_t num_rows = scans.empty() ? 0 : scans.back().first_row + scans.back().num_rows;
   ParsedBatch batch;
   std::vector<ColumnStore> stores = make_stores(specs, num_rows, batch.fixed);
-  Sinks sinks = make_sinks(scans, stores);
+  Sinks sinks = make_sinks(scans, stores, texts);
   read_lists(records, scans, targets, sinks);
   const std::vector<std::size_t> kept = drop_bad_rows(scans, stores, sinks);
 

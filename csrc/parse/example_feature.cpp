@@ -45,10 +45,10 @@ void read_list(std::uint32_t kind, Bytes list, ColumnSink& sink) {
       if (sink.takes(ValueType::kInt64, list, "an int64_list")) read_int64_list(list, sink);
       break;
     case kBytesList:
-      if (sink.takes(ValueType::kBytes, list, "a bytes_list")) read_bytes_list(list, sink);
+      if (sink.takes_hashed_strings(list, "a bytes_list")) read_bytes_list(list, sink);
       break;
     case kBytesValue:
-      if (sink.takes(ValueType::kBytes, list, "a bytes_value")) sink.add_string(list);
+      if (sink.takes_hashed_strings(list, "a bytes_value")) sink.add_string(list);
       break;
     default:
       sink.refuse(list, "lists of lists");

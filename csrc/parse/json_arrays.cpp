@@ -6,6 +6,8 @@
 #include <limits>
 #include <stdexcept>
 
+#include "ops/city_hash.h"
+
 namespace monolith::parse {
 
 namespace {
@@ -15,17 +17,33 @@ struct TypeName {
   JsonType type;
   std::size_t bytes;
 };
-constexpr TypeName kTypes[] = {{"INT64", JsonType::kInt64, 8},
-                               {"INT32", JsonType::kInt32, 4},
-                               {"FP32", JsonType::kFloat32, 4},
-                               {"FP64", JsonType::kFloat64, 8},
-                               {"BOOL", JsonType::kBool, 1}};
+constexpr TypeName kTypes[] = {{"INT64", JsonType::kInt64, 8},  {"INT32", JsonType::kInt32, 4},
+                               {"FP32", JsonType::kFloat32, 4}, {"FP64", JsonType::kFloat64, 8},
+                               {"BOOL", JsonType::kBool, 1},    {"BYTES", JsonType::kText, 8}};
 
 const TypeName& described(JsonType type) { return kTypes[static_cast<int>(type)]; }
 
+std::string wanted(JsonType type) {
+  if (type == JsonType::kText) return "texts";
+  return std::string(described(type).name) + (type == JsonType::kBool ? " values" : " numbers");
+}
+
+// What the sender can do about it; nothing for most values.
+const char* way_out(JsonKind got, JsonType type) {
+  if (type == JsonType::kText) {
+    if (got == JsonKind::kNull) return "; where the training data had no text, send \"\"";
+    return got == JsonKind::kReal || got == JsonKind::kLargeInteger ? "; put it in quotes" : "";
+  }
+  if (got == JsonKind::kText && type != JsonType::kBool) {
+    return "; send a number without quotes. To send texts, give the column the type hash where the data is read, and "
+           "train and export again";
+  }
+  return "";
+}
+
 [[noreturn]] void refuse(const JsonDocument& document, std::size_t node, JsonType type) {
-  throw std::invalid_argument("its data must be " + std::string(described(type).name) +
-                              (type == JsonType::kBool ? " values" : " numbers") + ", got " + document.shown(node));
+  throw std::invalid_argument("its data must be " + wanted(type) + ", got " + document.shown(node) +
+                              way_out(document[node].kind, type));
 }
 
 [[noreturn]] void too_large(JsonType type) {
@@ -42,6 +60,11 @@ T converted(const JsonDocument& document, std::size_t number) {
   if constexpr (kType == JsonType::kBool) {
     if (node.kind != JsonKind::kTrue && node.kind != JsonKind::kFalse) refuse(document, number, kType);
     return node.kind == JsonKind::kTrue;
+  } else if constexpr (kType == JsonType::kText) {
+    if (node.kind != JsonKind::kText && node.kind != JsonKind::kInteger) refuse(document, number, kType);
+    // A whole number counts as its decimal text, as it does in data.
+    const std::string text = node.kind == JsonKind::kText ? document.text_of(number) : std::to_string(node.integer);
+    return static_cast<T>(city_hash64({reinterpret_cast<const std::uint8_t*>(text.data()), text.size()}));
   } else if constexpr (std::numeric_limits<T>::is_integer) {
     if (node.kind == JsonKind::kLargeInteger) too_large(kType);
     if (node.kind != JsonKind::kInteger) refuse(document, number, kType);
@@ -53,6 +76,25 @@ T converted(const JsonDocument& document, std::size_t number) {
     const T value = static_cast<T>(node.real);
     if (!std::isfinite(value)) too_large(kType);
     return value;
+  }
+}
+
+// Calls `function` with the type as a constant, and what a value of it is in C++.
+template <typename Function>
+void for_type(JsonType type, const Function& function) {
+  switch (type) {
+    case JsonType::kInt64:
+      return function.template operator()<JsonType::kInt64, std::int64_t>();
+    case JsonType::kInt32:
+      return function.template operator()<JsonType::kInt32, std::int32_t>();
+    case JsonType::kFloat32:
+      return function.template operator()<JsonType::kFloat32, float>();
+    case JsonType::kFloat64:
+      return function.template operator()<JsonType::kFloat64, double>();
+    case JsonType::kBool:
+      return function.template operator()<JsonType::kBool, bool>();
+    case JsonType::kText:
+      return function.template operator()<JsonType::kText, std::int64_t>();
   }
 }
 
@@ -83,18 +125,7 @@ class Filler {
   }
 
   void add(std::size_t node) {
-    switch (array_.type) {
-      case JsonType::kInt64:
-        return add_as<JsonType::kInt64, std::int64_t>(node, 1);
-      case JsonType::kInt32:
-        return add_as<JsonType::kInt32, std::int32_t>(node, 1);
-      case JsonType::kFloat32:
-        return add_as<JsonType::kFloat32, float>(node, 1);
-      case JsonType::kFloat64:
-        return add_as<JsonType::kFloat64, double>(node, 1);
-      case JsonType::kBool:
-        return add_as<JsonType::kBool, bool>(node, 1);
-    }
+    for_type(array_.type, [&]<JsonType kType, typename T>() { add_as<kType, T>(node, 1); });
   }
 
  private:
@@ -118,6 +149,53 @@ class Filler {
   const JsonDocument& document_;
   JsonArray array_;
   std::size_t written_ = 0;
+};
+
+// Puts lists of plain values end to end.
+class ListFiller {
+ public:
+  ListFiller(const JsonDocument& document, JsonType type, std::size_t num_lists) : document_(document) {
+    lists_.values.type = type;
+    lists_.lengths.reserve(num_lists);
+  }
+
+  JsonLists take() && {
+    lists_.values.shape.push_back(lists_.values.bytes.size() / described(lists_.values.type).bytes);
+    return std::move(lists_);
+  }
+
+  void add(std::size_t list) {
+    if (document_[list].kind != JsonKind::kList) {
+      const bool is_null = document_[list].kind == JsonKind::kNull;
+      refuse_list(list,
+                  is_null ? "; an example without values has an empty list, []" : "; put a single value in a list");
+    }
+    lists_.lengths.push_back(document_[list].size);
+    for_type(lists_.values.type, [&]<JsonType kType, typename T>() { add_members<kType, T>(list); });
+  }
+
+ private:
+  template <JsonType kType, typename T>
+  void add_members(std::size_t list) {
+    std::vector<std::byte>& bytes = lists_.values.bytes;
+    const std::size_t end = document_[list].end;
+    for (std::size_t member = list + 1; member < end; member = document_.after(member)) {
+      if (document_[member].kind == JsonKind::kList) {
+        refuse_list(member, " inside the list of an example; its lists are nested once too often");
+      }
+      const T value = converted<kType, T>(document_, member);
+      const auto* begin = reinterpret_cast<const std::byte*>(&value);
+      bytes.insert(bytes.end(), begin, begin + sizeof value);
+    }
+  }
+
+  [[noreturn]] void refuse_list(std::size_t node, const char* why) const {
+    throw std::invalid_argument("its data must be a list of " + wanted(lists_.values.type) + " per example, got " +
+                                document_.shown(node) + why);
+  }
+
+  const JsonDocument& document_;
+  JsonLists lists_;
 };
 
 // Where the wanted members of one object are; false if it has others, or lacks one.
@@ -179,10 +257,23 @@ JsonArray list_as_array(const JsonDocument& document, std::size_t list, JsonType
   return std::move(filler).take();
 }
 
-std::vector<JsonArray> objects_as_arrays(const JsonDocument& document, std::size_t list,
-                                         std::span<const JsonColumn> columns) {
-  std::vector<Filler> fillers;
-  for (const JsonColumn& column : columns) fillers.emplace_back(document, column.type, document[list].size);
+JsonLists list_as_lists(const JsonDocument& document, std::size_t list, JsonType type) {
+  ListFiller filler(document, type, document[list].size);
+  const std::size_t end = document[list].end;
+  for (std::size_t node = list + 1; node < end; node = document.after(node)) filler.add(node);
+  return std::move(filler).take();
+}
+
+std::vector<std::variant<JsonArray, JsonLists>> objects_as_arrays(const JsonDocument& document, std::size_t list,
+                                                                  std::span<const JsonColumn> columns) {
+  std::vector<std::variant<Filler, ListFiller>> fillers;
+  for (const JsonColumn& column : columns) {
+    if (column.has_lists) {
+      fillers.emplace_back(std::in_place_type<ListFiller>, document, column.type, document[list].size);
+    } else {
+      fillers.emplace_back(std::in_place_type<Filler>, document, column.type, document[list].size);
+    }
+  }
   std::vector<std::size_t> members;
   std::size_t number = 0;
   const std::size_t end = document[list].end;
@@ -192,15 +283,19 @@ std::vector<JsonArray> objects_as_arrays(const JsonDocument& document, std::size
     }
     for (std::size_t i = 0; i < columns.size(); ++i) {
       try {
-        if (number == 0) fillers[i].shape_of(members[i]);
-        fillers[i].add(members[i]);
+        if (auto* filler = std::get_if<Filler>(&fillers[i]); filler != nullptr && number == 0) {
+          filler->shape_of(members[i]);
+        }
+        std::visit([&](auto& filler) { filler.add(members[i]); }, fillers[i]);
       } catch (const std::invalid_argument& error) {
         throw std::invalid_argument("input '" + columns[i].name + "': " + error.what());
       }
     }
   }
-  std::vector<JsonArray> arrays;
-  for (Filler& filler : fillers) arrays.push_back(std::move(filler).take());
+  std::vector<std::variant<JsonArray, JsonLists>> arrays;
+  for (auto& filler : fillers) {
+    std::visit([&](auto& one) { arrays.emplace_back(std::move(one).take()); }, filler);
+  }
   return arrays;
 }
 

@@ -35,6 +35,7 @@ class RowWriter {
   void write(std::string& out, std::size_t depth) {
     switch (values_.type) {
       case JsonType::kInt64:
+      case JsonType::kText:  // as ids
         return write_as<std::int64_t>(out, depth);
       case JsonType::kInt32:
         return write_as<std::int32_t>(out, depth);

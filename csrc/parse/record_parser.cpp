@@ -64,11 +64,13 @@ Format format_from_name(std::string_view name) {
   if (name == "example") return Format::kExample;
   if (name == "example_batch") return Format::kExampleBatch;
   if (name == "instance") return Format::kInstance;
-  throw std::invalid_argument("a format of records is tf_example, example, example_batch or instance, got " +
+  if (name == "csv") return Format::kCsv;
+  throw std::invalid_argument("a format of records is tf_example, example, example_batch, instance or csv, got " +
                               std::string(name));
 }
 
-RecordParser::RecordParser(Format format, std::vector<ColumnSpec> specs) : format_(format), specs_(std::move(specs)) {
+RecordParser::RecordParser(Format format, std::vector<ColumnSpec> specs, const CsvShape& csv)
+    : format_(format), specs_(std::move(specs)) {
   for (const ColumnSpec& spec : specs_) {
     if (spec.type != ValueType::kBytes && spec.width != kRagged && spec.width < 1) {
       throw std::invalid_argument("column '" + spec.name + "': a width must be positive, got " +
@@ -92,18 +94,22 @@ RecordParser::RecordParser(Format format, std::vector<ColumnSpec> specs) : forma
     case Format::kInstance:
       rows_ = make_instance_format(specs_);
       break;
+    case Format::kCsv:
+      rows_ = make_csv_format(specs_, csv);
+      break;
     case Format::kExampleBatch:
       check_example_batch(specs_);
       break;
   }
 }
 
-ParsedBatch RecordParser::parse(const Records& records) const {
+ParsedBatch RecordParser::parse(const Records& records, TextDictionary* texts) const {
   check_row_splits(records.splits, records.data.size());
-  return rows_ != nullptr ? parse_rows(*rows_, specs_, records) : parse_example_batches(specs_, records);
+  return rows_ != nullptr ? parse_rows(*rows_, specs_, records, texts) : parse_example_batches(specs_, records, texts);
 }
 
-ParsedBatch parse_rows(const RowFormat& format, std::span<const ColumnSpec> specs, const Records& records) {
+ParsedBatch parse_rows(const RowFormat& format, std::span<const ColumnSpec> specs, const Records& records,
+                       TextDictionary* texts) {
   const std::size_t num_records = records.size();
   ParsedBatch batch;
   std::vector<ColumnStore> stores = make_stores(specs, num_records, batch.fixed);
@@ -120,6 +126,7 @@ ParsedBatch parse_rows(const RowFormat& format, std::span<const ColumnSpec> spec
     for (const ColumnStore& store : stores) {
       chunk.rows.sinks.push_back(store.sink());
       chunk.rows.sinks.back().fill_missing(first, last - first);
+      chunk.rows.sinks.back().note_texts(texts);
     }
     for (std::size_t record = first; record < last; ++record) read_row(format, records, record, chunk);
   });

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "parse/column_sink.h"
@@ -33,6 +34,16 @@ class RowFormat {
 std::unique_ptr<RowFormat> make_tf_example_format(std::span<const ColumnSpec> specs);
 std::unique_ptr<RowFormat> make_example_format(std::span<const ColumnSpec> specs);
 std::unique_ptr<RowFormat> make_instance_format(std::span<const ColumnSpec> specs);
+
+// What the lines of a CSV file have in common.
+struct CsvShape {
+  std::size_t num_cells = 0;
+  std::uint8_t delimiter = ',';
+  std::string list_delimiter = "|";
+};
+
+// A record is a line, with or without what ends it. A blank one is bad for no reason: its text is empty.
+std::unique_ptr<RowFormat> make_csv_format(std::span<const ColumnSpec> specs, const CsvShape& shape);
 
 // What all three do with an entry {name = 1, value = 2}: finds the sink of the name and hands it the value.
 // Entries name the value first or repeat a field only in theory, but they may.

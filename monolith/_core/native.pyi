@@ -602,9 +602,23 @@ def fill_with_offset_map_grad(
     grad: _Doubles,
     out: _Doubles,
 ) -> None: ...
+
+class TextDictionary:
+    """Texts that became ids; the way in is monolith.features.kept_strings."""
+
+    def __init__(self, max_texts: int) -> None: ...
+    def __len__(self) -> int: ...
+    def add_known(self, bytes: _Bytes, row_splits: _Int64s) -> None:
+        """Takes texts that are written already."""
+
+    def take_new(self) -> tuple[bytes, list[int]]:
+        """Returns the texts noted since the last call, end to end, and the places where they end."""
+
 def city_hash64(bytes: bytes) -> int: ...
 def city_hash64_values(values: _Int64s, out: _Int64s) -> None: ...
-def city_hash64_rows(bytes: _Bytes, row_splits: _Int64s, out: _Int64s) -> None: ...
+def city_hash64_rows(bytes: _Bytes, row_splits: _Int64s, out: _Int64s, texts: TextDictionary | None = None) -> None: ...
+def city_hash64_prefixed(bytes: _Bytes) -> NDArray[numpy.int64]:
+    """Hashes byte strings, each after its length in four little-endian bytes."""
 
 class FusedLayoutPlan:
     """How rows of looked-up ids become the tensors of all layouts."""
@@ -670,9 +684,14 @@ def pair_products_grad(rows: _Floats, grad: _Floats, out: _Floats) -> None: ...
 class RecordParser:
     """Turns serialized records of one format into columns; the way in is monolith.data.parse."""
 
-    def __init__(self, format: str, columns: Sequence[tuple[str, str, str, int, int, float, float, bool]]) -> None: ...
+    def __init__(
+        self,
+        format: str,
+        columns: Sequence[tuple[str, str, str, int, int, float, float, bool, int, bool, bool]],
+        csv: tuple[int, int, str] = (0, 44, "|"),
+    ) -> None: ...
     def parse(
-        self, data: _Bytes, row_splits: _Int64s
+        self, data: _Bytes, row_splits: _Int64s, texts: TextDictionary | None = None
     ) -> tuple[
         int,
         int,
@@ -683,6 +702,9 @@ class RecordParser:
         list[tuple[int, int, str]],
     ]:
         """Returns num_rows, num_places, ints, floats, ragged columns, absent columns, bad records."""
+
+def line_ends(text: _Bytes) -> torch.Tensor:
+    """Returns the place behind every line feed."""
 
 class TfExampleConverter:
     """Turns tf.Examples into Examples; see monolith.data.parse."""
@@ -720,8 +742,13 @@ class JsonValue:
     def array(self, datatype: str) -> NDArray[Any]:
         """A list, nested evenly if at all, as an array."""
 
-    def columns(self, columns: Sequence[tuple[str, str]]) -> list[NDArray[Any]]:
-        """A list of objects, all with exactly these (name, datatype), as an array per name."""
+    def lists(self, datatype: str) -> tuple[NDArray[Any], NDArray[Any]]:
+        """A list of lists as (values end to end, length of each list)."""
+
+    def columns(
+        self, columns: Sequence[tuple[str, str, bool]]
+    ) -> list[NDArray[Any] | tuple[NDArray[Any], NDArray[Any]]]:
+        """A list of objects, all with exactly these (name, datatype, whether a list), as an array or lists per name."""
 
 def parse_json(text: bytes, offset: int, size: int, max_depth: int, max_values: int) -> JsonValue:
     """Reads a part of a text without the interpreter lock; a ValueError says what is wrong at which byte."""
@@ -791,6 +818,7 @@ class FrameRead(FramePass):
     def num_read(self) -> int: ...
 
 def skip_frames(input: _Bytes, layout: FrameLayout, max_frames: int) -> FramePass: ...
+def decode_frames(input: _Bytes, layout: FrameLayout, payloads: _Bytes, row_splits: _Int64s) -> FramePass: ...
 def read_frames(
     file: int,
     buffer: _Bytes,

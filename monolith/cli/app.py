@@ -1,4 +1,7 @@
-"""The command line: which sub-commands there are. Each is a function in a file of its own."""
+"""The command line: which sub-commands there are. Each is a function in a file of its own.
+
+Nothing that is imported here may import torch: `--version`, `--help` and completion must answer at once.
+"""
 
 from typing import Annotated
 
@@ -10,10 +13,17 @@ from monolith.cli.control import control
 from monolith.cli.data_service import data_service
 from monolith.cli.demo import demo
 from monolith.cli.info import info
-from monolith.cli.model_commands import FLAGS_ARE_SETTINGS, evaluate, export, predict, train
+from monolith.cli.model_commands import FLAGS_ARE_SETTINGS, ModelCommand, evaluate, export, predict, train
+from monolith.cli.new import new
 from monolith.cli.row import row
 from monolith.cli.serve import serve
 from monolith.version import __version__
+
+
+def _with_dashes(token: str) -> str:
+    """Return how a name on the command line is shown: `--model_dir` is taken as `--model-dir`."""
+    return token.replace("_", "-")
+
 
 app = typer.Typer(
     name="monolith",
@@ -21,17 +31,22 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"], "token_normalize_func": _with_dashes},
 )
+app.command(short_help="Write a small project that runs.")(new)
+for command in (train, evaluate, export, predict):
+    app.command(cls=ModelCommand, context_settings=FLAGS_ARE_SETTINGS, add_help_option=False)(command)
+app.command(short_help="Answer predictions over HTTP from an export.")(serve)
+app.command(
+    short_help="Show what a model knows about one id.",
+    context_settings={"ignore_unknown_options": True},  # ids may be negative
+)(row)
+app.command(short_help="Pause, resume or save a run.")(control)
+app.command(short_help="Watch a whole live system for a minute.")(demo)
+app.command(short_help="Show what this installation can do.")(info)
 app.add_typer(ckpt)
 app.add_typer(certs)
 app.add_typer(data_service)
-app.command()(demo)
-app.command()(info)
-app.command()(serve)
-for command in (train, evaluate, predict, export):
-    app.command(context_settings=FLAGS_ARE_SETTINGS, add_help_option=False, no_args_is_help=False)(command)
-app.command()(control)
-app.command(context_settings={"ignore_unknown_options": True})(row)  # ids may be negative
 
 
 def _print_version(wanted: bool) -> None:
@@ -45,6 +60,9 @@ def options(
     show_version: Annotated[
         bool, typer.Option("--version", help="Print the version and stop.", is_eager=True, callback=_print_version)
     ] = False,
-    traceback: Annotated[bool, typer.Option("--traceback", help="Show where an error came from.")] = False,
+    # Taken off the command line before typer sees it; declared for `--help`.
+    traceback: Annotated[
+        bool, typer.Option("--traceback", help="Show where an error came from; works with every command.")
+    ] = False,
 ) -> None:
     """Hold the options that every sub-command shares."""

@@ -18,7 +18,7 @@ class Action(StrEnum):
 
 
 def control(
-    model_dir: Annotated[Path, typer.Argument(help="Folder of a run that was started with --enable_controller.")],
+    model_dir: Annotated[Path, typer.Argument(help="Folder of a run that was started with --enable-controller.")],
     action: Annotated[
         Action, typer.Argument(help="status: how far it is; stop: pause it; resume: let it go on; save: a snapshot.")
     ] = Action.STATUS,

@@ -4,6 +4,7 @@ import json
 import logging
 import signal
 import sys
+from importlib import import_module
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any
@@ -12,9 +13,7 @@ import typer
 from rich.table import Table
 
 from monolith.cli.console import console
-from monolith.data.event_log.folder import write_in_one_piece
-from monolith.data_service import DataWorker, DataWorkerConfig, Dispatcher, DispatcherConfig, service_status
-from monolith.wire import TlsConfig
+from monolith.cli.tls import tls_config
 
 data_service = typer.Typer(
     name="data-service",
@@ -24,6 +23,7 @@ data_service = typer.Typer(
         "monolith.data_service.ServiceSource(ADDRESS, trainer=NAME). Every record goes to exactly one trainer per "
         "round, also when workers or the dispatcher are killed and started again."
     ),
+    short_help="Read and parse data for trainers in other processes.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -39,7 +39,7 @@ DispatcherAddress = Annotated[
 ]
 
 
-@data_service.command("dispatcher")
+@data_service.command("dispatcher", short_help="Give out the splits of an input.")
 def run_dispatcher(
     input_name: Annotated[
         str, typer.Option("--input", help="What to read: MODULE:CALLABLE, a function without arguments of your code.")
@@ -66,7 +66,8 @@ def run_dispatcher(
     Example: monolith data-service dispatcher --input my_job.data:make_source --num-splits 16 --state run/dispatcher
     """
     _stop_on_sigterm()
-    config = DispatcherConfig(
+    service = _service()
+    config = service.DispatcherConfig(
         input=input_name,
         num_splits=num_splits,
         state_path=str(state),
@@ -74,10 +75,10 @@ def run_dispatcher(
         lease_seconds=lease_seconds,
         worker_timeout_seconds=worker_timeout_seconds,
         insecure=insecure,
-        tls=_tls(tls_cert, tls_key, tls_ca),
+        tls=tls_config(tls_cert, tls_key, tls_ca),
     )
     try:
-        with Dispatcher(config) as dispatcher:
+        with service.Dispatcher(config) as dispatcher:
             _announce(f"{input_name} in {num_splits} splits", dispatcher.address, ready_file)
             while True:
                 signal.pause()
@@ -85,7 +86,7 @@ def run_dispatcher(
         return
 
 
-@data_service.command("worker")
+@data_service.command("worker", short_help="Read splits for trainers.")
 def run_worker(
     dispatcher: DispatcherAddress,
     address: Annotated[
@@ -114,7 +115,8 @@ def run_worker(
     """
     _stop_on_sigterm()
     sys.path.insert(0, str(app_dir.resolve()))
-    config = DataWorkerConfig(
+    service = _service()
+    config = service.DataWorkerConfig(
         dispatcher=dispatcher,
         address=address,
         advertise=advertise,
@@ -122,17 +124,17 @@ def run_worker(
         prefetch_batches=prefetch,
         patience_seconds=patience_seconds,
         insecure=insecure,
-        tls=_tls(tls_cert, tls_key, tls_ca),
+        tls=tls_config(tls_cert, tls_key, tls_ca),
     )
     try:
-        with DataWorker(config) as worker:
+        with service.DataWorker(config) as worker:
             _announce(f"{worker.input} for {dispatcher}", worker.address, ready_file)
             worker.wait()
     except KeyboardInterrupt:
         return
 
 
-@data_service.command("status")
+@data_service.command("status", short_help="Show splits, workers and trainers.")
 def show_status(
     dispatcher: DispatcherAddress,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
@@ -142,8 +144,8 @@ def show_status(
     tls_ca: TlsCa = None,
 ) -> None:
     """Show the splits of each round with trainer, worker and progress, and who is alive."""
-    tls = _tls(tls_cert, tls_key, tls_ca)
-    status = service_status(dispatcher, timeout_seconds=timeout_seconds, tls=tls)
+    tls = tls_config(tls_cert, tls_key, tls_ca)
+    status = _service().service_status(dispatcher, timeout_seconds=timeout_seconds, tls=tls)
     if as_json:
         typer.echo(json.dumps(status))
         return
@@ -175,7 +177,8 @@ def _process_table(status: dict[str, Any]) -> Table:
 
 def _announce(what: str, address: str, ready_file: Path | None) -> None:
     if ready_file is not None:
-        write_in_one_piece(ready_file, json.dumps({"address": address}).encode())
+        write = import_module("monolith.data.event_log.folder").write_in_one_piece
+        write(ready_file, json.dumps({"address": address}).encode())
     # soft_wrap and no markup: a script may read the line.
     console.print(f"Serving {what} at {address}. Ctrl-C ends it.", soft_wrap=True, markup=False, highlight=False)
 
@@ -190,9 +193,6 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _tls(cert: Path | None, key: Path | None, ca: Path | None) -> TlsConfig | None:
-    if cert is None and key is None and ca is None:
-        return None
-    if cert is None or key is None or ca is None:
-        raise ValueError("TLS needs all three of --tls-cert, --tls-key and --tls-ca")
-    return TlsConfig(cert_path=str(cert), key_path=str(key), ca_path=str(ca))
+def _service() -> Any:
+    """Return the data service, which loads torch: `--help` must not wait for it."""
+    return import_module("monolith.data_service")

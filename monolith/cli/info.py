@@ -2,14 +2,13 @@
 
 import json
 import platform
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
-from typing import Annotated
+from typing import Annotated, Any
 
-import torch
 import typer
 from rich.table import Table
 
-from monolith._core import native
 from monolith.cli.console import console
 from monolith.version import __version__
 
@@ -37,14 +36,16 @@ def found_version(distribution: str) -> str | None:
         return None
 
 
-def gpu_names() -> list[str]:
+def gpu_names(torch: Any) -> list[str]:
     """Return the name of each GPU that torch can use."""
     return [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
 
 
 def build_facts() -> dict[str, str]:
     """Return what this build is and what it runs on, ready to print."""
-    gpus = gpu_names()
+    # Loaded here: `--help` must not wait for them.
+    torch, native = import_module("torch"), import_module("monolith._core.native")
+    gpus = gpu_names(torch)
     return {
         "monolith": __version__,
         "python": f"{platform.python_version()} on {platform.system()} {platform.machine()}",

@@ -1,33 +1,58 @@
 """Commands that run a model of one's own. What they do is in `monolith.cli.models`."""
 
+from dataclasses import dataclass
 from importlib import import_module
-from typing import Annotated
+from typing import Any
 
 import typer
+from typer.core import TyperCommand
 
 FLAGS_ARE_SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
-"""How typer must treat these commands: everything behind the model is left to them, `--help` too."""
-
-Model = Annotated[
-    str, typer.Argument(metavar="MODULE:CLASS", help="Where the model's class is; this folder is looked in too.")
-]
+"""How typer must treat these commands: all arguments are left to them, `--help` too."""
 
 
-def train(context: typer.Context, model: Model) -> None:
-    """Train a model, MODULE:CLASS, going on from its newest snapshot; flags are the settings of a run."""
-    import_module("monolith.cli.models.train").run(model, context.args)
+@dataclass(frozen=True, slots=True)
+class _Completion:
+    """What typer asks of an item that completes a word."""
+
+    value: str
+    help: str
+    type: str = "plain"
 
 
-def evaluate(context: typer.Context, model: Model) -> None:
-    """Print loss and metrics of a trained model, MODULE:CLASS."""
-    import_module("monolith.cli.models.evaluate").run(model, context.args)
+class ModelCommand(TyperCommand):
+    """A command whose flags are not known to typer: shells complete them from the settings."""
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
+        """Return the flags that begin as typed."""
+        if not incomplete.startswith("-"):
+            return []
+        flags = import_module("monolith.cli.models.flags").COMMANDS[self.name]
+        found = import_module("monolith.cli.models.help_page").completions(self.name, flags, incomplete)
+        return [_Completion(flag, words) for flag, words in found]
 
 
-def predict(context: typer.Context, model: Model) -> None:
-    """Write predictions of a trained model, MODULE:CLASS, as JSON lines."""
-    import_module("monolith.cli.models.predict").run(model, context.args)
+def train(context: typer.Context) -> None:
+    """Train a model, or go on training it."""
+    _run("train", context)
 
 
-def export(context: typer.Context, model: Model) -> None:
-    """Write a trained model, MODULE:CLASS, as a version that `monolith serve` answers from."""
-    import_module("monolith.cli.models.export").run(model, context.args)
+def evaluate(context: typer.Context) -> None:
+    """Print loss and metrics of a trained model."""
+    _run("evaluate", context)
+
+
+def predict(context: typer.Context) -> None:
+    """Write predictions of a trained model as JSON lines."""
+    _run("predict", context)
+
+
+def export(context: typer.Context) -> None:
+    """Write a trained model as a version to serve."""
+    _run("export", context)
+
+
+def _run(command: str, context: typer.Context) -> None:
+    """Parse the model and the flags, then load what needs torch: `--help` must not wait for it."""
+    model, settings, own = import_module("monolith.cli.models.flags").parse_arguments(command, context.args)
+    import_module(f"monolith.cli.models.{command}").run(model, settings, own)

@@ -16,15 +16,23 @@ from monolith.cli.console import console
 def row(
     model_dir: Annotated[Path, typer.Argument(help="Folder of the snapshots, or one snapshot in it.")],
     table: Annotated[str, typer.Argument(help="Name of the table, or of a feature.")],
-    id_: Annotated[int, typer.Argument(metavar="ID", help="The id: a 64-bit integer.")],
+    id_: Annotated[
+        str, typer.Argument(metavar="ID", help="The id: a 64-bit integer, or the text where a column is of type hash.")
+    ],
+    is_number: Annotated[
+        bool, typer.Option("--id", help="ID is the number, not the text, though the column is of type hash.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Show the row of an id: values by slice, optimizer state, when it was last seen; or why it has none."""
-    report = import_module("monolith.checkpoint.inspect.row_report").read_row(model_dir, table, id_)
+    report = import_module("monolith.checkpoint.inspect.row_report").read_row(
+        model_dir, table, _as_number(id_) if is_number else id_
+    )
     if as_json:
         typer.echo(json.dumps({**asdict(report), "snapshot": str(report.snapshot)}))
         return
-    console.print(f"id {report.id} in table {report.table} of {report.snapshot}", soft_wrap=True, markup=False)
+    shown = f"id {report.id}" if report.text is None else f"{report.text!r} (id {report.id})"
+    console.print(f"{shown} in table {report.table} of {report.snapshot}", soft_wrap=True, markup=False)
     if report.found:
         grid = Table(box=None, pad_edge=False)
         for title in ("slice", "values", "optimizer", "state"):
@@ -36,6 +44,13 @@ def row(
         console.print(f"last seen: {_when(report.last_seen)}", soft_wrap=True, markup=False)
     for line in report.notes:
         console.print(line, soft_wrap=True, markup=False, highlight=False)
+
+
+def _as_number(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"with --id, ID must be a 64-bit integer, got {text!r}") from None
 
 
 def _shown(value: Any) -> str:

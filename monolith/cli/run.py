@@ -1,29 +1,53 @@
 """Where the `monolith` command starts, and what a user sees when it fails."""
 
 import sys
+import warnings
 from importlib import import_module
 
-from monolith.cli.console import print_error
-from monolith.errors import MonolithError
+import typer
 
-# What can go wrong without a defect of ours: such an error is one line, not a traceback.
-USER_ERRORS = (MonolithError, ValueError, OSError, ImportError)
+from monolith.cli.console import print_error, print_warning
+from monolith.cli.mistakes import UsageError, error_words, is_user_error, usage_words
 
 STOPPED = 130
 """What shells report for a command that Ctrl-C ended."""
 
+_TRACEBACK = "--traceback"
+
 
 def main() -> None:
-    """Run the command; exit with 0, with 2 and one line on stderr for an error of the user's, or with 130 by Ctrl-C."""
+    """Run the command and exit.
+
+    The status is 0, 2 after an error of the user's, 1 after any other error, or 130 after Ctrl-C. An error is a line on
+    stderr; `--traceback`, anywhere on the command line, shows where it came from instead.
+    """
+    with warnings.catch_warnings():
+        if _TRACEBACK not in sys.argv:
+            warnings.showwarning = print_warning
+        sys.exit(_status([one for one in sys.argv[1:] if one != _TRACEBACK]))
+
+
+def _status(arguments: list[str]) -> int:
+    """Run the command and return its status."""
     try:
         # Imported here because that fails too, where the compiled core or torch is missing.
-        import_module("monolith.cli.app").app()
-    except USER_ERRORS as error:
-        if "--traceback" in sys.argv:
-            raise
-        print_error(error)
-        sys.exit(2)
+        app = import_module("monolith.cli.app").app
+        status = app(args=arguments, prog_name="monolith", standalone_mode=False)
+    except typer.Abort:
+        return STOPPED
+    except UsageError as error:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            error.show()
+        else:
+            print_error(usage_words(error, arguments))
+        return 2
     except KeyboardInterrupt:
-        if "--traceback" in sys.argv:
+        if _TRACEBACK in sys.argv:
             raise
-        sys.exit(STOPPED)
+        return STOPPED
+    except Exception as error:  # noqa: BLE001  every error is a line, not a traceback
+        if _TRACEBACK in sys.argv:
+            raise
+        print_error(error_words(error))
+        return 2 if is_user_error(error) else 1
+    return status if isinstance(status, int) else 0

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from monolith.cli.console import console
-from monolith.wire import TlsConfig
+from monolith.cli.tls import tls_config
 
 if TYPE_CHECKING:
     from monolith.serving.server import Ready
@@ -25,20 +25,12 @@ def serve(
         Path | None, typer.Option(help="File to write, as JSON, when the server is about to answer.")
     ] = None,
     threads: Annotated[int, typer.Option(help="Threads that share the work of one request.", min=1)] = 1,
-    max_body_bytes: Annotated[
-        int,
-        typer.Option("--max-body-bytes", "--max_body_bytes", help="Largest request, also when unpacked.", min=1),
-    ] = 4 << 20,
-    max_connections: Annotated[
-        int, typer.Option("--max-connections", "--max_connections", help="Connections at a time.", min=1)
-    ] = 512,
+    max_body_bytes: Annotated[int, typer.Option(help="Largest request, also when unpacked.", min=1)] = 4 << 20,
+    max_connections: Annotated[int, typer.Option(help="Connections at a time.", min=1)] = 512,
     request_seconds: Annotated[
         float,
         typer.Option(
-            "--request-seconds",
-            "--request_seconds",
-            help="How long a client may take to send its headers, to send its body, and to read its answer.",
-            min=0.1,
+            help="How long a client may take to send its headers, to send its body, and to read its answer.", min=0.1
         ),
     ] = 30.0,
     tls_cert: Annotated[Path | None, typer.Option(help="Certificate for the sync address (PEM).")] = None,
@@ -52,7 +44,7 @@ def serve(
         host=host,
         port=port,
         sync_address=sync_address,
-        tls=_tls(tls_cert, tls_key, tls_ca),
+        tls=tls_config(tls_cert, tls_key, tls_ca),
         ready_file=ready_file,
         wait=wait,
         num_threads=threads,
@@ -72,14 +64,6 @@ def _server_module() -> Any:
         raise ImportError(
             f"serving needs the package {error.name!r}, which is not installed: pip install 'monolith-recsys[serving]'"
         ) from error
-
-
-def _tls(cert: Path | None, key: Path | None, ca: Path | None) -> TlsConfig | None:
-    if cert is None and key is None and ca is None:
-        return None
-    if cert is None or key is None or ca is None:
-        raise ValueError("TLS needs all three of --tls-cert, --tls-key and --tls-ca")
-    return TlsConfig(cert_path=str(cert), key_path=str(key), ca_path=str(ca))
 
 
 def _announce(ready: "Ready") -> None:

@@ -42,6 +42,7 @@ from monolith.data.synthetic import (
     SyntheticSource,
     append_forever,
 )
+from monolith.features.kept_strings import keep_strings
 
 __all__ = [
     "CRITEO_SCHEMA",
@@ -83,6 +84,7 @@ __all__ = [
     "iterable",
     "jsonl",
     "kafka",
+    "keep_strings",
     "log_length",
     "parquet",
     "pb_files",

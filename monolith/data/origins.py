@@ -120,19 +120,27 @@ def frame(data: Any, *, batch_size: int = 512, **options: Any) -> Pipeline:
 
 
 def arrays(
-    columns: Mapping[str, np.ndarray[Any, Any] | Tensor | Ragged | Sequence[Any]], *, batch_size: int = 512
+    columns: Mapping[str, np.ndarray[Any, Any] | Tensor | Ragged | Sequence[Any]],
+    *,
+    batch_size: int = 512,
+    **options: Any,
 ) -> Pipeline:
-    """Read arrays, tensors or lists, a column each.
+    """Read arrays, tensors or lists, a column each; see `ArraySource` for the options, such as `schema`.
 
     >>> [batch.columns["uid"].tolist() for batch in arrays({"uid": [1, 2, 3]}, batch_size=2)]
     [[1, 2], [3]]
     """
-    return Pipeline(ArraySource(columns, batch_size))
+    return Pipeline(ArraySource(columns, batch_size, **options))
 
 
-def iterable(make_items: Callable[[], Iterable[Mapping[str, Any]]], *, batch_size: int | None = None) -> Pipeline:
-    """Read what a function's iterable yields: events as dicts, or whole batches if `batch_size` is None."""
-    return Pipeline(IterableSource(make_items, batch_size))
+def iterable(
+    make_items: Callable[[], Iterable[Mapping[str, Any]]], *, batch_size: int | None = None, **options: Any
+) -> Pipeline:
+    """Read what a function's iterable yields: events as dicts, or whole batches if `batch_size` is None.
+
+    See `IterableSource` for the options, such as `schema`.
+    """
+    return Pipeline(IterableSource(make_items, batch_size, **options))
 
 
 def data_loader(loader: DataLoader[Any], *, names: Sequence[str] | None = None) -> Pipeline:

@@ -25,6 +25,7 @@ from monolith.data.flow.parse import Parser, ParseStep
 from monolith.data.input_config import current_input
 from monolith.data.joiner import JoinConfig, Joiner
 from monolith.data.prefetch import Prefetched
+from monolith.data.progress import share_read
 from monolith.data.record_forms import RecordForm, make_parser
 from monolith.data.schema import Dtype, Schema
 from monolith.data.source import OnError, Source, State
@@ -55,6 +56,10 @@ class Pipeline:
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go to a position that `state` returned."""
         self.source.restore(state)
+
+    def share_read(self) -> float | None:
+        """Return how much of the data was read; None where nobody knows."""
+        return share_read(self.source)
 
     def shard(self, num_shards: int, index: int) -> "Pipeline":
         """Return the same chain over part `index` of `num_shards` of the data."""

@@ -14,10 +14,12 @@ Dtype: TypeAlias = str
 
 "int64", "float32": one number. "int64[13]": 13 numbers, a tensor [events, 13]. "int64[]": any number of them, a
 `Ragged`. "bytes": one string of bytes, a `Ragged` of uint8.
+
+"hash", "hash[]", "hash[3]": text, which becomes int64 ids by `monolith.features.string_hash`. Batches have the ids.
 """
 
-KINDS = "int64, float32, int64[], float32[], int64[N], float32[N] or bytes"
-_FORM = re.compile(r"(?P<item>int64|float32)(?P<list>\[(?P<width>[1-9][0-9]{0,8})?\])?|(?P<bytes>bytes)")
+KINDS = "int64, float32 or hash, a list of these such as int64[] or float32[13], or bytes"
+_FORM = re.compile(r"(?P<item>int64|float32|hash)(?P<list>\[(?P<width>[1-9][0-9]{0,8})?\])?|(?P<bytes>bytes)")
 _NUMPY_NAMES: dict[str, str] = {"int64": "<i8", "float32": "<f4", "uint8": "|u1"}
 
 ItemType: TypeAlias = Literal["int64", "float32", "uint8"]
@@ -42,6 +44,9 @@ class ColumnType:
     is_list: bool = False
     """A dimension of its own, even if one wide."""
 
+    is_hash: bool = False
+    """The numbers are ids of texts: sources read texts, batches have int64."""
+
     @classmethod
     def parse(cls, text: str) -> "ColumnType":
         """Return the type that a `Dtype` names."""
@@ -51,7 +56,8 @@ class ColumnType:
         if found["bytes"]:
             return cls("uint8", None, True)
         width = None if found["list"] == "[]" else int(found["width"] or 1)
-        return cls("int64" if found["item"] == "int64" else "float32", width, bool(found["list"]))
+        item: ItemType = "float32" if found["item"] == "float32" else "int64"
+        return cls(item, width, bool(found["list"]), found["item"] == "hash")
 
     @property
     def is_ragged(self) -> bool:
@@ -71,7 +77,7 @@ class ColumnType:
         return (self.width,) if self.is_list else ()
 
     def __repr__(self) -> str:
-        return f"ColumnType(item={self.item!r}, width={self.width})"
+        return f"ColumnType(item={self.item!r}, width={self.width}{', is_hash=True' if self.is_hash else ''})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from monolith.export.signature import Array, TensorSpec, datatype_name
 from monolith.model.base import MonolithModel
+from monolith.model.batch_columns import ColumnsToServe
 from monolith.model.dense import dense
 from monolith.model.plan.slices import SliceKey
 
@@ -51,6 +52,7 @@ def trace_dense(
     model: MonolithModel,
     slices: Mapping[SliceKey, tuple[int, ...]],
     columns: Mapping[str, tuple[torch.dtype, tuple[int, ...]]],
+    lists: frozenset[str] = frozenset(),
 ) -> DenseGraph:
     """Return the graph of the model's predictions, in evaluation mode; the model is left as it was.
 
@@ -61,8 +63,9 @@ def trace_dense(
         slices: what may be looked up, and its shape per example.
         columns: feature columns that may be read, with type and shape per example; those that are not read are no
             inputs of the graph.
+        lists: columns whose events differ in length: predictions that read their values are refused.
     """
-    wrapper = _Traced(model, tuple(slices), tuple(columns))
+    wrapper = _Traced(model, tuple(slices), tuple(columns), lists)
     rows = [torch.zeros(_TRACED_BATCH, *shape) for shape in slices.values()]
     values = [torch.zeros(_TRACED_BATCH, *shape, dtype=dtype) for dtype, shape in columns.values()]
     inputs = {**{f"row/{f}/{s}": (f, s) for f, s in slices}, **{f"column/{name}": name for name in columns}}
@@ -117,11 +120,14 @@ def graph_bytes(graph: DenseGraph, location: str, offsets: Mapping[str, tuple[in
 class _Traced(nn.Module):
     """The dense part with positional arguments and outputs, as the tracer wants it."""
 
-    def __init__(self, model: MonolithModel, slices: Sequence[SliceKey], columns: Sequence[str]) -> None:
+    def __init__(
+        self, model: MonolithModel, slices: Sequence[SliceKey], columns: Sequence[str], lists: frozenset[str]
+    ) -> None:
         super().__init__()
         self.model = model
         self._slices = slices
         self._columns = columns
+        self._lists = lists
 
     def output_names(self, *inputs: Tensor) -> list[str]:
         outputs = self._outputs(inputs)
@@ -139,7 +145,7 @@ class _Traced(nn.Module):
     def _outputs(self, inputs: Sequence[Tensor]) -> Mapping[str, Tensor]:
         slices = dict(zip(self._slices, inputs, strict=False))
         features = dict(zip(self._columns, inputs[len(slices) :], strict=True))
-        return dense(self.model, slices, features)
+        return dense(self.model, slices, ColumnsToServe(features, self._lists))
 
 
 @contextmanager

@@ -17,6 +17,8 @@ from monolith.export.versions import MODEL_FILE
 FORMAT = "monolith-export"
 MAJOR = 1
 """A reader refuses another major number."""
+MINOR = 1
+"""Since 1, inputs may be texts (datatype BYTES) and lists (shape [-1, -1])."""
 
 Kind = TypeVar("Kind", str, "dict[str, Any]")
 
@@ -94,7 +96,7 @@ class Description:
         fields: dict[str, Any] = {
             "format": FORMAT,
             "major": MAJOR,
-            "minor": 0,
+            "minor": MINOR,
             "name": self.name,
             "version": self.version,
             "generation": self.generation,

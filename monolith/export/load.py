@@ -3,6 +3,7 @@
 import json
 import logging
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,12 +18,15 @@ from monolith.export.description import Description
 from monolith.export.graph_check import GraphInterface, check_graph
 from monolith.export.serving_model import ServingModel
 from monolith.export.serving_tables import config_from_json
-from monolith.export.signature import DATATYPES, TensorSpec
+from monolith.export.signature import DATATYPES, TEXT, TensorSpec, datatype_name
 from monolith.export.versions import GRAPH_FILE, MODEL_FILE, TABLES_FOLDER, WEIGHTS_FILE, version_paths
 from monolith.model import LookupPlan
 
 # Of inputs; many more would not fit into a request.
 _MAX_VALUES_PER_EXAMPLE = 1 << 20
+
+# Of rows, 64 MiB: the longest sequences that anybody serves have a tenth of that.
+_MAX_FLOATS_PER_EXAMPLE = 1 << 24
 
 _log = logging.getLogger(__name__)
 
@@ -91,12 +95,13 @@ def _load(folder: Path, description: Description, num_threads: int) -> ServingMo
 
 def _try_out(folder: Path, model: ServingModel) -> None:
     """Predict for one example: files that fit their checksums but not each other are found now, not by a client."""
-    shapes = {spec.name: (1, *spec.shape[1:]) for spec in model.signature.inputs}
+    # A list has one value here.
+    shapes = {spec.name: (1, *(abs(size) for size in spec.shape[1:])) for spec in model.signature.inputs}
     if sum(math.prod(shape) for shape in shapes.values()) > _MAX_VALUES_PER_EXAMPLE:
         raise CorruptFileError(
             f"{folder / MODEL_FILE}: an example would have more than {_MAX_VALUES_PER_EXAMPLE} values"
         )
-    example = {spec.name: np.zeros(shapes[spec.name], DATATYPES[spec.datatype]) for spec in model.signature.inputs}
+    example = {spec.name: np.zeros(shapes[spec.name], spec.dtype) for spec in model.signature.inputs}
     try:
         model.predict(example)
     except GRAPH_ERRORS as error:
@@ -124,11 +129,18 @@ def _check_rows(folder: Path, description: Description, plan: LookupPlan) -> Non
                 f"{folder / MODEL_FILE}: {shown(name)} is {row.dim} floats from {row.offset} on of table "
                 f"{shown(row.table)}; the plan says otherwise"
             )
-        if row.feature not in inputs or inputs[row.feature].datatype != "INT64":
-            raise CorruptFileError(f"{folder / MODEL_FILE}: the ids of {shown(name)} are no INT64 input of the model")
+        if row.feature not in inputs or inputs[row.feature].datatype not in ("INT64", TEXT):
+            raise CorruptFileError(
+                f"{folder / MODEL_FILE}: the ids of {shown(name)} are no INT64 or {TEXT} input of the model"
+            )
     for name, column in description.columns.items():
-        if column not in inputs:
-            raise CorruptFileError(f"{folder / MODEL_FILE}: {shown(name)} reads {shown(column)}, which is no input")
+        if column not in inputs or inputs[column].has_lists:
+            raise CorruptFileError(
+                f"{folder / MODEL_FILE}: {shown(name)} reads {shown(column)}, which is no input, or one of lists"
+            )
+    floats = sum(math.prod(plan.slice_shape((row.feature, row.slice_name))) for row in description.rows.values())
+    if floats > _MAX_FLOATS_PER_EXAMPLE:
+        raise CorruptFileError(f"{folder / MODEL_FILE}: an example would look up {floats} floats")
 
 
 def _tables(folder: Path, description: Description, plan: LookupPlan) -> MultiTable:
@@ -163,7 +175,10 @@ def _check_interface(folder: Path, description: Description, plan: LookupPlan, g
         name: TensorSpec(name, "FP32", (-1, *plan.slice_shape((row.feature, row.slice_name))))
         for name, row in description.rows.items()
     }
-    wanted |= {name: inputs[column] for name, column in description.columns.items()}
+    wanted |= {
+        name: replace(inputs[column], datatype=datatype_name(inputs[column].dtype))
+        for name, column in description.columns.items()
+    }
     missing = graph.inputs.keys() ^ (wanted.keys() | set(description.weights.values()))
     if missing:
         raise CorruptFileError(f"{folder / GRAPH_FILE}: its input {shown(min(missing))} is not the one of {MODEL_FILE}")

@@ -1,15 +1,25 @@
-"""What a served model takes and gives: named tensors whose only free dimension is the batch."""
+"""What a served model takes and gives: named tensors, and lists of ids, with a row per example."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from monolith.errors import shown
+from monolith.features import hash_byte_rows
+from monolith.tensors import Ragged
 
 Array = NDArray[Any]
+
+Values = Array | Tensor | Ragged | Sequence[Any]
+"""What an input may be given as. For an input of texts, arrays and lists hold texts, a `Tensor` or `Ragged` ids."""
+
+LENGTHS = ":lengths"
+"""The lists of the input NAME are two tensors in the Open Inference Protocol: NAME, and NAME followed by this."""
 
 # Name in files and in the Open Inference Protocol -> what NumPy calls it.
 DATATYPES: dict[str, np.dtype[Any]] = {
@@ -19,6 +29,10 @@ DATATYPES: dict[str, np.dtype[Any]] = {
     "INT32": np.dtype(np.int32),
     "BOOL": np.dtype(np.bool_),
 }
+TEXT = "BYTES"
+"""Datatype of an input whose ids are the string hash of texts; an output cannot have it."""
+
+_LISTS = (-1, -1)
 _NAMES = {dtype: name for name, dtype in DATATYPES.items()}
 
 
@@ -40,10 +54,30 @@ class TensorSpec:
     name: str
 
     datatype: str
-    """A key of `DATATYPES`."""
+    """A key of `DATATYPES`, or `TEXT`."""
 
     shape: tuple[int, ...] = (-1,)
-    """-1 is the batch."""
+    """-1 is the batch; [-1, -1] is a list of any length per example."""
+
+    @property
+    def has_lists(self) -> bool:
+        """Examples have lists of ids, which differ in length."""
+        return self.shape == _LISTS
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """What NumPy calls the values; texts are ids by then."""
+        return DATATYPES["INT64" if self.datatype == TEXT else self.datatype]
+
+    def tensors(self) -> "tuple[TensorSpec, ...]":
+        """Return the tensors of the Open Inference Protocol: the input, or the values of its lists and their lengths.
+
+        >>> [spec.name for spec in TensorSpec("genres", "INT64", (-1, -1)).tensors()]
+        ['genres', 'genres:lengths']
+        """
+        if not self.has_lists:
+            return (self,)
+        return TensorSpec(self.name, self.datatype), TensorSpec(self.name + LENGTHS, "INT64")
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON has it, in the form of the Open Inference Protocol."""
@@ -55,8 +89,12 @@ class TensorSpec:
         name, datatype, shape = fields["name"], fields["datatype"], fields["shape"]
         if not isinstance(name, str) or not isinstance(shape, list):
             raise ValueError(f"a tensor has a name and a list as its shape, got {shown(name)} and {shown(shape)}")
-        if datatype not in DATATYPES:
+        if datatype not in DATATYPES and datatype != TEXT:
             raise ValueError(f"tensor {shown(name)}: unknown datatype {shown(datatype)}")
+        if shape == list(_LISTS):
+            if datatype not in ("INT64", TEXT):
+                raise ValueError(f"tensor {shown(name)}: lists hold INT64 or {TEXT}, got {datatype}")
+            return cls(name, datatype, _LISTS)
         is_batch = bool(shape) and shape[0] == -1
         if not is_batch or not all(type(size) is int and size >= 0 for size in shape[1:]):
             raise ValueError(f"tensor {shown(name)}: a shape is -1 and then sizes, got {shown(shape)}")
@@ -71,6 +109,22 @@ class Signature:
 
     outputs: tuple[TensorSpec, ...]
 
+    def __post_init__(self) -> None:
+        """Reject names that a request could not tell apart."""
+        for specs in (self.request_tensors, self.outputs):
+            names = [spec.name for spec in specs]
+            twice = [name for number, name in enumerate(names) if name in names[:number]]
+            if twice:
+                raise ValueError(f"two tensors have the name {shown(twice[0])}; rename a column")
+        wrong = [spec for spec in self.outputs if spec.datatype == TEXT or spec.has_lists]
+        if wrong:
+            raise ValueError(f"output {shown(wrong[0].name)} holds texts or lists; outputs hold numbers")
+
+    @property
+    def request_tensors(self) -> tuple[TensorSpec, ...]:
+        """The inputs as the Open Inference Protocol has them: lists are two tensors."""
+        return tuple(tensor for spec in self.inputs for tensor in spec.tensors())
+
     def input(self, name: str) -> TensorSpec:
         """Return one input; an unknown name is a ValueError that lists the known ones."""
         for spec in self.inputs:
@@ -78,10 +132,10 @@ class Signature:
                 return spec
         raise ValueError(f"there is no input {shown(name)}; the inputs are {self._input_names()}")
 
-    def check(self, columns: Mapping[str, Array]) -> dict[str, Array]:
+    def check(self, columns: Mapping[str, Values]) -> dict[str, Array | Ragged]:
         """Return the columns in order, contiguous and of the right types, or say which one is wrong.
 
-        A type that fits without loss (int32 for int64) is converted; another is a ValueError.
+        A type that fits without loss (int32 for int64) is converted; another is a ValueError. Texts become ids.
 
         >>> Signature((TensorSpec("uid", "INT64"),), ()).check({"user": np.array([1])})
         Traceback (most recent call last):
@@ -93,8 +147,8 @@ class Signature:
         missing = [spec.name for spec in self.inputs if spec.name not in columns]
         if missing:
             raise ValueError(f"input {missing[0]!r} is missing; the inputs are {self._input_names()}")
-        checked = {spec.name: _checked_column(spec, np.asarray(columns[spec.name])) for spec in self.inputs}
-        lengths = {name: len(column) for name, column in checked.items()}
+        checked = {spec.name: _checked(spec, columns[spec.name]) for spec in self.inputs}
+        lengths = {name: num_rows(column) for name, column in checked.items()}
         if len(set(lengths.values())) > 1:
             sizes = ", ".join(f"{name} {length}" for name, length in lengths.items())
             raise ValueError(f"all inputs must have the same number of rows, got {sizes}")
@@ -111,21 +165,64 @@ class Signature:
     def from_json(cls, fields: Mapping[str, Any]) -> Self:
         """Return what `to_json` wrote."""
         inputs, outputs = ([TensorSpec.from_json(spec) for spec in fields[part]] for part in ("inputs", "outputs"))
-        for specs in (inputs, outputs):
-            names = [spec.name for spec in specs]
-            if len(set(names)) < len(names):
-                raise ValueError(f"two tensors have one name among {shown(names)}")
         return cls(tuple(inputs), tuple(outputs))
 
     def _input_names(self) -> str:
         return ", ".join(spec.name for spec in self.inputs) or "none"
 
 
-def _checked_column(spec: TensorSpec, column: Array) -> Array:
-    wanted = DATATYPES[spec.datatype]
-    if not np.can_cast(column.dtype, wanted, "safe"):
-        raise ValueError(f"input {spec.name!r} must be {wanted}, got {column.dtype}; convert it with .astype({wanted})")
+def num_rows(column: Array | Ragged) -> int:
+    """Return the number of examples."""
+    return column.num_rows if isinstance(column, Ragged) else len(column)
+
+
+def _checked(spec: TensorSpec, values: Values) -> Array | Ragged:
+    if not spec.has_lists:
+        if isinstance(values, Ragged):
+            raise ValueError(f"input {spec.name!r} has one value per example, got a list of them; give a plain array")
+        if isinstance(values, Tensor):
+            return checked_column(spec, values.numpy())
+        return checked_column(spec, _hashed(spec, np.asarray(values)))
+    if isinstance(values, Ragged):
+        flat, lengths = values.values.numpy(), values.row_lengths()
+    else:
+        texts, lengths = _flat(spec, values)
+        flat = _hashed(spec, texts)
+    ids = checked_column(spec.tensors()[0], flat)
+    return Ragged.from_row_lengths(torch.from_numpy(np.require(ids, requirements=["W"])), lengths)
+
+
+def _flat(spec: TensorSpec, values: Array | Tensor | Sequence[Any]) -> tuple[Array, Tensor]:
+    """Return the values of Python lists, or of an array of two dimensions, end to end, and the length of each."""
+    wrong = [one for one in values if not isinstance(one, list | tuple | np.ndarray)]
+    if wrong:
+        given = shown(wrong[0])
+        raise ValueError(f"input {spec.name!r} has a list of ids per example, got {given}; put a single one in a list")
+    flat = [value for row in values for value in row]
+    lengths = torch.tensor([len(row) for row in values], dtype=torch.int64)
+    return np.array(flat) if flat else np.empty(0, np.int64), lengths
+
+
+def checked_column(spec: TensorSpec, column: Array) -> Array:
+    """Return values of one tensor, contiguous and of its type, or say what is wrong; texts are ids by now."""
+    if not np.can_cast(column.dtype, spec.dtype, "safe"):
+        raise ValueError(
+            f"input {spec.name!r} must be {spec.dtype}, got {column.dtype}; convert it with .astype({spec.dtype})"
+        )
     if column.ndim != len(spec.shape) or column.shape[1:] != spec.shape[1:]:
         shape = ", ".join(("batch", *map(str, spec.shape[1:])))
         raise ValueError(f"input {spec.name!r} must have shape [{shape}], got {shown(list(column.shape))}")
-    return np.ascontiguousarray(column, dtype=wanted)
+    return np.ascontiguousarray(column, dtype=spec.dtype)
+
+
+def _hashed(spec: TensorSpec, texts: Array) -> Array:
+    """Return ids in place of the texts of an input that has them; a whole number counts as its decimal text."""
+    if spec.datatype != TEXT:
+        return texts
+    flat = texts.reshape(-1).tolist()
+    wrong = [text for text in flat if not isinstance(text, str | bytes | int) or isinstance(text, bool)]
+    if wrong:
+        raise ValueError(f"input {spec.name!r} must be texts, got {shown(wrong[0])}; convert it with str()")
+    encoded = [text if isinstance(text, bytes) else str(text).encode() for text in flat]
+    ids: Array = hash_byte_rows(Ragged.from_bytes(encoded)).numpy()
+    return ids.reshape(texts.shape)

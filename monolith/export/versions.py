@@ -47,7 +47,7 @@ def version_paths(base: str | Path) -> list[Path]:
     if versions:
         return [version_path(Path(base), version) for version in reversed(versions)]
     if not Path(base).is_dir():
-        raise FileNotFoundError(f"there is no export: the folder {base} does not exist")
+        raise FileNotFoundError(f"there is no export: the folder {base} does not exist; `monolith export` writes one")
     half = sorted(path.name for path in _folders(base) if path.name.removesuffix(_UNFINISHED).isdecimal())
     if half:
         raise FileNotFoundError(

@@ -18,7 +18,7 @@ from monolith.export.dense_graph import DenseGraph, dense_weights, graph_bytes, 
 from monolith.export.description import Description, FileCheck, RowInput
 from monolith.export.graph_check import weight_places
 from monolith.export.serving_tables import OnRowsServed, config_to_json, to_serving
-from monolith.export.signature import Array, Signature, TensorSpec
+from monolith.export.signature import TEXT, Array, Signature, TensorSpec
 from monolith.export.versions import (
     GRAPH_FILE,
     MODEL_FILE,
@@ -40,9 +40,10 @@ def trace_model(model: MonolithModel, plan: LookupPlan, schema: Schema) -> Dense
     slices = {key: plan.slice_shape(key) for key in plan.places}
     plain = {name: kind for name, kind in schema.types.items() if not kind.is_ragged}
     columns = {name: (_TORCH_TYPES[kind.item], kind.event_shape) for name, kind in plain.items()}
+    lists = frozenset(schema.names) - plain.keys()
     # Tracing runs the model, which may draw numbers: a run that exports must take the same steps as one that does not.
     with torch.random.fork_rng(devices=[]):
-        return trace_dense(model, slices, columns)
+        return trace_dense(model, slices, columns, lists)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -176,15 +177,14 @@ def _signature(graph: DenseGraph, schema: Schema) -> Signature:
     absent = needed - set(schema.names)
     if absent:
         raise ValueError(f"the plan looks up {sorted(absent)[0]!r}, but the schema has only {', '.join(schema.names)}")
-    kinds = {name: kind for name, kind in schema.types.items() if name in needed}
-    ragged = [name for name, kind in kinds.items() if kind.is_ragged]
-    if ragged:
-        raise ValueError(
-            f"the predictions need the ragged columns {', '.join(ragged)}; requests to a server hold one value or a "
-            "fixed number of them per example: give the columns a fixed width in the schema, such as int64[20]"
-        )
-    inputs = [TensorSpec(name, _DATATYPES[kind.item], (-1, *kind.event_shape)) for name, kind in kinds.items()]
-    return Signature(tuple(inputs), graph.outputs)
+    return Signature(tuple(_input(name, schema) for name in schema.names if name in needed), graph.outputs)
+
+
+def _input(name: str, schema: Schema) -> TensorSpec:
+    kind = schema.types[name]
+    # Ids that are hashes of texts in the data are so in requests, too.
+    datatype = TEXT if kind.is_hash else _DATATYPES[kind.item]
+    return TensorSpec(name, datatype, (-1, -1) if kind.is_ragged else (-1, *kind.event_shape))
 
 
 def _row_inputs(graph: DenseGraph, plan: LookupPlan) -> dict[str, RowInput]:

@@ -19,7 +19,7 @@ from monolith.features.slots import (
     get_slot_from_feature_name,
     register_slots,
 )
-from monolith.features.string_hash import hash_byte_rows, hash_bytes, hash_values
+from monolith.features.string_hash import hash_byte_rows, hash_bytes, hash_values, ids_of_texts
 from monolith.features.used_features import (
     UsedFeatures,
     add_feature,
@@ -47,6 +47,7 @@ __all__ = [
     "hash_byte_rows",
     "hash_bytes",
     "hash_values",
+    "ids_of_texts",
     "is_example_batch",
     "make_fid_v1",
     "make_fid_v2",

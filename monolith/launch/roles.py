@@ -141,8 +141,10 @@ def load_class(where: str) -> Any:
     """
     module, _, name = where.partition(":")
     if not module or not name:
-        raise ValueError(f"a model is named as 'module:Class', got {where!r}")
-    found = getattr(import_module(module), name, None)
+        raise ValueError(f"a model is named as 'module:Class', got {where!r}; write, for example, ranking:Ranking")
+    loaded = import_module(module)
+    found = getattr(loaded, name, None)
     if not isinstance(found, type):
-        raise ValueError(f"module {module!r} has no class {name!r}")
+        own = [one for one, value in vars(loaded).items() if isinstance(value, type) and value.__module__ == module]
+        raise ValueError(f"module {module!r} has no class {name!r}; its classes are: {', '.join(own) or 'none'}")
     return found

@@ -1,12 +1,14 @@
 """The dense part: rows and columns in, predictions out; the one way in which a model is run."""
 
 from collections.abc import Mapping
+from copy import copy
 
 import torch
 from torch import Tensor
 
 from monolith.data import Column
 from monolith.model.base import MonolithModel
+from monolith.model.batch_columns import BatchColumns
 from monolith.model.modes import Mode
 from monolith.model.plan.slices import PulledKey, PulledSlices, SliceReader
 from monolith.model.spec import EstimatorSpec, as_spec, predictions, with_extra_outputs
@@ -19,7 +21,8 @@ def run_model_fn(
     model.slice_reader = reader
     try:
         # A copy: model_fn may add columns to it, and the batch must stay as it came.
-        spec = as_spec(model.model_fn(dict(features), mode))
+        columns = copy(features) if isinstance(features, BatchColumns) else BatchColumns(features)
+        spec = as_spec(model.model_fn(columns, mode))
         added, extra = model.take_added_losses(), model.take_extra_outputs()
         if spec.loss is not None and added:
             spec = spec._replace(loss=torch.stack([spec.loss, *added]).sum())

@@ -13,6 +13,7 @@ from monolith.data import Column, ColumnType, Schema
 from monolith.embedding import Segment
 from monolith.embedding.admission import AdmissionConfig, FilterType
 from monolith.model.base import MonolithModel
+from monolith.model.batch_columns import ColumnsRead
 from monolith.model.dense import run_model_fn
 from monolith.model.modes import Mode
 from monolith.model.plan.feature_column import DEFAULT_FILTER_CAPACITY, FeatureColumn
@@ -28,6 +29,10 @@ NUM_FAKE_EVENTS = 2
 """More than one, so that batch statistics exist and a squeeze too many is noticed."""
 
 
+_OTHER_TYPES = {torch.int64: torch.float32, torch.float32: torch.int64}
+_NEEDED_BY = {Mode.EVAL: "evaluate does", Mode.PREDICT: "predict and export do"}
+
+
 @dataclass(frozen=True, slots=True)
 class DryRun:
     """What a dry run found."""
@@ -40,6 +45,9 @@ class DryRun:
 
     specs: dict[Mode, EstimatorSpec]
     """What it returned, by mode; a mode in which it cannot run is absent."""
+
+    columns_read: dict[Mode, tuple[str, ...]]
+    """Columns whose values it read itself, by mode."""
 
 
 class _WrongLookupError(ValueError):
@@ -136,26 +144,53 @@ def dry_run(model: MonolithModel, schema: Schema, admission: AdmissionConfig = D
 
     `admission` says how ids are counted where a feature has a threshold.
     """
-    recorder, specs = _Recorder(model, schema, admission), {}
+    recorder, specs, columns_read = _Recorder(model, schema, admission), {}, {}
     with _unchanged(model):
         for mode in Mode:
             model.train(mode is Mode.TRAIN)
+            columns = ColumnsRead(_fake_batch(schema))
             try:
-                specs[mode] = run_model_fn(model, recorder, _fake_batch(schema), mode)
+                specs[mode] = run_model_fn(model, recorder, columns, mode)
+                columns_read[mode] = tuple(columns.names_read)
             except _WrongLookupError:
                 raise
             except Exception as error:
                 if mode is Mode.TRAIN:
+                    _name_wrong_type(model, recorder, columns, error)
                     raise
                 warnings.warn(
                     f"{type(model).__name__} cannot run in mode {mode.upper()} ({type(error).__name__}: {error}); "
-                    "training does not need it",
+                    f"training does not need it, {_NEEDED_BY[mode]}",
                     stacklevel=2,
                 )
     plan = recorder.plan()
     if not plan.features:
         raise ValueError(f"{type(model).__name__} looks up no feature; call lookup_embedding_slice in model_fn")
-    return DryRun(plan, recorder.layouts(), specs)
+    return DryRun(plan, recorder.layouts(), specs, columns_read)
+
+
+def _name_wrong_type(model: MonolithModel, recorder: _Recorder, columns: ColumnsRead, error: Exception) -> None:
+    """Raise a ValueError that names the column of whose type an error in `model_fn` complains; else do nothing.
+
+    The model runs again with one column at a time as the other type: where that works, the type is the mistake.
+    """
+    if not isinstance(error, RuntimeError | TypeError | NotImplementedError):
+        return
+    for name in columns.names_read:
+        value = columns[name]
+        if isinstance(value, Ragged) or value.dtype not in _OTHER_TYPES:
+            continue
+        other = _OTHER_TYPES[value.dtype]
+        try:
+            run_model_fn(model, recorder, {**columns, name: value.to(other)}, Mode.TRAIN)
+        except Exception:  # noqa: BLE001  another column, or another mistake
+            continue
+        found, wanted = (str(one).removeprefix("torch.") for one in (value.dtype, other))
+        raise ValueError(
+            f"{type(model).__name__}: model_fn fails because the column {name!r} is {found}; as {wanted} it works. "
+            f"Convert it with features[{name!r}].to(torch.{wanted}), or give the column the type {wanted} where the "
+            f"data is read. The error was: {error}"
+        ) from error
 
 
 def _planned_slice(request: SliceRequest) -> PlannedSlice:

@@ -16,6 +16,7 @@ _ELEMENTS: dict[str, Json] = {
     "FP32": {"type": "number", "minimum": -3.4028234663852886e38, "maximum": 3.4028234663852886e38},
     "FP64": {"type": "number"},
     "BOOL": {"type": "boolean"},
+    "BYTES": _TEXT,
 }
 _ERRORS = {
     400: "The request is wrong, as the message says.",
@@ -72,7 +73,7 @@ def _infer(model: ServingModel) -> Json:
                 data=_data(spec),
                 parameters={"type": "object"},
             )
-            for spec in model.signature.inputs
+            for spec in model.signature.request_tensors
         ]
     }
     output = _open_object(
@@ -81,7 +82,7 @@ def _infer(model: ServingModel) -> Json:
     request = _open_object(
         ["id", "outputs", "parameters"],
         id=_TEXT,
-        inputs={**_list(tensor), "minItems": len(model.signature.inputs)},
+        inputs={**_list(tensor), "minItems": len(model.signature.request_tensors)},
         outputs=_list(output),
         parameters={"type": "object"},
     )

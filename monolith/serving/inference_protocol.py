@@ -2,21 +2,26 @@
 
 A tensor has name, shape and datatype. Its values are JSON (`data`), or follow the JSON as they lie in memory, with
 ``parameters.binary_data_size`` bytes; then the header ``Inference-Header-Content-Length`` says where the JSON ends.
+An input NAME of lists is two tensors: NAME has the values of all lists end to end, NAME:lengths the length of each.
 """
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
-from monolith._core.native import JsonValue, json_list
+from monolith._core.native import JsonValue, city_hash64_prefixed, json_list
 from monolith.errors import shown
 from monolith.export.serving_model import ServingModel
-from monolith.export.signature import DATATYPES, Array, datatype_name
+from monolith.export.signature import DATATYPES, LENGTHS, TEXT, Array, TensorSpec, checked_column, datatype_name
 from monolith.serving.answer import Answer, require_finite
-from monolith.serving.json_values import checked_array, field, read_object, text_field
+from monolith.serving.json_values import checked_array, field, lists_of, read_object, text_field
+from monolith.tensors import Ragged
 
 EXTENSIONS = ["binary_tensor_data"]
 """What ``GET /v2`` lists."""
@@ -31,7 +36,8 @@ def model_metadata(model: ServingModel) -> dict[str, Any]:
         "name": model.name,
         "versions": [str(model.version)],
         "platform": "monolith",
-        **model.signature.to_json(),
+        "inputs": [spec.to_json() for spec in model.signature.request_tensors],
+        "outputs": [spec.to_json() for spec in model.signature.outputs],
     }
 
 
@@ -62,7 +68,7 @@ def infer(model: ServingModel, body: bytes, json_bytes: int | None = None) -> An
     tails = [outputs[name].tobytes() for name, is_binary in wanted.items() if is_binary]
     return Answer(
         content=b"".join((head, *tails)),
-        num_examples=len(next(iter(columns.values()), ())),
+        num_examples=len(next(iter(outputs.values()))),
         json_bytes=len(head) if tails else None,
     )
 
@@ -80,14 +86,16 @@ class _Binary:
         return self.place == len(self.body)
 
     def take(self, what: str, size: int, datatype: str) -> Array:
-        dtype = DATATYPES[datatype].newbyteorder("<")
         if size < 0 or size > len(self.body) - self.place:
             raise ValueError(f"{what}: {size} bytes of binary data are announced, {len(self.body) - self.place} follow")
-        if size % dtype.itemsize:
-            raise ValueError(f"{what}: {size} bytes of binary data are no whole number of {datatype} values")
         # A copy: memory of a message is read-only, and need not lie as numbers must.
         values = np.frombuffer(self.body, np.uint8, size, self.place).copy()
         self.place += size
+        if datatype == TEXT:
+            return self._ids(what, values)
+        dtype = DATATYPES[datatype].newbyteorder("<")
+        if size % dtype.itemsize:
+            raise ValueError(f"{what}: {size} bytes of binary data are no whole number of {datatype} values")
         if datatype == "BOOL":
             if values.size and values.max() > 1:
                 raise ValueError(f"{what}: a BOOL is a byte 0 or 1, got {values.max()}")
@@ -96,18 +104,49 @@ class _Binary:
             raise ValueError(f"{what}: a value is NaN or infinite")
         return found
 
+    def _ids(self, what: str, texts: Array) -> Array:
+        try:
+            ids: Array = city_hash64_prefixed(texts)
+        except ValueError as error:
+            raise ValueError(f"{what}: {error}") from None
+        return ids
 
-def _read_inputs(model: ServingModel, request: JsonValue, binary: _Binary) -> dict[str, Array]:
+
+def _read_inputs(model: ServingModel, request: JsonValue, binary: _Binary) -> dict[str, Tensor | Ragged]:
+    tensors = _read_tensors(model, request, binary)
+    columns: dict[str, Tensor | Ragged] = {}
+    for spec in model.signature.inputs:
+        missing = [one.name for one in spec.tensors() if one.name not in tensors]
+        if not missing:
+            columns[spec.name] = _joined(spec, tensors) if spec.has_lists else torch.from_numpy(tensors[spec.name])
+        elif len(missing) < len(spec.tensors()):
+            raise ValueError(
+                f"input {missing[0]!r} is missing: the lists of {spec.name!r} are two tensors, {spec.name!r} with the "
+                f"values of all lists end to end and {spec.name + LENGTHS!r} with the length of each"
+            )
+    return columns
+
+
+def _joined(spec: TensorSpec, tensors: Mapping[str, Array]) -> Ragged:
+    values, lengths = (checked_column(one, tensors[one.name]) for one in spec.tensors())
+    try:
+        return lists_of(values, lengths)
+    except ValueError as error:
+        raise ValueError(f"input {spec.name!r}: {error}") from None
+
+
+def _read_tensors(model: ServingModel, request: JsonValue, binary: _Binary) -> dict[str, Array]:
+    specs = {spec.name: spec for spec in model.signature.request_tensors}
     columns: dict[str, Array] = {}
     # One more than there can be: then one of them is unknown, or given twice.
-    for tensor in field(request, "inputs", "list").items(len(model.signature.inputs) + 1):
+    for tensor in field(request, "inputs", "list").items(len(specs) + 1):
         name = text_field(tensor, "name")
         if name in columns:
             raise ValueError(f"input {shown(name)} is given twice")
-        spec = model.signature.input(name)
+        if name not in specs:
+            raise ValueError(f"there is no input {shown(name)}; the inputs are {', '.join(specs) or 'none'}")
         datatype = text_field(tensor, "datatype")
-        if datatype not in DATATYPES:
-            raise ValueError(f"input {name!r}: datatype {shown(datatype)} is unknown; it must be {spec.datatype}")
+        _check_datatype(specs[name], datatype)
         size = _binary_size(name, tensor)
         if size is None:
             values = checked_array(f"input {name!r}", field(tensor, "data", "list"), datatype)
@@ -115,6 +154,15 @@ def _read_inputs(model: ServingModel, request: JsonValue, binary: _Binary) -> di
             values = binary.take(f"input {name!r}", size, datatype)
         columns[name] = _in_shape(name, values, field(tensor, "shape", "list"))
     return columns
+
+
+def _check_datatype(spec: TensorSpec, datatype: str) -> None:
+    """Refuse a datatype that nothing is known about, and numbers where texts are wanted or the other way round."""
+    if datatype not in DATATYPES and datatype != TEXT:
+        raise ValueError(f"input {spec.name!r}: datatype {shown(datatype)} is unknown; it must be {spec.datatype}")
+    if (datatype == TEXT) != (spec.datatype == TEXT):
+        way_out = "send texts, as the training data had them" if spec.datatype == TEXT else "send numbers"
+        raise ValueError(f"input {spec.name!r} must be {spec.datatype}, got {datatype}; {way_out}")
 
 
 def _read_outputs(model: ServingModel, request: JsonValue) -> dict[str, bool]:

@@ -3,9 +3,12 @@
 The core reads it, without the interpreter lock and without an object per value: see ``csrc/parse/json_document.h``.
 """
 
+import torch
+
 from monolith._core.native import JsonValue, parse_json
 from monolith.errors import shown
 from monolith.export.signature import Array
+from monolith.tensors import Ragged
 
 MAX_DEPTH = 64
 """Lists and objects in each other; a request needs five, and its tensors may have nested lists."""
@@ -55,8 +58,30 @@ def text_field(value: JsonValue, name: str) -> str:
     return field(value, name, "text").text()
 
 
+def checked_lists(what: str, data: JsonValue, datatype: str) -> Ragged:
+    """Return a list of lists of ids, which may differ in length, as it is in training.
+
+    >>> checked_lists("input 'tags'", field(read_object(b'{"data": [[1, 2], []]}'), "data", "list"), "INT64").to_list()
+    [[1, 2], []]
+    """
+    try:
+        return lists_of(*data.lists(datatype))
+    except ValueError as error:
+        raise ValueError(f"{what}: {error}") from None
+
+
+def lists_of(values: Array, lengths: Array) -> Ragged:
+    """Return lists of these lengths, taken from values that stand end to end."""
+    if lengths.size and (lengths.min() < 0 or lengths.max() > len(values)) or lengths.sum() != len(values):
+        raise ValueError(
+            f"its lengths must be numbers from 0 on that add up to its {len(values)} values, got "
+            f"{shown(lengths[:8].tolist())}{' and more' if len(lengths) > 8 else ''}"
+        )
+    return Ragged.from_row_lengths(torch.from_numpy(values), torch.from_numpy(lengths))
+
+
 def checked_array(what: str, data: JsonValue, datatype: str) -> Array:
-    """Return a list of JSON numbers as an array of a datatype, without rounding, wrapping or guessing.
+    """Return a list of JSON values as an array of a datatype, without rounding, wrapping or guessing; texts are ids.
 
     >>> checked_array("input 'uid'", field(read_object(b'{"data": [1, 2.5]}'), "data", "list"), "INT64")
     Traceback (most recent call last):

@@ -1,16 +1,22 @@
-"""The form of TensorFlow Serving: ``{"instances": [...]}`` by example, ``{"inputs": {...}}`` by column."""
+"""The form of TensorFlow Serving: ``{"instances": [...]}`` by example, ``{"inputs": {...}}`` by column.
+
+An input of lists has a JSON list per example, of any length.
+"""
 
 import json
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from monolith._core.native import JsonValue, json_list, json_objects
 from monolith.errors import shown
 from monolith.export.serving_model import ServingModel
-from monolith.export.signature import Array
+from monolith.export.signature import Array, TensorSpec
 from monolith.serving.answer import Answer, require_finite
-from monolith.serving.json_values import checked_array, field, read_object
+from monolith.serving.json_values import checked_array, checked_lists, field, lists_of, read_object
+from monolith.tensors import Ragged
 
 DEFAULT_SIGNATURE = "serving_default"
 
@@ -34,7 +40,7 @@ def predict(model: ServingModel, body: bytes, json_bytes: int | None = None) -> 
     outputs = {name: np.ascontiguousarray(values) for name, values in model.predict(columns).items()}
     require_finite(outputs)
     content = _by_example(outputs) if instances is not None else _by_column(outputs)
-    return Answer(content=content, num_examples=len(next(iter(columns.values()), ())))
+    return Answer(content=content, num_examples=len(next(iter(outputs.values()))))
 
 
 def model_status(model: ServingModel) -> dict[str, Any]:
@@ -43,31 +49,38 @@ def model_status(model: ServingModel) -> dict[str, Any]:
     return {"model_version_status": [{"version": str(model.version), "state": "AVAILABLE", "status": status}]}
 
 
-def _from_examples(model: ServingModel, examples: JsonValue) -> dict[str, Array]:
+def _from_examples(model: ServingModel, examples: JsonValue) -> dict[str, Tensor | Ragged]:
     """Examples are objects; where the model has one input, plain values too."""
     specs = model.signature.inputs
     if len(specs) == 1 and all(first.kind != "object" for first in examples.items(1)):
-        return {specs[0].name: checked_array(f"input {specs[0].name!r}", examples, specs[0].datatype)}
-    arrays = examples.columns([(spec.name, spec.datatype) for spec in specs])
-    return {spec.name: array for spec, array in zip(specs, arrays, strict=True)}
+        return {specs[0].name: _column(specs[0], examples)}
+    found = examples.columns([(spec.name, spec.datatype, spec.has_lists) for spec in specs])
+    return {
+        spec.name: lists_of(*column) if isinstance(column, tuple) else torch.from_numpy(column)
+        for spec, column in zip(specs, found, strict=True)
+    }
 
 
-def _from_columns(model: ServingModel, columns: JsonValue) -> dict[str, Array]:
+def _from_columns(model: ServingModel, columns: JsonValue) -> dict[str, Tensor | Ragged]:
     specs = model.signature.inputs
     if columns.kind != "object":
         if len(specs) != 1 or columns.kind != "list":
             raise ValueError(f"'inputs' must be an object of columns: {', '.join(spec.name for spec in specs)}")
-        return {specs[0].name: checked_array(f"input {specs[0].name!r}", columns, specs[0].datatype)}
+        return {specs[0].name: _column(specs[0], columns)}
     # One more than there can be: then one of them is unknown, or given twice.
     names = columns.names(len(specs) + 1)
     for number, name in enumerate(names):
         if name in names[:number]:
             raise ValueError(f"input {shown(name)} is given twice")
         model.signature.input(name)
-    return {
-        name: checked_array(f"input {name!r}", field(columns, name, "list"), model.signature.input(name).datatype)
-        for name in names
-    }
+    return {name: _column(model.signature.input(name), field(columns, name, "list")) for name in names}
+
+
+def _column(spec: TensorSpec, values: JsonValue) -> Tensor | Ragged:
+    what = f"input {spec.name!r}"
+    if spec.has_lists:
+        return checked_lists(what, values, spec.datatype)
+    return torch.from_numpy(checked_array(what, values, spec.datatype))
 
 
 def _by_example(outputs: dict[str, Array]) -> bytes:

@@ -4,6 +4,7 @@ import copy
 import getpass
 import os
 import tempfile
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from monolith.checkpoint import latest_state
 from monolith.data import Source
-from monolith.data.input_config import input_settings
+from monolith.data.rewind import rewound
 from monolith.hooks import Hook
 from monolith.model import Mode
 from monolith.observe.metric_prefix import DEFAULT_PREFIX, set_metric_prefix
@@ -21,7 +22,7 @@ from monolith.train.config.run_settings import export_base_of, input_config, res
 from monolith.train.config.task_settings import task_parameter
 from monolith.train.config.unread import check_unread
 from monolith.train.loop import RunResult, Sync
-from monolith.train.made_model import ModelLike, make_model
+from monolith.train.made_model import ModelLike, make_model, make_source
 from monolith.train.run import run, training_source
 from monolith.train.saving.save_listener import SaveListener
 from monolith.train.trained_model import TrainedModel, open_trained
@@ -45,12 +46,18 @@ class Estimator:
 
         A model without its own snapshot starts from the folder `warm_start_from`; `restore_dir` does the same.
         """
+        if not isinstance(conf, RunConfig | RunnerConfig):
+            raise TypeError(
+                f"an Estimator takes a RunConfig after the model, got {conf!r}; to name a folder, write "
+                "Estimator(Model, monolith.RunConfig(model_dir=...))"
+            )
         config = conf.to_runner_config() if isinstance(conf, RunConfig) else copy.copy(conf)
         if warm_start_from is not None:
             config.restore_dir = warm_start_from
         check_unread(vars(config), config.changed())
         self.model = make_model(model, params, seed=config.seed, override=config.params_override)
-        if not str(config.model_dir):
+        self._is_kept = bool(str(config.model_dir))
+        if not self._is_kept:
             config.model_dir = default_model_dir(type(self.model).__name__)
         self.config = config
         # The specification has these two exported for processes that are started later.
@@ -80,6 +87,12 @@ class Estimator:
             steps, max_steps = (task_parameter(self.model, "train", name) for name in ("steps", "max_steps"))
         _check_counts(steps=steps, max_steps=max_steps)
         _check_hooks(hooks)
+        if not self._is_kept:
+            warnings.warn(
+                f"model_dir is not set, so the model is kept in {self.config.model_dir}, a folder for temporary files. "
+                "The system may empty it, and a model of the same name continues from it: set model_dir (--model-dir)",
+                stacklevel=2,
+            )
         self._name_metrics()
         return run(
             self.model,
@@ -103,8 +116,8 @@ class Estimator:
         """Return loss and metrics of a snapshot, the newest one if none is named, on the source for EVAL.
 
         It changes nothing, and another process may train in `model_dir` meanwhile. Without a snapshot in `model_dir`,
-        the one in `restore_dir` is used. A classification has "auc" and "calibration", a regression "mse". With several
-        heads, the head's name comes first. `loss` is the mean of the batches' losses.
+        the one in `restore_dir` is used. A classification has "auc", "logloss" and "calibration", a regression "mse".
+        With several heads, the head's name comes first. `loss` is the mean of the batches' losses.
 
         Args:
             steps: batches to look at; the task's own `eval.steps`, else all there are, if not given.
@@ -118,7 +131,8 @@ class Estimator:
         self._name_metrics()
         trained = self._trained(checkpoint_path)  # first: a model that was never trained needs no data to say so
         source = self._source(Mode.EVAL)
-        return trained.evaluate(source, steps=steps, group_by=group_by, hooks=hooks or ())
+        with rewound(source):
+            return trained.evaluate(source, steps=steps, group_by=group_by, hooks=hooks or ())
 
     def predict(
         self,
@@ -130,12 +144,14 @@ class Estimator:
         """Yield the predictions of the source for PREDICT by head: of one event at a time, or of whole batches."""
         _check_hooks(hooks)
         trained = self._trained(checkpoint_path)
-        for found in trained.predict(self._source(Mode.PREDICT), keys=predict_keys, hooks=hooks or ()):
-            if yield_single_examples:
-                for row in zip(*found.values(), strict=True):
-                    yield dict(zip(found, row, strict=True))
-            else:
-                yield found
+        source = self._source(Mode.PREDICT)
+        with rewound(source):
+            for found in trained.predict(source, keys=predict_keys, hooks=hooks or ()):
+                if yield_single_examples:
+                    for row in zip(*found.values(), strict=True):
+                        yield dict(zip(found, row, strict=True))
+                else:
+                    yield found
 
     def export_saved_model(
         self,
@@ -185,8 +201,7 @@ class Estimator:
         return self._trained().variables()
 
     def _source(self, mode: Mode) -> Source:
-        with input_settings(input_config(self.config)):
-            return self.model.input_fn(mode)
+        return make_source(self.model, mode, input_config(self.config))
 
     def _name_metrics(self) -> None:
         name = self.config.deep_insight_name

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from monolith._core import native
 from monolith.data import Batch
+from monolith.data.progress import share_read
 from monolith.errors import NotFiniteError
 from monolith.hooks import Hook, RunContext, StepValues
 from monolith.model import Mode, Pulled, run_dense
@@ -36,6 +37,12 @@ class RunResult:
 
     global_step: int
     """Steps taken in all runs together."""
+
+    num_steps: int
+    """Steps taken in this run."""
+
+    ending: str
+    """How it ended, in words, such as "the data ended" or "interrupted at step 12, saved; run again to continue"."""
 
     loss: float
     """Of the last batch; NaN if there was none."""
@@ -113,6 +120,8 @@ class Trainer:
         error inside a step there is no new snapshot; a note on the error names the newest one.
         """
         state, loss = self.state, float("nan")
+        first_step = state.global_step
+        self.context.read_share = lambda: self._share(first_step, max_steps)
         state.model.train()
         self.saver.begin()
         with (
@@ -132,12 +141,42 @@ class Trainer:
                     sync(state)
                 self.saver.after_step()
                 self._between_steps = True
+                self.context.num_steps += 1
                 self._tell_hooks(batch, loss, spec)
                 if self.context.save_requested:
                     self.saver.save()
             self._between_steps = False
             self.saver.end()
-        return RunResult(global_step=state.global_step, loss=loss, metrics=self.metrics.read())
+            self.context.ending = self._ending(max_steps, interrupted=signals.received is not None)
+        return RunResult(
+            global_step=state.global_step,
+            num_steps=self.context.num_steps,
+            ending=self.context.ending,
+            loss=loss,
+            metrics=self.metrics.read(),
+        )
+
+    def _share(self, first_step: int, max_steps: int | None) -> float | None:
+        """Return how much of the run is done: by its steps or by its data, whichever ends first."""
+        found = [share_read(self.state.source)]
+        if max_steps is not None and max_steps > first_step:
+            found.append((self.state.global_step - first_step) / (max_steps - first_step))
+        return max((share for share in found if share is not None), default=None)
+
+    def _ending(self, max_steps: int | None, *, interrupted: bool) -> str:
+        """Return how the run ended, in words."""
+        step = self.state.global_step
+        if interrupted:
+            return f"interrupted at step {step}, saved; run again to continue"
+        if max_steps is not None and step >= max_steps:
+            reason, way_out = f"max_steps ({max_steps}) was reached", "raise it, or train in another model_dir"
+        elif self.context.stop_requested:
+            reason, way_out = "a hook asked for a stop", "look at the hooks of the run"
+        elif step:
+            reason, way_out = "the data ended", "the model has read all of it: add data, or train in another model_dir"
+        else:
+            reason, way_out = "the data ended", "input_fn returned a source without events"
+        return reason if self.context.num_steps else f"no step was taken: {reason} before ({way_out})"
 
     def _step(self, batch: Batch) -> tuple[float, EstimatorSpec]:
         """Train on one batch; after an error rows and weights have their old values.

@@ -1,11 +1,13 @@
-"""How a run makes its model: after seeding, with the parameters that its settings override."""
+"""How a run makes its model, after seeding and with the parameters that its settings override, and its source."""
 
 import json
 from typing import Any
 
 import torch
 
-from monolith.model import MonolithModel
+from monolith.data import Source
+from monolith.data.input_config import InputConfig, input_settings
+from monolith.model import Mode, MonolithModel
 from monolith.model.hyper_params import InstantiableParams, Params
 from monolith.model.native_task import NativeTask
 
@@ -34,6 +36,17 @@ def make_model(model: ModelLike, params: Any, *, seed: int | None, override: str
     if not isinstance(made, MonolithModel):
         raise TypeError(f"an Estimator takes a MonolithModel, its class or its parameters, got {model!r}")
     return made
+
+
+def make_source(model: MonolithModel, mode: Mode, config: InputConfig) -> Source:
+    """Return where a model reads the events of a mode; its `input_fn` sees the settings of the data."""
+    with input_settings(config):
+        source = model.input_fn(mode)
+    if not hasattr(source, "schema"):
+        raise TypeError(
+            f"{type(model).__name__}.input_fn must return a source, such as monolith.data.csv(...), got {source!r}"
+        )
+    return source
 
 
 def _overridden(params: Any, values: dict[str, Any]) -> Any:

@@ -1,13 +1,16 @@
 """run: puts a training run together. Every way to train a model ends here."""
 
+import warnings
 from collections.abc import Sequence
 from contextlib import ExitStack
 from importlib import import_module
 
 from monolith.checkpoint import ModelDirOwner
 from monolith.data import Source
-from monolith.data.input_config import InputConfig, input_settings
+from monolith.data.input_config import InputConfig
+from monolith.data.rewind import rewound
 from monolith.data_service import ServiceSource
+from monolith.features.kept_strings import STRINGS_NAME, keep_strings
 from monolith.hooks import Hook
 from monolith.model import Mode, MonolithModel
 from monolith.train.config import RunnerConfig
@@ -16,6 +19,7 @@ from monolith.train.hooks.live_view import LiveView
 from monolith.train.hooks.standard import standard_hooks
 from monolith.train.hooks.status_file import StatusFile
 from monolith.train.loop import RunResult, Sync, Trainer
+from monolith.train.made_model import make_source
 from monolith.train.model_dump import dump_model
 from monolith.train.saving.save_listener import SaveListener
 from monolith.train.state import TrainState, open_state
@@ -50,11 +54,19 @@ def run(
     """
     settings = RunSettings.of(config, model)  # first: what it refuses must not leave a trace
     settings.process.apply()
-    watching = [*standard_hooks(settings.watch), *hooks, LiveView(every_steps=settings.watch.log_steps)]
+    view = LiveView(every_steps=settings.watch.log_steps, folder=settings.saving.folder)
+    watching = [*standard_hooks(settings.watch), *hooks, view]
     begun = _begin([*watching, *model.training_hooks])
     with ExitStack() as cleanup:
         cleanup.enter_context(ModelDirOwner(settings.saving.folder))
-        state = TrainState(model, training_source(model, settings.input) if source is None else source, settings.state)
+        if settings.watch.keep_strings:
+            # First: sources of arrays make their ids when they are made.
+            cleanup.enter_context(keep_strings(settings.saving.folder / STRINGS_NAME))
+        if source is None:
+            source = training_source(model, settings.input)
+            cleanup.enter_context(rewound(source))  # another run may share it
+        state = TrainState(model, source, settings.state)
+        _check_export(state, exports=settings.live is not None or settings.exports is not None)
         # Some models add their hooks when their model function first runs, in the dry run above.
         _begin([hook for hook in model.training_hooks if hook not in begun])
         watching += model.training_hooks
@@ -68,6 +80,16 @@ def run(
             state, settings.loop, settings.saving, hooks=watching, syncs=syncs, listeners=listeners, guards=guards
         )
         return trainer.run(_last_step(state, steps, max_steps))
+
+
+def _check_export(state: TrainState, *, exports: bool) -> None:
+    """Say before the first step what an export would say after the last: as an error if this run exports."""
+    if not state.obstacles:
+        return
+    reason = f"{type(state.model).__name__} cannot be exported: {'; '.join(state.obstacles)}"
+    if exports:
+        raise ValueError(f"{reason}. Without export_base, sync_targets and export_when_saving it can be trained")
+    warnings.warn(f"{reason}. Training, evaluate and predict do not need it", stacklevel=3)
 
 
 def _live_training(
@@ -107,8 +129,7 @@ def training_source(model: MonolithModel, config: InputConfig) -> Source:
     if config.use_dataservice:
         assert config.dispatcher is not None
         return ServiceSource(config.dispatcher, trainer=f"trainer-{type(model).__name__}")
-    with input_settings(config):
-        return model.input_fn(Mode.TRAIN)
+    return make_source(model, Mode.TRAIN, config)
 
 
 def _last_step(state: TrainState, steps: int | None, max_steps: int | None) -> int | None:

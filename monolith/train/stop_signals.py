@@ -24,6 +24,8 @@ class StopSignals:
     def __init__(self, request_stop: Callable[[], None]) -> None:
         """Take what asks the run for a stop."""
         self._request_stop = request_stop
+        self.received: signal.Signals | None = None
+        """The first signal that came."""
         self._requested = False
         self._waiting = False
         self._before: dict[signal.Signals, Any] = {}
@@ -62,6 +64,7 @@ class StopSignals:
         if self._requested and number == signal.SIGINT:
             raise KeyboardInterrupt
         self._requested = True
+        self.received = self.received or signal.Signals(number)
         self._request_stop()
         if self._waiting:
             self._waiting = False

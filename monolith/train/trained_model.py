@@ -18,9 +18,10 @@ from monolith.checkpoint.format.state_files.path_forms import is_remote
 from monolith.checkpoint.keep import choose_snapshot, fetched_checkpoint
 from monolith.checkpoint.keep.rollback import LOOK
 from monolith.data import Batch, Schema, Source
+from monolith.data.progress import share_read
 from monolith.hooks import Hook, RunContext, StepValues
 from monolith.model import EstimatorSpec, Lookup, LookupPlan, Mode, MonolithModel, make_tables, run_dense
-from monolith.model.metrics import Calibration, GroupedAuc, StreamingAuc, StreamingMean, StreamingMse
+from monolith.model.metrics import Calibration, GroupedAuc, StreamingAuc, StreamingMean, StreamingMse, logloss
 from monolith.model.spec import observations, predictions
 from monolith.train.state import RestoreConfig
 
@@ -95,18 +96,19 @@ class TrainedModel:
     ) -> Iterator[tuple[Batch, EstimatorSpec]]:
         """Yield what the model says about each batch, while hooks watch."""
         context = self._context()
+        context.read_share = lambda: _share(source, steps, context.num_steps)
         for hook in hooks:
             hook.begin()
         try:
             for hook in hooks:
                 hook.after_create_session(context)
-            for number, batch in enumerate(self._batches(source, steps, context)):
+            for batch in self._batches(source, steps, context):
                 for hook in hooks:
                     hook.before_run(context)
                 spec = self.run(batch, mode)
                 yield batch, spec
                 values = StepValues(
-                    step=number,
+                    step=context.num_steps,
                     loss=float("nan") if spec.loss is None else float(spec.loss),
                     num_events=len(batch),
                     partition=batch.partition,
@@ -115,6 +117,7 @@ class TrainedModel:
                     spec=spec,
                     batch=batch,
                 )
+                context.num_steps += 1
                 for hook in hooks:
                     hook.after_run(context, values)
         except Exception as error:
@@ -134,6 +137,12 @@ class TrainedModel:
 
     def _context(self) -> RunContext:
         return RunContext(model=self.model, tables=self.tables, global_step=self.global_step)
+
+
+def _share(source: Source, steps: int | None, number: int) -> float | None:
+    """Return how much is done: of the batches to look at, or of the data if that ends first."""
+    found = [share_read(source), number / steps if steps else None]
+    return max((share for share in found if share is not None), default=None)
 
 
 def open_trained(
@@ -169,12 +178,13 @@ def open_trained(
 class _Head:
     auc: StreamingAuc = field(default_factory=StreamingAuc)
     calibration: Calibration = field(default_factory=Calibration)
+    logloss: StreamingMean = field(default_factory=StreamingMean)
     mse: StreamingMse = field(default_factory=StreamingMse)
     grouped: GroupedAuc = field(default_factory=GroupedAuc)
 
 
 class _Metrics:
-    """Loss and, per head, AUC and calibration of a classification or MSE of a regression."""
+    """Loss and, per head, AUC, log loss and calibration of a classification or MSE of a regression."""
 
     def __init__(self, group_by: str | None) -> None:
         self._group_by = group_by
@@ -195,6 +205,8 @@ class _Metrics:
                 head.mse.add_batch(scores, labels)
                 continue
             head.auc.add(scores, labels)
+            if len(scores):
+                head.logloss.add(logloss(scores, labels), weight=len(scores))
             head.calibration.add(scores, labels)
             if groups is not None:
                 head.grouped.add(scores, labels, groups[kept])
@@ -206,7 +218,8 @@ class _Metrics:
             if not self._classification:
                 found[f"{prefix}mse"] = head.mse.value()
                 continue
-            found |= {f"{prefix}auc": head.auc.value(), f"{prefix}calibration": head.calibration.value()}
+            measures: dict[str, Any] = {"auc": head.auc, "logloss": head.logloss, "calibration": head.calibration}
+            found |= {f"{prefix}{measure}": one.value() for measure, one in measures.items()}
             if self._group_by is not None:
                 found[f"{prefix}auc_by_{self._group_by}"] = head.grouped.value()
         return found

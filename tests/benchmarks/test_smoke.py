@@ -46,6 +46,8 @@ FIGURES: dict[str, dict[str, str | None]] = {
         "parse_vs_protobuf": None,
         "tfrecord_vs_read": None,
         "prefetch_overlap": None,
+        "hash_csv_vs_pyarrow": None,
+        "csv_vs_arrays": None,
         "service_vs_local": None,
     },
     "online": {

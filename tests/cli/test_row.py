@@ -13,6 +13,7 @@ from monolith.cli.app import app
 from monolith.data import EventLogWriter
 from monolith.data.synthetic import MOVIE_SCHEMA
 from monolith.embedding import AdagradOptimizer
+from monolith.features import hash_bytes
 from monolith.protos.embedding_hash_table_pb2 import EntryDump
 from tests.checkpoint.small_state import State, rows_of
 from tests.model.movie_model import MovieRanking
@@ -141,3 +142,49 @@ def test_deltas_count_for_the_newest_and_for_each_alone(tmp_path):
             if report.found:
                 assert report.slices[0].values == list(EntryDump.FromString(wanted[one]).num)
     assert read_row(tmp_path, "uid", old).snapshot == links[2]
+
+
+@pytest.fixture(scope="module")
+def of_texts(tmp_path_factory):
+    """A model whose movies are texts, and whose run kept them."""
+    folder = tmp_path_factory.mktemp("texts")
+    events = {"uid": [1, 2, 3], "mov": ["Heat", "Up", "196"], "label": [1.0, 0.0, 1.0]}
+    columns = {name: 6 * values for name, values in events.items()}
+    source = mono.data.arrays(columns, schema=mono.data.Schema.of(uid="int64", mov="hash", label="float32"))
+
+    class Texts(MovieRanking):
+        def input_fn(self, mode):
+            return mono.data.arrays(columns, batch_size=3, schema=source.schema)
+
+    config = mono.RunConfig(model_dir=folder / "model", log_step_count_steps=0, keep_strings=True)
+    mono.Estimator(Texts, config, params={"log": "", "batch_size": 4}).train()
+    return folder / "model"
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, [str(one) for one in arguments], catch_exceptions=False)
+
+
+def test_text_stands_for_its_id_where_the_column_is_of_type_hash(of_texts):
+    report = read_row(of_texts, "mov", "Heat")
+    assert report.found and report.id == hash_bytes(b"Heat") and report.text == "Heat"
+    assert read_row(of_texts, "mov", "196").id == hash_bytes(b"196")
+    by_number = read_row(of_texts, "mov", report.id)
+    assert by_number == report
+    assert not read_row(of_texts, "mov", "Cars").found
+    with pytest.raises(ValueError, match="ids of table uid are numbers, got 'Heat'; text is for columns of type hash"):
+        read_row(of_texts, "uid", "Heat")
+    shown = run("row", of_texts, "mov", "Heat").stdout
+    assert shown.startswith(f"'Heat' (id {report.id}) in table mov")
+    (up,) = {json.loads(run("row", of_texts, "mov", hash_bytes(b"Up"), "--id", "--json").stdout)["text"]}
+    assert up == "Up"
+
+
+def test_rows_are_exported_with_their_texts(of_texts, tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    assert run("ckpt", "export-parquet", of_texts, tmp_path / "rows").exit_code == 0
+    rows = parquet.read_table(tmp_path / "rows" / "mov.parquet").to_pylist()
+    assert {row["text"]: row["id"] for row in rows} == {
+        text: hash_bytes(text.encode()) for text in ("Heat", "Up", "196")
+    }
+    assert "text" not in parquet.read_table(tmp_path / "rows" / "uid.parquet").column_names

@@ -46,6 +46,19 @@ void test_rows() {
   CHECK_THROWS(monolith::city_hash64_rows(bytes, splits, out), "there are 2 strings");
 }
 
+void test_prefixed_strings() {
+  const std::vector<std::uint8_t> bytes{2, 0, 0, 0, 'h', 'i', 0, 0, 0, 0};
+  const std::vector<std::uint8_t> hi{'h', 'i'};
+  const auto ids = monolith::city_hash64_prefixed(bytes);
+  CHECK_EQ(ids.size(), 2);
+  CHECK_EQ(static_cast<std::uint64_t>(ids[0]), monolith::city_hash64(hi));
+  CHECK_EQ(static_cast<std::uint64_t>(ids[1]), monolith::city_hash64({}));
+  CHECK(monolith::city_hash64_prefixed({}).empty());
+  for (const std::size_t size : {1, 3, 4, 5, 7, 9}) {
+    CHECK_THROWS(monolith::city_hash64_prefixed(std::span(bytes).first(size)), "the bytes end inside text ");
+  }
+}
+
 void test_copied_rows() {
   const std::vector<std::uint8_t> values{1, 2, 3, 4, 5, 6};
   const std::vector<std::int64_t> splits{0, 1, 3};
@@ -65,6 +78,7 @@ int main() {
   test_figures();
   test_all_lengths_stay_inside();
   test_rows();
+  test_prefixed_strings();
   test_copied_rows();
   return monolith::test::finish();
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "check.h"
+#include "ops/city_hash.h"
 #include "parse/json_arrays.h"
 #include "parse/json_document.h"
 #include "parse/json_writer.h"
@@ -170,15 +171,49 @@ void test_objects() {
   const std::vector<JsonColumn> columns{{"id", JsonType::kInt64}, {"w", JsonType::kFloat32}};
   const Parsed parsed(R"([{"id": 1, "w": [0.5]}, {"w": [2], "i\u0064": 7}])");
   const auto arrays = objects_as_arrays(parsed.document, 0, columns);
-  CHECK(values_of<std::int64_t>(arrays[0]) == std::vector<std::int64_t>({1, 7}));
-  CHECK(values_of<float>(arrays[1]) == std::vector<float>({0.5F, 2.0F}));
-  CHECK(arrays[1].shape == std::vector<std::size_t>({2, 1}));
+  CHECK(values_of<std::int64_t>(std::get<JsonArray>(arrays[0])) == std::vector<std::int64_t>({1, 7}));
+  CHECK(values_of<float>(std::get<JsonArray>(arrays[1])) == std::vector<float>({0.5F, 2.0F}));
+  CHECK(std::get<JsonArray>(arrays[1]).shape == std::vector<std::size_t>({2, 1}));
   for (const char* text :
        {R"([{"id": 1}])", R"([{"id": 1, "id": 2}])", R"([{"id": 1, "w": 1, "x": 1}])", "[1]", "[{}]"}) {
     CHECK_THROWS(objects_as_arrays(Parsed(text).document, 0, columns), "instance 0 ");
   }
   CHECK_THROWS(objects_as_arrays(Parsed(R"([{"id": 1, "w": 1}, {"id": 1.5, "w": 1}])").document, 0, columns),
                "input 'id': ");
+}
+
+void test_lists() {
+  const JsonLists lists = list_as_lists(Parsed("[[1,2],[],[3]]").document, 0, JsonType::kInt64);
+  CHECK(lists.lengths == std::vector<std::int64_t>({2, 0, 1}));
+  CHECK(lists.values.shape == std::vector<std::size_t>({3}));
+  CHECK(values_of<std::int64_t>(lists.values) == std::vector<std::int64_t>({1, 2, 3}));
+  CHECK(list_as_lists(Parsed("[]").document, 0, JsonType::kInt64).lengths.empty());
+  CHECK_THROWS(list_as_lists(Parsed("[[1],2]").document, 0, JsonType::kInt64), "got 2; put a single value in a list");
+  CHECK_THROWS(list_as_lists(Parsed("[null]").document, 0, JsonType::kInt64), "got null; an example without values");
+  CHECK_THROWS(list_as_lists(Parsed("[[[1]]]").document, 0, JsonType::kInt64), "nested once too often");
+  CHECK_THROWS(list_as_lists(Parsed("[[1.5]]").document, 0, JsonType::kInt64), "must be INT64 numbers, got 1.5");
+  const std::vector<JsonColumn> columns{{"id", JsonType::kInt64}, {"tags", JsonType::kText, true}};
+  const Parsed parsed(R"([{"id": 1, "tags": ["a", "\u0061"]}, {"tags": [], "id": 2}])");
+  const auto arrays = objects_as_arrays(parsed.document, 0, columns);
+  CHECK(std::get<JsonLists>(arrays[1]).lengths == std::vector<std::int64_t>({2, 0}));
+  const auto ids = values_of<std::int64_t>(std::get<JsonLists>(arrays[1]).values);
+  CHECK(ids[0] == ids[1]);
+  CHECK_THROWS(objects_as_arrays(Parsed(R"([{"id": 1, "tags": "a"}])").document, 0, columns),
+               "input 'tags': its data must be a list of texts per example, got \"a\"; put a single value in a list");
+}
+
+void test_texts_are_ids() {
+  const std::string text = "caf\xc3\xa9";
+  const auto hash = monolith::city_hash64({reinterpret_cast<const std::uint8_t*>(text.data()), text.size()});
+  const Parsed parsed("[\"caf\\u00e9\"]");
+  const auto ids = values_of<std::int64_t>(list_as_array(parsed.document, 0, JsonType::kText));
+  CHECK_EQ(ids[0], static_cast<std::int64_t>(hash));
+  const auto same = values_of<std::int64_t>(list_as_array(Parsed("[-7, \"-7\"]").document, 0, JsonType::kText));
+  CHECK(same[0] == same[1]);
+  CHECK_THROWS(list_as_array(Parsed("[7.0]").document, 0, JsonType::kText), "must be texts, got 7");
+  CHECK_THROWS(list_as_array(Parsed("[null]").document, 0, JsonType::kText), "must be texts, got null; where the");
+  CHECK_THROWS(list_as_array(Parsed("[\"7\"]").document, 0, JsonType::kInt64),
+               "must be INT64 numbers, got \"7\"; send a number without quotes");
 }
 
 void test_written_numbers_read_back() {
@@ -227,6 +262,7 @@ void test_damaged_texts() {
         if (kind == JsonKind::kText) (void)parsed.document.text_of(node);
         if (kind == JsonKind::kObject) (void)parsed.document.member(node, "inputs");
         if (kind == JsonKind::kList) (void)list_as_array(parsed.document, node, JsonType::kFloat32);
+        if (kind == JsonKind::kList) (void)list_as_lists(parsed.document, node, JsonType::kText);
       }
     } catch (const std::invalid_argument&) {
       continue;
@@ -245,6 +281,8 @@ int main() {
   test_numbers();
   test_shapes();
   test_objects();
+  test_lists();
+  test_texts_are_ids();
   test_written_numbers_read_back();
   test_damaged_texts();
   return monolith::test::finish();

@@ -41,6 +41,7 @@ def asked(first: int, count: int) -> dict[str, np.ndarray]:
     return {name: values for name, values in columns_of(first, count).items() if name != "label"}
 
 
+@pytest.mark.services
 @pytest.mark.timeout(3600)  # of 50 kills and more; every wait inside has a limit of its own
 def test_predictions_follow_and_every_event_is_trained_on_exactly_once(tmp_path, request, servers):
     num_kills = request.config.getoption("--kills", None) or 3

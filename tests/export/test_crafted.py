@@ -11,6 +11,7 @@ import pytest
 
 from monolith.errors import CorruptFileError
 from monolith.export import load_export, load_newest_export
+from monolith.model import LookupPlan
 from tests.export.crafted import rewrite, rewrite_graph
 from tests.export.movie import export
 
@@ -27,6 +28,20 @@ def path(tmp_path, intact):
 
 def row(fields, **changes):
     fields["rows"]["row/mov/bias"].update(changes)
+
+
+def read_as_lists(fields):
+    fields["signature"]["inputs"][2].update(shape=[-1, -1], datatype="INT64")
+
+
+def name_like_lengths(fields):
+    fields["signature"]["inputs"][0].update(shape=[-1, -1])
+    fields["signature"]["inputs"][2].update(name="uid:lengths")
+
+
+def make_enormous_sequences(fields):
+    fields["plan"]["features"][0].update(combiner="first_n", max_seq_length=2**40)
+    fields["plan_hash"] = LookupPlan.from_json(json.dumps(fields["plan"])).hash
 
 
 MODELS = {
@@ -54,11 +69,16 @@ MODELS = {
     "a plan of nothing": (lambda f: f.update(plan={}), "this is no lookup plan"),
     "another plan hash": (lambda f: f.update(plan_hash=1), "its plan has the hash"),
     "a column of no input": (lambda f: f["columns"].update({"column/hour": "minute"}), "which is no input"),
-    "an input twice": (lambda f: f["signature"]["inputs"].append(f["signature"]["inputs"][0]), "two tensors have one"),
-    "an input of an unknown type": (lambda f: f["signature"]["inputs"][0].update(datatype="BYTES"), "unknown datatype"),
-    "ids that are floats": (lambda f: f["signature"]["inputs"][0].update(datatype="FP32"), "are no INT64 input"),
+    "an input twice": (lambda f: f["signature"]["inputs"].append(f["signature"]["inputs"][0]), "two tensors have"),
+    "an input of an unknown type": (lambda f: f["signature"]["inputs"][0].update(datatype="TEXT"), "unknown datatype"),
+    "ids that are floats": (lambda f: f["signature"]["inputs"][0].update(datatype="FP32"), "are no INT64 or"),
     "an input without a batch": (lambda f: f["signature"]["inputs"][0].update(shape=[3]), "a shape is -1 and then"),
     "an enormous input": (lambda f: f["signature"]["inputs"][0].update(shape=[-1, 2**40]), "would have more than"),
+    "lists of floats": (lambda f: f["signature"]["inputs"][2].update(shape=[-1, -1]), "lists hold INT64 or BYTES"),
+    "lists that the graph reads": (read_as_lists, "which is no input, or one of lists"),
+    "lengths that are an input": (name_like_lengths, "two tensors have the name 'uid:lengths'"),
+    "an output of texts": (lambda f: f["signature"]["outputs"][0].update(datatype="BYTES"), "outputs hold numbers"),
+    "enormous sequences": (make_enormous_sequences, "an example would look up"),
     "another width of an input": (lambda f: f["signature"]["inputs"][2].update(shape=[-1, 4]), "'column/hour' is not"),
     "another output": (lambda f: f["signature"]["outputs"][0].update(name="score"), "has the outputs ['pred']"),
     "an output of another type": (lambda f: f["signature"]["outputs"][0].update(datatype="INT64"), "'pred' is not"),

@@ -194,6 +194,12 @@ def test_a_file_outside_the_folder_is_refused(tmp_path, intact):
         load_export(path)
 
 
+def test_an_export_of_an_older_minor_version_is_read(tmp_path, intact):
+    path = shutil.copytree(intact, tmp_path / "1")
+    rewrite(path, lambda fields: fields.update(minor=0))
+    assert load_export(path).predict(request(2))["pred"].shape == (2,)
+
+
 def test_another_major_version_is_refused(tmp_path, intact):
     path = shutil.copytree(intact, tmp_path / "1")
     rewrite(path, lambda fields: fields.update(major=2))

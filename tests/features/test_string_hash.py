@@ -1,12 +1,15 @@
 """CityHash64 of strings and values, against figures of the published implementation."""
 
+import re
+from pathlib import Path
+
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from monolith._core import native
-from monolith.features import hash_byte_rows, hash_bytes, hash_values
+from monolith.features import hash_byte_rows, hash_bytes, hash_values, ids_of_texts
 from monolith.tensors import Ragged
 
 # From the reference library, version 1.1, one for each path and border: byte i of a string of n bytes is
@@ -73,3 +76,17 @@ def test_other_types_are_refused():
         hash_values(torch.zeros(1, dtype=torch.int32))
     with pytest.raises(ValueError, match="out has 1 entries but there are 2 strings"):
         native.city_hash64_values(torch.zeros(2, dtype=torch.int64), torch.zeros(1, dtype=torch.int64))
+
+
+def test_the_ids_on_the_page_are_those_made_here() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "formats.md").read_text(encoding="utf-8")
+    found = dict(re.findall(r"^\| `(.+?)`.*? \| (-?\d+) \| [0-9a-f]{16} \|$", page, re.MULTILINE))
+    assert len(found) == 5
+    assert ids_of_texts(found).tolist() == [int(id_) for id_ in found.values()]
+    assert f"| {hash_bytes(b'')} |" in page
+
+
+@pytest.mark.parametrize("value", [7.0, True, [7], float("nan")])
+def test_what_is_neither_text_nor_a_whole_number_has_no_id(value: object) -> None:
+    with pytest.raises(ValueError, match="neither text, bytes nor a whole number"):
+        ids_of_texts([value])  # type: ignore[list-item]

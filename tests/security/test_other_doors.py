@@ -79,7 +79,7 @@ def serve_default(name: str) -> Any:
     return inspect.signature(serve_command).parameters[name].default
 
 
-@line("a body of more than 4 MiB (`--max_body_bytes`)", "answered with 413")
+@line("a body of more than 4 MiB (`--max-body-bytes`)", "answered with 413")
 def test_large_bodies_are_refused(server):
     _, ready = server
     assert serve_default("max_body_bytes") == 4 << 20
@@ -90,10 +90,10 @@ def test_large_bodies_are_refused(server):
 
 @line(
     "a request that is begun and never finished",
-    "the connection ends after 30 s (`--request_seconds`); others do not wait",
+    "the connection ends after 30 s (`--request-seconds`); others do not wait",
 )
 @line(
-    "more connections than 512 (`--max_connections`)", "those that never sent a whole request lose their places first"
+    "more connections than 512 (`--max-connections`)", "those that never sent a whole request lose their places first"
 )
 def test_slow_clients_lock_nobody_out(server):
     _, ready = server

@@ -48,7 +48,7 @@ def test_where_deltas_are_taken():
 
 @line(
     "controller of a run",
-    "`--enable_controller`",
+    "`--enable-controller`",
     "127.0.0.1, a free port",
     "a secret of its own in the model's folder",
 )
@@ -72,7 +72,7 @@ def test_the_controller_answers_only_those_who_can_read_its_file(tmp_path):
         hook.end(context=None)
 
 
-@line("counters of a run", "`--metrics_port`", "not opened", "127.0.0.1 alone; they can be read, nothing more")
+@line("counters of a run", "`--metrics-port`", "not opened", "127.0.0.1 alone; they can be read, nothing more")
 def test_counters_can_only_be_read():
     assert RunConfig().metrics_port == 0
     endpoint = MetricsEndpoint(0)

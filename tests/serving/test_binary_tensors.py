@@ -97,7 +97,7 @@ WRONG_TENSORS = [
     ([tensor("hour", size=8)], struct.pack("<ff", 1, float("nan")), "input 'hour': a value is NaN or infinite"),
     ([tensor("hour", size=8)], struct.pack("<ff", float("inf"), 1), "input 'hour': a value is NaN or infinite"),
     ([tensor(datatype="BOOL", size=2)], b"\x01\x02", "a BOOL is a byte 0 or 1, got 2"),
-    ([tensor(datatype="BYTES")], bytes(16), "datatype 'BYTES' is unknown; it must be INT64"),
+    ([tensor(datatype="BYTES")], bytes(16), "input 'uid' must be INT64, got BYTES; send numbers"),
     ([tensor(), tensor("mov"), tensor("hour", size=8)], bytes(41), "1 bytes follow the last binary tensor"),
 ]
 

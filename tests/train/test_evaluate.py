@@ -6,7 +6,7 @@ import torch
 
 import monolith as mono
 from monolith.hooks import Hook
-from monolith.model.metrics import auc
+from monolith.model.metrics import auc, logloss
 from tests.model.movie_model import MovieRanking, write_movie_log
 from tests.train.recorder import files_of
 
@@ -57,6 +57,7 @@ def test_metrics_are_those_of_the_predictions(trained):
     predicted = torch.cat([batch["pred"] for batch in estimator.predict(yield_single_examples=False)])
     found = estimator.evaluate(group_by="uid")
     assert found["auc"] == pytest.approx(auc(predicted, events["label"]), abs=1e-5)
+    assert found["logloss"] == pytest.approx(logloss(predicted, events["label"]), rel=1e-6)
     assert found["calibration"] == pytest.approx(float(predicted.sum()) / events["label"].sum(), rel=1e-6)
     users = [events["uid"] == one for one in np.unique(events["uid"])]
     per_user = [(auc(predicted[torch.from_numpy(u)], events["label"][u]), u.sum()) for u in users]

@@ -105,8 +105,8 @@ def test_training_goes_on_without_it(model_dir, caplog):
     mono.Estimator(Counting, config, params=Events(12)).train(hooks=[hook])
     assert hook.rows["uid"] == {one: [1.0] for one in range(12) if one != 3}
     assert "1 rows were not finite and were dropped" in caplog.text
-    assert "Trained to step 3" in command("train", model_dir)
+    assert "At step 3. Snapshot: " in command("train", model_dir)
 
 
 def test_the_flag_of_train(model_dir):
-    assert "Trained to step 2" in command("train", model_dir, "--drop_not_finite")
+    assert "At step 2. Snapshot: " in command("train", model_dir, "--drop_not_finite")

@@ -12,10 +12,12 @@ from monolith._core import native
 from monolith.checkpoint.format.delta_chain import chain_to, check_chain
 from monolith.checkpoint.format.layout import TABLES_NAME
 from monolith.checkpoint.format.manifest import MANIFEST_NAME, check_has_rows
+from monolith.checkpoint.inspect.row_texts import hashed_tables, kept_strings_of
 from monolith.checkpoint.keep.latest import latest_state
 from monolith.checkpoint.restore.apply_delta import apply_delta, restore_filter
 from monolith.embedding import Table
 from monolith.embedding.shard_files import NotFinite
+from monolith.features.string_hash import hash_bytes
 from monolith.model import LookupPlan, PlannedTable, make_tables
 from monolith.protos.embedding_hash_table_pb2 import EntryDump
 
@@ -47,6 +49,9 @@ class RowReport:
 
     id: int
 
+    text: str | None = None
+    """The text that has this id, where it is known."""
+
     found: bool
     """Whether it has a row; one without reads as zeros."""
 
@@ -59,20 +64,26 @@ class RowReport:
     """Sentences: why there is no row, or how long it will stay."""
 
 
-def read_row(path: str | os.PathLike[str], table: str, id_: int) -> RowReport:
+def read_row(path: str | os.PathLike[str], table: str, id_: int | str) -> RowReport:
     """Return what the newest state in a model's folder, or the snapshot or delta `path` itself, knows of an id.
 
-    `table` is the name of a table, or of a feature. Only that table is read, into memory.
+    `table` is the name of a table, or of a feature. Only that table is read, into memory. An id may be given as text:
+    of a column of type "hash" it is the text itself, of others a number.
     """
-    if not -(2**63) <= id_ < 2**63:
-        raise ValueError(f"an id is a 64-bit integer, got {id_}")
     snapshot = Path(path) if (Path(path) / MANIFEST_NAME).is_file() else latest_state(path)
     if snapshot is None:
-        raise FileNotFoundError(f"there is no snapshot in {os.fspath(path)}")
+        raise FileNotFoundError(f"there is no snapshot in {os.fspath(path)}; name the model_dir of a run")
     links = chain_to(snapshot)
     manifest = check_chain(links)[-1]
     check_has_rows(snapshot, manifest)
-    planned = _planned_table(LookupPlan.from_json(manifest.plan), table)
+    plan = LookupPlan.from_json(manifest.plan)
+    planned = _planned_table(plan, table)
+    hashed = planned.name in hashed_tables(plan, manifest)
+    strings = kept_strings_of(snapshot) if hashed else None
+    text = id_ if hashed and isinstance(id_, str) else None
+    id_ = _number(id_, planned.name, hashed=hashed)
+    if text is None and strings is not None:
+        text = strings.text(id_)
     rows = make_tables(LookupPlan((), (planned,)))[planned.name]
     rows.restore(links[0] / TABLES_NAME / planned.name, not_finite=NotFinite.KEEP)  # also one that no run would take
     for delta in links[1:]:
@@ -83,18 +94,34 @@ def read_row(path: str | os.PathLike[str], table: str, id_: int) -> RowReport:
     (entry,) = rows.lookup_entry(torch.tensor([id_]))
     if not entry:
         return RowReport(
-            snapshot=snapshot, table=planned.name, id=id_, found=False, notes=_why_none(rows, planned, id_)
+            snapshot=snapshot, table=planned.name, id=id_, text=text, found=False, notes=_why_none(rows, planned, id_)
         )
     dump = EntryDump.FromString(entry)
     return RowReport(
         snapshot=snapshot,
         table=planned.name,
         id=id_,
+        text=text,
         found=True,
         slices=_slices(planned, dump),
         last_seen=dump.last_update_ts_sec,
         notes=_how_long(planned, dump.last_update_ts_sec, now),
     )
+
+
+def _number(id_: int | str, table: str, *, hashed: bool) -> int:
+    if isinstance(id_, str) and hashed:
+        return hash_bytes(id_.encode())
+    try:
+        number = int(id_)
+    except ValueError:
+        raise ValueError(
+            f"the ids of table {table} are numbers, got {id_!r}; text is for columns of type hash, "
+            "and the snapshot names none of this table"
+        ) from None
+    if not -(2**63) <= number < 2**63:
+        raise ValueError(f"an id is a 64-bit integer, got {number}")
+    return number
 
 
 def _planned_table(plan: LookupPlan, name: str) -> PlannedTable:

@@ -91,6 +91,8 @@ class ModelDirOwner(Closing):
         """Make the folder if need be, and take it or raise a ModelDirInUseError that names the owner."""
         folder = Path(model_dir)
         self._descriptor = -1
+        if folder.exists() and not folder.is_dir():
+            raise NotADirectoryError(f"{folder} is a file; name a folder as model_dir")
         try:
             make_folder(folder)
             self._descriptor = os.open(folder / OWNER_NAME, os.O_RDWR | os.O_CREAT, 0o644)

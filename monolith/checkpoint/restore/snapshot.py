@@ -20,6 +20,9 @@ from monolith.embedding.shard_files import NotFinite, fill_from_shard_files, fin
 from monolith.errors import CorruptFileError, PlanMismatchError
 from monolith.model import LookupPlan, admission_filters, plan_differences
 
+MAX_DIFFERENCES = 5
+"""A message about another plan names this many of its differences."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Snapshot:
@@ -137,10 +140,17 @@ def check_plan(folder: Path, manifest: Manifest, plan: LookupPlan) -> None:
     if manifest.plan_hash == plan.hash:
         return
     try:
-        differences = "; ".join(plan_differences(plan, LookupPlan.from_json(manifest.plan)))
+        differences = plan_differences(plan, LookupPlan.from_json(manifest.plan))
     except (ValueError, RecursionError) as error:
         raise CorruptFileError(f"the lookup plan of {folder} cannot be read: {error}") from error
+    left = len(differences) - MAX_DIFFERENCES
+    shown = [*differences[:MAX_DIFFERENCES], *([f"and {left} more"] if left > 0 else [])]
     raise PlanMismatchError(
-        f"snapshot {folder} was made for another lookup plan ({manifest.plan_hash:016x}, this model has "
-        f"{plan.hash:016x}): {differences}. Undo the change, or train in another model_dir"
+        "\n  ".join(
+            [
+                f"undo the change of the model, or train in another model_dir: snapshot {folder} was made for another "
+                f"lookup plan ({manifest.plan_hash:016x}, this model has {plan.hash:016x})",
+                *shown,
+            ]
+        )
     )

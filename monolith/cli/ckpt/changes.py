@@ -1,9 +1,6 @@
 """`monolith ckpt rollback` and `rm`: the two that change a model's folder."""
 
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from monolith.checkpoint.format.delta_chain import chain_to, check_chain
 from monolith.checkpoint.format.layout import is_state_name, remove_snapshot
@@ -14,18 +11,9 @@ from monolith.checkpoint.keep.rollback import is_set_aside
 from monolith.cli.ckpt.places import require_local
 from monolith.cli.console import console
 
-OneSnapshot = Annotated[
-    Path, typer.Argument(help="A snapshot, MODEL_DIR/model.ckpt-STEP, or a delta, MODEL_DIR/model.ckpt-STEP.delta-N.")
-]
 
-
-def rollback(snapshot: OneSnapshot) -> None:
-    """Make an older snapshot or delta the newest; newer ones are renamed to NAME.rolled-back, nothing is deleted.
-
-    The next run goes on from it. Give a folder its name back to undo it.
-
-    Example: monolith ckpt rollback model/model.ckpt-1000
-    """
+def rollback(snapshot: Path) -> None:
+    """Make an older snapshot or delta the newest, and print what was set aside."""
     check_chain(chain_to(_existing(snapshot)))  # a delta is only as good as what it builds on
     aside = roll_back(snapshot)
     for path in reversed(aside):
@@ -33,16 +21,8 @@ def rollback(snapshot: OneSnapshot) -> None:
     _say(f"{snapshot} is the newest snapshot now." if aside else f"{snapshot} was the newest already.")
 
 
-def remove(
-    snapshot: OneSnapshot,
-    force: Annotated[bool, typer.Option("--force", help="Also the newest, or one exempt from deletion.")] = False,
-) -> None:
-    """Remove a snapshot or delta for good. One that another one builds on stays: remove the last delta first.
-
-    So are those removed that were set aside, NAME.rolled-back and NAME.damaged.
-
-    Example: monolith ckpt rm model/model.ckpt-1000
-    """
+def remove(snapshot: Path, *, force: bool) -> None:
+    """Remove a snapshot or delta for good, unless another one builds on it."""
     if is_set_aside(snapshot.name) and snapshot.is_dir():
         with ModelDirOwner(snapshot.parent):
             remove_snapshot(snapshot)

@@ -4,7 +4,7 @@ import json
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from rich.table import Table
@@ -15,21 +15,13 @@ from monolith.checkpoint.format.state_files import exempt_checkpoints
 from monolith.checkpoint.inspect import SnapshotSummary, summarize
 from monolith.checkpoint.keep.retention import PRESERVED_NAME
 from monolith.checkpoint.keep.rollback import is_set_aside
-from monolith.cli.ckpt.places import JsonOption, SnapshotArgument, named_snapshot, require_local, size_text
+from monolith.cli.ckpt.places import named_snapshot, require_local, size_text
 from monolith.cli.console import console
 from monolith.errors import CorruptFileError
 
 
-def ls(
-    model_dir: Annotated[Path, typer.Argument(help="Folder of a model.")],
-    as_json: JsonOption = False,
-) -> None:
-    """List the snapshots of a model and the deltas on them, with step, time, size and rows.
-
-    Rows of a delta are those that changed. Sizes are checked, checksums are not: verify does that.
-
-    Example: monolith ckpt ls model
-    """
+def ls(model_dir: Path, *, as_json: bool) -> None:
+    """Print the snapshots of a model and the deltas on them."""
     entries = _entries(require_local(model_dir))
     aside = sorted(path.name for path in model_dir.iterdir() if is_set_aside(path.name) and path.is_dir())
     if as_json:
@@ -63,15 +55,8 @@ def _notes(notes: list[str]) -> str:
     return ", ".join(note for note in notes if not note.startswith("on "))  # a delta's name tells what it is on
 
 
-def show(
-    snapshot: SnapshotArgument,
-    files: Annotated[bool, typer.Option("--files", help="Also every file with its size and checksum.")] = False,
-    as_json: JsonOption = False,
-) -> None:
-    """Show what is in a snapshot: tables with rows, slices and optimizers, dense tensors, and where the stream was.
-
-    Example: monolith ckpt show model/model.ckpt-1000 --files
-    """
+def show(snapshot: Path, *, files: bool, as_json: bool) -> None:
+    """Print what is in a snapshot."""
     summary = summarize(named_snapshot(snapshot))
     if as_json:
         typer.echo(json.dumps({**asdict(summary), "path": str(summary.path)}))
@@ -104,7 +89,7 @@ def _say(line: str) -> None:
 
 def _entries(model_dir: Path) -> list[dict[str, Any]]:
     if not model_dir.is_dir():
-        raise FileNotFoundError(f"there is no folder {model_dir}")
+        raise FileNotFoundError(f"there is no folder {model_dir}; name the model_dir of a run")
     exempt = {Path(path).resolve() for path in exempt_checkpoints(model_dir)}
     entries: list[dict[str, Any]] = []
     for path in [one for base in list_snapshots(model_dir) for one in (base, *deltas_on(base))]:

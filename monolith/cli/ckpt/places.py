@@ -2,27 +2,12 @@
 
 import re
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from monolith.checkpoint import latest_state
 from monolith.checkpoint.format.manifest import MANIFEST_NAME
 
-DropNotFinite = Annotated[
-    bool, typer.Option("--drop_not_finite", help="Leave out rows that are NaN or infinite, instead of refusing them.")
-]
-SnapshotArgument = Annotated[
-    Path,
-    typer.Argument(
-        help="A snapshot (MODEL_DIR/model.ckpt-STEP) or a delta on it (model.ckpt-STEP.delta-N), or a model's folder "
-        "for its newest one."
-    ),
-]
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/.*")
 """A path with "://" in it has one slash less."""
-
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
 
 
 def named_snapshot(path: Path) -> Path:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from monolith.checkpoint.save.rewrite import OnProgress
 from monolith.cli.console import console
@@ -16,7 +16,7 @@ def progress_bar() -> Iterator[OnProgress]:
         TextColumn("{task.description}"),
         BarColumn(),
         TextColumn("{task.percentage:.0f} %"),
-        TimeElapsedColumn(),
+        TimeRemainingColumn(),
     )
     # Into a file or a pipe, a bar that is gone at the end would still leave an empty line.
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:

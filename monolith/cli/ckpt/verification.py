@@ -4,10 +4,9 @@ import json
 from dataclasses import asdict
 from math import isfinite
 from pathlib import Path
-from typing import Annotated
 
 import typer
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 from rich.table import Table
 
 from monolith.checkpoint.format.delta_chain import chain_to, check_chain
@@ -16,25 +15,23 @@ from monolith.checkpoint.inspect import TableDifference, diff_snapshots
 from monolith.checkpoint.inspect.saved_plan import saved_plan
 from monolith.checkpoint.inspect.table_files import table_files
 from monolith.checkpoint.save.rewrite import OnProgress
-from monolith.cli.ckpt.places import JsonOption, SnapshotArgument, named_snapshot
+from monolith.cli.ckpt.places import named_snapshot
 from monolith.cli.ckpt.progress import progress_bar
 from monolith.cli.console import console
 
 
-def verify(
-    snapshot: SnapshotArgument,
-    deep: Annotated[bool, typer.Option("--deep", help="Also read every row of every table file.")] = False,
-) -> None:
-    """Check the size and checksum of every file of a snapshot; exits with 2 at the first that is damaged.
-
-    Of a delta, everything that it builds on is checked too, and that each link of the chain belongs to the one before.
-
-    Example: monolith ckpt verify model
-    """
+def verify(snapshot: Path, *, deep: bool) -> None:
+    """Check the size and checksum of every file of a snapshot and of what it builds on."""
     folder = named_snapshot(snapshot)
     links = chain_to(folder)
     total = sum(entry.bytes for link in links for entry in read_manifest(link).files.values())
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("checking", total=total)
         manifests = check_chain(links, lambda num_bytes: progress.advance(task, num_bytes))
@@ -48,11 +45,8 @@ def verify(
     )
 
 
-def diff(first: SnapshotArgument, second: SnapshotArgument, as_json: JsonOption = False) -> None:
-    """Show what changed from one snapshot to another: rows of each table, and dense tensors.
-
-    Example: monolith ckpt diff model/model.ckpt-1000 model/model.ckpt-2000
-    """
+def diff(first: Path, second: Path, *, as_json: bool) -> None:
+    """Print what changed from one snapshot to another."""
     with progress_bar() as told:
         difference = diff_snapshots(named_snapshot(first), named_snapshot(second), on_progress=told)
     if as_json:

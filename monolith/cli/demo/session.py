@@ -15,6 +15,7 @@ import torch
 from monolith.cli.console import console
 from monolith.cli.demo.asking import MODEL_NAME, Comparison, FreshnessMeter, ServerClient
 from monolith.cli.demo.folder import DemoFolder
+from monolith.cli.demo.story import Story, time_left
 from monolith.cli.demo.summary import NEXT_STEPS, lines_while_running, summary_lines
 from monolith.cli.demo.view import DemoView, training_figures
 from monolith.data import log_length
@@ -85,6 +86,7 @@ class _Demo:
         self._export_base = folder.path / "export"
         self._stream = MovieStream(SEED)
         self._meter = FreshnessMeter()
+        self._story = Story()
         self._fastest = 0.0
 
     def run(self) -> int:
@@ -167,7 +169,11 @@ class _Demo:
             job.check()
             status = self._status()
             self._fastest = max(self._fastest, status["events_per_second"])
-            self._view.show("learning what was there before", training_figures(status))
+            self._view.show(
+                "learning what was there before",
+                training_figures(status),
+                f"The model catches up with {log_length(self._log_path):,} events; then a copy of it is frozen.",
+            )
             if caught_up is None and self._trained() > log_length(self._log_path) - 2 * self._options.rate:
                 caught_up = time.time()
             newest = latest_version(self._export_base)
@@ -209,7 +215,8 @@ class _Demo:
             if now >= next_view:
                 next_view = now + 0.5
                 job.check()
-                self._view.show("monolith demo", self._figures(comparison))
+                self._story.add(comparison.auc("live"), comparison.auc("frozen"))
+                self._view.show(f"monolith demo, {time_left(until - now)}", self._figures(), self._story.sentence())
             time.sleep(_PROBE_SECONDS)
 
     def _keep_running(self, job: LocalJob, client: ServerClient, comparison: Comparison, probes: ProbeTail) -> None:
@@ -219,13 +226,10 @@ class _Demo:
         except KeyboardInterrupt:
             return
 
-    def _figures(self, comparison: Comparison) -> dict[str, str]:
-        return {
-            **training_figures(self._status()),
-            "freshness p50/p99": f"{self._meter.quantile(0.5):.2f}/{self._meter.quantile(0.99):.2f} s",
-            "AUC live": f"{comparison.auc('live'):.3f}",
-            "frozen": f"{comparison.auc('frozen'):.3f}",
-        }
+    def _figures(self) -> dict[str, str]:
+        p50, p99 = self._meter.quantile(0.5), self._meter.quantile(0.99)
+        fresh = {"freshness p50/p99": f"{p50:.2f}/{p99:.2f} s"} if self._meter.seconds else {}
+        return {**training_figures(self._status()), **fresh, **self._story.lines()}
 
     def _status(self) -> dict[str, Any]:
         status: dict[str, Any] = json.loads(self._status_path.read_text())

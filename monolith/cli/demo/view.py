@@ -26,16 +26,17 @@ class DemoView:
         # As it is: rich would fold a long line at 80 columns, and a script may read it.
         self._console.print(line, soft_wrap=True, highlight=False, markup=False)
 
-    def show(self, title: str, figures: Mapping[str, str]) -> None:
-        """Show the figures of this moment."""
+    def show(self, title: str, figures: Mapping[str, str], sentence: str = "") -> None:
+        """Show the figures of this moment, and a sentence about what is happening."""
         if self._live is not None:
-            grid = Grid(title=title, show_header=False, min_width=50)
+            grid = Grid(title=title, caption=sentence, show_header=False, min_width=50)
             for name, value in figures.items():
                 grid.add_row(name, value)
             self._live.update(grid, refresh=True)
         elif time.monotonic() >= self._next_line:
             self._next_line = time.monotonic() + LINE_SECONDS
-            self.say(f"{title}: " + "; ".join(f"{name} {value}" for name, value in figures.items()))
+            words = "; ".join(f"{name} {value}" for name, value in figures.items())
+            self.say(f"{title}: {words}{'. ' if sentence else ''}{sentence}")
 
     def __enter__(self) -> Self:
         """Begin to show."""

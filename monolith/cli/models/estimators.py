@@ -1,9 +1,11 @@
 """The estimator of a command: a model that is named, and settings from flags."""
 
+import difflib
 import json
 import os
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from monolith.launch.roles import load_class
@@ -27,8 +29,16 @@ def load_model(where: str) -> Any:
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):
             raise
         raise ImportError(
-            f"there is no module {module!r}, neither installed nor in {here}; a model is named as 'module:Class'"
+            f"there is no module {module!r}, neither installed nor in {here}; {_closest_module(module, where)}"
         ) from error
+
+
+def _closest_module(module: str, where: str) -> str:
+    """Return words that name the module that was meant, if there is one."""
+    if module.endswith(".py"):
+        return f"leave out .py: {where.replace('.py:', ':')}"
+    near = difflib.get_close_matches(module, [path.stem for path in Path().glob("*.py")], n=1)
+    return f"did you mean {near[0]}?" if near else "run the command in the folder of the model's file"
 
 
 def _config(settings: Mapping[str, Any]) -> RunnerConfig:

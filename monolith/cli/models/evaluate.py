@@ -2,54 +2,23 @@
 
 import json
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from typing import Any
 
 import typer
-from rich.progress import Progress
 from rich.table import Table
 
 from monolith.cli.console import console
 from monolith.cli.models.estimators import estimator_of
-from monolith.cli.models.flags import ModelFlags, parse_arguments
-from monolith.hooks import Hook, RunContext, StepValues
-from monolith.train.config import setting
+from monolith.cli.models.progress import ProgressHook
 
 
-@dataclass(kw_only=True)
-class EvaluateFlags(ModelFlags):
-    """Flags of `monolith evaluate` besides the settings."""
-
-    steps: int | None = setting(None, "Batches to look at; all there are if not given.")
-    checkpoint_path: str | None = setting(None, "Folder of the snapshot; the newest in model_dir if not given.")
-    group_by: str | None = setting(None, "Column of ids; adds the AUC within each of its groups.")
-    json: bool = setting(False, "Print one JSON object instead of a table.")
-
-
-class _Bar(Hook):
-    """Shows how many batches are done."""
-
-    def __init__(self, steps: int | None) -> None:
-        self._progress = Progress(console=console, transient=True, disable=not console.is_terminal)
-        self._task = self._progress.add_task("batches", total=steps)
-
-    def after_create_session(self, context: RunContext) -> None:
-        self._progress.start()
-
-    def after_run(self, context: RunContext, values: StepValues) -> None:
-        self._progress.advance(self._task)
-
-    def end(self, context: RunContext) -> None:
-        self._progress.stop()
-
-
-def run(model: str, arguments: Sequence[str]) -> None:
+def run(model: str, settings: Mapping[str, Any], own: Mapping[str, Any]) -> None:
     """Evaluate, and print the figures."""
-    settings, own = parse_arguments("evaluate", model, arguments, EvaluateFlags)
     estimator = estimator_of(model, settings, own["params"])
     found = estimator.evaluate(
         steps=own["steps"],
-        hooks=[_Bar(own["steps"])],
+        hooks=[ProgressHook("evaluating", console)],
         checkpoint_path=own["checkpoint_path"],
         group_by=own["group_by"],
     )
@@ -59,5 +28,6 @@ def run(model: str, arguments: Sequence[str]) -> None:
         return
     table = Table(show_header=False, box=None, pad_edge=False)
     for name, value in found.items():
-        table.add_row(name, f"{value:,.0f}" if name in ("num_events", "global_step") else f"{value:.5f}")
+        is_count = name in ("num_events", "global_step")
+        table.add_row(name, "unknown" if math.isnan(value) else f"{value:,.0f}" if is_count else f"{value:.5f}")
     console.print(table)

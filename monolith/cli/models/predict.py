@@ -3,9 +3,8 @@
 import json
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -13,33 +12,26 @@ from rich.console import Console
 from torch import Tensor
 
 from monolith.cli.models.estimators import estimator_of
-from monolith.cli.models.flags import ModelFlags, parse_arguments
-from monolith.train.config import setting
+from monolith.cli.models.progress import ProgressHook
 
 
-@dataclass(kw_only=True)
-class PredictFlags(ModelFlags):
-    """Flags of `monolith predict` besides the settings."""
-
-    output: str | None = setting(None, "File to write, a JSON object per event; standard output if not given.")
-    checkpoint_path: str | None = setting(None, "Folder of the snapshot; the newest in model_dir if not given.")
-    predict_keys: str | None = setting(None, "Heads to write, by comma; all if not given.")
-
-
-def run(model: str, arguments: Sequence[str]) -> None:
+def run(model: str, settings: Mapping[str, Any], own: Mapping[str, Any]) -> None:
     """Predict, and write a line per event; a file is there as a whole or not at all."""
-    settings, own = parse_arguments("predict", model, arguments, PredictFlags)
     estimator = estimator_of(model, settings, own["params"])
     keys = own["predict_keys"].split(",") if own["predict_keys"] else None
-    batches = estimator.predict(keys, checkpoint_path=own["checkpoint_path"], yield_single_examples=False)
     num_events = 0
-    messages = Console(stderr=True)
-    with _opened(own["output"]) as file, messages.status("predicting") as status:
+    messages = Console(stderr=True)  # standard output may be the predictions
+    batches = estimator.predict(
+        keys,
+        hooks=[ProgressHook("predicting", messages)],
+        checkpoint_path=own["checkpoint_path"],
+        yield_single_examples=False,
+    )
+    with _opened(own["output"]) as file:
         for found in batches:
             for line in _lines(found):
                 file.write(line)
                 num_events += 1
-            status.update(f"predicting: {num_events:,} events")
     messages.print(f"{num_events:,} predictions written to {own['output'] or 'standard output'}", soft_wrap=True)
 
 

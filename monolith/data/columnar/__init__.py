@@ -1,6 +1,6 @@
 """Files of columns or of lines: Parquet, Arrow IPC, CSV and JSON lines.
 
-Reading needs pyarrow: ``pip install 'monolith-recsys[columnar]'``. Importing this package does not.
+Reading needs pyarrow, but for CSV: ``pip install 'monolith-recsys[columnar]'``. Importing this package does not.
 """
 
 from monolith.data.columnar.arrow_source import ArrowSource

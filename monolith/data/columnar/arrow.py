@@ -14,7 +14,7 @@ def arrow(part: str = "") -> Any:
         return importlib.import_module(f"pyarrow.{part}" if part else "pyarrow")
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            f"Parquet, Arrow, CSV and JSON files and data frames need the package {error.name!r}, "
+            f"Parquet, Arrow and JSON files and data frames need the package {error.name!r}, "
             "which is not installed: pip install 'monolith-recsys[columnar]'",
             name=error.name,
         ) from error

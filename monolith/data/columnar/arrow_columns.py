@@ -13,10 +13,11 @@ from monolith.data.columnar.arrow import arrow
 from monolith.data.columnar.arrow_types import is_list
 from monolith.data.columnar.column_error import ColumnError
 from monolith.data.schema import ColumnType, Schema
+from monolith.features.string_hash import hash_byte_rows, text_bytes
 from monolith.tensors import Ragged
 
 Fill: TypeAlias = int | float | str | bytes | Sequence[int] | Sequence[float]
-"""What stands in for a missing value. For lists, a number replaces missing items and a list replaces missing lists."""
+"""What stands in for a missing value. For lists, one value replaces missing items and a list replaces missing lists."""
 
 
 def check_fill(fill_missing: Mapping[str, Fill] | None, schema: Schema) -> dict[str, Fill]:
@@ -61,6 +62,8 @@ def to_column(array: Any, kind: ColumnType, fill: Fill | None = None) -> Column:
         array = arrow().nulls(len(array), _arrow_type(kind))
     if kind.item == "uint8":
         return _bytes_column(_filled(array, fill))
+    if kind.is_hash and not kind.is_list:
+        return _ids(array, fill)
     if not kind.is_list:
         return _numbers(_filled(array, fill), kind)
     lengths, items = _list_parts(array, kind, fill)
@@ -75,8 +78,10 @@ def to_column(array: Any, kind: ColumnType, fill: Fill | None = None) -> Column:
 
 def _list_parts(array: Any, kind: ColumnType, fill: Fill | None) -> tuple[np.ndarray[Any, Any], Tensor]:
     pa = arrow()
+    if array.null_count and kind.is_hash and fill is None and kind.width is None:
+        fill = []
     if array.null_count and fill is not None:
-        default = [fill] * (kind.width or 0) if isinstance(fill, int | float) else fill
+        default = [fill] * (kind.width or 0) if isinstance(fill, int | float | str | bytes) else fill
         array = arrow("compute").fill_null(_variable(array), pa.scalar(default, _variable(array).type))
     _require_no_nulls(array)
     if not pa.types.is_fixed_size_list(array.type):
@@ -85,7 +90,10 @@ def _list_parts(array: Any, kind: ColumnType, fill: Fill | None) -> tuple[np.nda
         lengths = np.full(len(array), array.type.list_size, np.int64)
     items = _plain(array.flatten())
     try:
-        values = _numbers(_filled(items, fill if isinstance(fill, int | float) else None), kind)
+        if kind.is_hash:
+            values = _ids(items, fill if isinstance(fill, str | bytes | int) else None)
+        else:
+            values = _numbers(_filled(items, fill if isinstance(fill, int | float) else None), kind)
     except ColumnError as error:
         row = int(np.searchsorted(np.cumsum(lengths), error.row or 0, side="right"))
         raise ColumnError(f"{error.problem} in its list", row=row) from error.__cause__
@@ -96,6 +104,8 @@ def _arrow_type(kind: ColumnType) -> Any:
     pa = arrow()
     if kind.item == "uint8":
         return pa.large_binary()
+    if kind.is_hash:
+        return pa.large_list(pa.large_binary()) if kind.is_list else pa.large_binary()
     number = pa.int64() if kind.item == "int64" else pa.float32()
     return pa.large_list(number) if kind.is_list else number
 
@@ -148,6 +158,18 @@ def _numbers(array: Any, kind: ColumnType) -> Tensor:
     if not len(array):
         return torch.empty(0, dtype=torch.int64 if kind.item == "int64" else torch.float32)
     return from_dlpack(array)
+
+
+def _ids(array: Any, fill: Fill | None) -> Tensor:
+    """Return the ids of texts; a missing one is the empty text, unless `fill` says otherwise."""
+    pa = arrow()
+    if pa.types.is_integer(array.type):
+        array = array.cast(pa.string())
+    if array.null_count:
+        if fill is not None and not isinstance(fill, str | bytes | int):
+            raise ColumnError(f"is text, of which {fill!r} in fill_missing is none")
+        array = array.cast(pa.large_binary()).fill_null(text_bytes("" if fill is None else fill))
+    return hash_byte_rows(_bytes_column(array))
 
 
 def _bytes_column(array: Any) -> Ragged:

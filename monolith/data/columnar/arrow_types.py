@@ -100,10 +100,16 @@ def _infer(name: str, found: Any) -> Dtype:
         return "bytes"
     item = _item_type(plain_type(plain.value_type) if is_list(plain) else plain)
     if item is None:
-        raise ColumnError(f"column {name!r} holds {found}, which no column type can hold; leave it out with columns=")
+        raise ColumnError(f"column {name!r} holds {found}, which {_advice_of_lists(plain)}")
     if arrow().types.is_fixed_size_list(plain):
         return f"{item}[{plain.list_size}]"
     return f"{item}[]" if is_list(plain) else item
+
+
+def _advice_of_lists(plain: Any) -> str:
+    if is_list(plain) and is_bytes(plain_type(plain.value_type)):
+        return "only 'hash[]' can hold: give a schema, or leave it out with columns="
+    return "no column type can hold; leave it out with columns="
 
 
 def _item_type(found: Any) -> str | None:
@@ -121,12 +127,19 @@ def _can_become(found: Any, kind: ColumnType) -> bool:
         return is_bytes(plain)
     if is_list(plain) != kind.is_list:
         return False
+    if kind.is_hash:
+        text = plain_type(plain.value_type) if kind.is_list else plain
+        return is_bytes(text) or arrow().types.is_integer(text) or arrow().types.is_null(text)
     item = _item_type(plain_type(plain.value_type) if kind.is_list else plain)
     return item is not None and (item == kind.item or kind.item == "float32")
 
 
 def _advice(found: Any) -> str:
+    plain = plain_type(found)
+    if is_list(plain) and is_bytes(plain_type(plain.value_type)):
+        return "say 'hash[]' in the schema"
     try:
-        return f"say {_infer('', found)!r} in the schema"
+        inferred = _infer("", found)
     except ColumnError:
         return "no column type can hold it"
+    return f"say {inferred!r} in the schema" + (", or 'hash' for ids of texts" if inferred == "bytes" else "")

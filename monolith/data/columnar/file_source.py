@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Protocol, Self, TypeAlias
 
 from monolith.data.batch import Batch, Column
+from monolith.data.progress import share_of_files
 from monolith.data.schema import Schema
 from monolith.data.source import OffsetError, State, check_shard
 
@@ -81,6 +82,10 @@ class FileSource(ABC):
             elif is_last:
                 self.close()
                 return
+
+    def share_read(self) -> float | None:
+        """Return how much of the files was read, by their sizes; None where nobody knows them."""
+        return share_of_files(self.files, self._file + 1, {self.files[self._file]: self._place.get("byte", 0)})
 
     def state(self) -> State:
         """Return the file, and the place in it behind the last batch yielded."""

@@ -7,12 +7,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from monolith.data.batch import Column, select_rows
+from monolith.data.batch import Column, concatenate, select_rows, slice_rows
 from monolith.data.columnar.arrow import arrow
 from monolith.data.columnar.arrow_columns import Fill, check_fill, columns_of
 from monolith.data.columnar.checks.json_objects import check_objects
 from monolith.data.columnar.column_error import ColumnError
-from monolith.data.columnar.lines.json_lines_source import json_fields
+from monolith.data.columnar.json_table import json_fields, read_objects
 from monolith.data.schema import Schema
 from monolith.data.source import OnError
 from monolith.tensors import Ragged
@@ -45,7 +45,7 @@ class JsonParser:
     def __call__(self, records: Ragged) -> tuple[dict[str, Column], Tensor | None]:
         """Return the columns, and the indices of the records that were not left out (None: all are there)."""
         try:
-            return self._columns(records), None
+            return self._columns_of_all(records), None
         except (arrow().ArrowException, ColumnError):
             pass
         good = [number for number in range(records.num_rows) if self._is_good(records, number)]
@@ -53,19 +53,28 @@ class JsonParser:
         self.num_skipped += records.num_rows - len(good)
         chosen = select_rows(records, kept)
         assert isinstance(chosen, Ragged)  # rows of a Ragged are one
-        return self._columns(chosen), kept
+        return self._columns_of_all(chosen), kept
+
+    def _columns_of_all(self, records: Ragged) -> dict[str, Column]:
+        """Return the columns; where records cannot be read at once, halves are: text and numbers may alternate."""
+        try:
+            return self._columns(records)
+        except arrow().ArrowInvalid:
+            if records.num_rows <= 1:
+                raise
+        middle = records.num_rows // 2
+        cuts = (slice_rows(records, 0, middle), slice_rows(records, middle, records.num_rows))
+        halves = [self._columns_of_all(cut) for cut in cuts if isinstance(cut, Ragged)]
+        return {name: concatenate([half[name] for half in halves]) for name in self.schema.names}
 
     def _columns(self, records: Ragged) -> dict[str, Column]:
-        json, pa = arrow("json"), arrow()
         # White space between two tokens may be any; within strings JSON knows no plain line breaks.
         text = b"".join(record.replace(b"\n", b" ") + b"\n" for record in records.to_bytes_list())
         check_objects(text, np.cumsum(records.row_lengths().numpy() + 1))
-        parsing = json.ParseOptions(explicit_schema=json_fields(self.schema), unexpected_field_behavior="ignore")
-        reading = json.ReadOptions(use_threads=False, block_size=len(text) + 1)
         # pyarrow takes no text for a mistake.
         table: Any = json_fields(self.schema).empty_table()
         if records.num_rows:
-            table = json.read_json(pa.BufferReader(text), reading, parsing)
+            table = read_objects(text, self.schema)
         if table.num_rows != records.num_rows:
             raise ColumnError(f"{table.num_rows} objects in {records.num_rows} records; a record holds exactly one")
         return columns_of(table.combine_chunks().to_batches(), self.schema, self._stored, self._fill)

@@ -117,6 +117,12 @@ class EventLogSource:
         part._position, part._generation = 0, NO_GENERATION
         return part
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Return a source at the same position; both end with the same `stop`."""
+        made = copy.copy(self)
+        made._reader, made._pieces = None, []
+        return made
+
     def close(self) -> None:
         """Close the files; the position stays, and iteration opens them again."""
         if self._reader is not None:

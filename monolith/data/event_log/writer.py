@@ -5,12 +5,12 @@ import secrets
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from torch import Tensor
 
 from monolith.closing import Closing
+from monolith.data.batch import num_events
+from monolith.data.columnar.arrow_columns import Fill, check_fill
 from monolith.data.event_log.folder import (
     SCHEMA_FILE,
     TEMPORARY_SUFFIX,
@@ -29,8 +29,10 @@ from monolith.data.event_log.segment import (
     list_segments,
     segment_name,
 )
+from monolith.data.in_memory.plain_columns import Values, to_columns
 from monolith.data.schema import Schema
 from monolith.errors import CorruptFileError
+from monolith.tensors import Ragged
 
 DEFAULT_SEGMENT_BYTES = 64 << 20
 _BUFFER_BYTES = 1 << 20
@@ -52,6 +54,7 @@ class EventLogWriter(Closing):
         path: Folder of the log.
         schema: Columns of its events; an existing log must have the same.
         segment_bytes: A new file is begun before one grows beyond this, unless a single append is larger.
+        fill_missing: What None reads as, by column; None in another column is an error, but for those of type "hash".
 
     Raises:
         LogInUseError: Another writer has the log open.
@@ -60,12 +63,18 @@ class EventLogWriter(Closing):
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], schema: Schema, *, segment_bytes: int = DEFAULT_SEGMENT_BYTES
+        self,
+        path: str | os.PathLike[str],
+        schema: Schema,
+        *,
+        segment_bytes: int = DEFAULT_SEGMENT_BYTES,
+        fill_missing: Mapping[str, Fill] | None = None,
     ) -> None:
         if segment_bytes <= 0:
             raise ValueError(f"segment_bytes must be positive, got {segment_bytes}")
         self.path = Path(path)
         self.schema = schema
+        self._fill = check_fill(fill_missing, schema)
         self._segment_bytes = segment_bytes
         self._buffer: list[bytes] = []
         self._buffered_bytes = 0
@@ -86,9 +95,10 @@ class EventLogWriter(Closing):
         """Offset that the next event will have: the events of the log, buffered ones included."""
         return self._offset
 
-    def append(self, columns: Mapping[str, np.ndarray[Any, Any] | Tensor]) -> int:
-        """Add events, given as one array per column of the schema, and return the offset after them.
+    def append(self, columns: Mapping[str, Values]) -> int:
+        """Add events, given as one array, tensor or list per column of the schema, and return the offset after them.
 
+        Values are those that `monolith.data.arrays` takes. Texts of a column of type "hash" are logged as their ids.
         Up to 16 MiB of records are one frame: readers see all of them or none. If the disk fails, an append of one
         frame leaves the log as it was and may be tried again.
         """
@@ -130,24 +140,17 @@ class EventLogWriter(Closing):
         finally:
             self._release()
 
-    def _pack(self, columns: Mapping[str, np.ndarray[Any, Any] | Tensor]) -> EventArray:
+    def _pack(self, columns: Mapping[str, Values]) -> EventArray:
         if set(columns) != set(self.schema.names):
             raise ValueError(f"append needs exactly the columns {self.schema.names}, got {tuple(columns)}")
-        arrays = {name: np.asarray(column) for name, column in columns.items()}
-        kinds = self.schema.types
-        shapes = {name: array.shape for name, array in arrays.items()}
-        lengths = {shape[:1] for shape in shapes.values()}
-        if len(lengths) != 1 or any(shapes[name][1:] != kind.event_shape for name, kind in kinds.items()):
-            wanted = {name: ("events", *kind.event_shape) for name, kind in kinds.items()}
-            raise ValueError(f"append needs columns of equal length and shapes {wanted}, got {shapes}")
-        for name, kind in kinds.items():
-            if not np.can_cast(arrays[name].dtype, kind.numpy_dtype, "safe"):
-                raise TypeError(
-                    f"column {name!r} is {kind.item} and cannot hold every {arrays[name].dtype}; convert it first"
-                )
-        records = np.empty(lengths.pop(), self.schema.numpy_dtype)
-        for name, array in arrays.items():
-            records[name] = array
+        found = to_columns(columns, self.schema, self._fill)
+        lengths = {name: num_events(column) for name, column in found.items()}
+        if len(set(lengths.values())) != 1:
+            raise ValueError(f"append needs columns of equal length, got {lengths}")
+        records = np.empty(next(iter(lengths.values())), self.schema.numpy_dtype)
+        for name, column in found.items():
+            assert not isinstance(column, Ragged)  # a log has none, see Schema.numpy_dtype
+            records[name] = column.numpy()
         return records
 
     def _append_frame(self, records: EventArray) -> None:

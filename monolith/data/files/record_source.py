@@ -13,6 +13,7 @@ from monolith.data.files.patterns import is_remote
 from monolith.data.files.record_file import RecordFile, Records
 from monolith.data.files.record_types import CompressType
 from monolith.data.files.recycled_bytes import RecycledBytes
+from monolith.data.progress import share_of_files
 from monolith.data.schema import Schema
 from monolith.data.source import OnError, State, check_shard
 
@@ -105,6 +106,10 @@ class RecordFileSource:
             if len(batch):
                 self._count_turn()
                 yield batch
+
+    def share_read(self) -> float | None:
+        """Return how much of the files was read, by their sizes; None where nobody knows them."""
+        return share_of_files(self.files, self._next, {place.file: place.byte for place in self._places})
 
     def state(self) -> State:
         """Return how far each open file was read, which file comes next, and whose turn it is."""

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Self
 
 from monolith.data.batch import Batch
+from monolith.data.progress import share_read
 from monolith.data.schema import Schema
 from monolith.data.source import Source, State
 
@@ -35,6 +36,10 @@ class Mapped:
             changed = self._function(batch)
             if len(changed):
                 yield changed
+
+    def share_read(self) -> float | None:
+        """Return how much of the data was read; None where nobody knows."""
+        return share_read(self.source)
 
     def state(self) -> State:
         """Return the position of the source before it."""

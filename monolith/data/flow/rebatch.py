@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Self
 
 from monolith.data.batch import Batch, Column, concatenate, num_events
+from monolith.data.progress import share_read
 from monolith.data.schema import Schema
 from monolith.data.source import Source, State, check_position
 
@@ -40,6 +41,10 @@ class Rebatched:
             first = self._rows
             self._rows += num_events(next(iter(columns.values())))
             yield Batch(columns, first=first, last=self._rows, partition=self._partition)
+
+    def share_read(self) -> float | None:
+        """Return how much of the data was read; None where nobody knows."""
+        return share_read(self._reader.source)
 
     def state(self) -> State:
         """Return the source's position before the oldest batch needed, the rows of it to skip, and the rows yielded."""

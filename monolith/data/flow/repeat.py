@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any, Self
 
 from monolith.data.batch import Batch
+from monolith.data.progress import share_read
 from monolith.data.schema import Schema
 from monolith.data.source import Source, State, check_position
 
@@ -50,6 +51,11 @@ class Repeated:
             self.source.restore(self._begin)
             self._round += 1
             from_begin = True
+
+    def share_read(self) -> float | None:
+        """Return how much of all rounds was read; None where they or the data have no known end."""
+        share = share_read(self.source)
+        return None if self._rounds is None or share is None else (self._round + share) / self._rounds
 
     def state(self) -> State:
         """Return the round and the position in it."""

@@ -9,6 +9,7 @@ from torch import Tensor
 from monolith.data.batch import Batch
 from monolith.data.draws import permutation
 from monolith.data.flow.rebatch import RowBuffer, shard_partition
+from monolith.data.progress import share_read
 from monolith.data.schema import Schema
 from monolith.data.source import Source, State, check_position
 
@@ -57,6 +58,10 @@ class Shuffled:
             if self._taken == len(rows):
                 self._close()
             yield Batch(chosen.columns, first=first, last=first + len(places), partition=self._partition)
+
+    def share_read(self) -> float | None:
+        """Return how much of the data was read; None where nobody knows."""
+        return share_read(self._reader.source)
 
     def state(self) -> State:
         """Return the position of the window's begin, its number, and the rows taken of it."""

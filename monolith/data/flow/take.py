@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Self
 
 from monolith.data.batch import Batch
+from monolith.data.progress import share_read
 from monolith.data.schema import Schema
 from monolith.data.source import Source, State, check_position, check_shard
 
@@ -39,6 +40,10 @@ class Taken:
                 yield batch
             if self._read >= self._num_batches:
                 return
+
+    def share_read(self) -> float | None:
+        """Return how much was read: of the batches to take, or of the source if that ends first."""
+        return max(self._read / max(self._num_batches, 1), share_read(self.source) or 0.0)
 
     def state(self) -> State:
         """Return the number of batches read and the position behind them."""

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from monolith.data.batch import Column, num_events
+from monolith.data.columnar.arrow_columns import Fill, check_fill
 from monolith.data.in_memory.indexed_rows import IndexedRows
 from monolith.data.in_memory.plain_columns import Values, copy_rows, infer_schema, to_columns
 from monolith.data.schema import Schema
@@ -19,6 +20,8 @@ class ArraySource(IndexedRows):
         columns: NumPy arrays, tensors, ragged tensors or lists by name, all of one length.
         batch_size: Events per batch.
         schema: Columns to take, and their types; without it, all as they are.
+        fill_missing: What None reads as, by column; None in another column is an error. In one of type "hash" it is the
+            empty text, in one of type "hash[]" the empty list.
         drop_remainder: Leave out a last batch of fewer events.
 
     Raises:
@@ -31,10 +34,11 @@ class ArraySource(IndexedRows):
         batch_size: int = 512,
         schema: Schema | None = None,
         *,
+        fill_missing: Mapping[str, Fill] | None = None,
         drop_remainder: bool = False,
     ) -> None:
         schema = schema or infer_schema(columns)
-        self._held = to_columns(columns, schema)
+        self._held = to_columns(columns, schema, check_fill(fill_missing, schema))
         lengths = {name: num_events(column) for name, column in self._held.items()}
         if len(set(lengths.values())) > 1:
             raise ValueError(f"columns must be of one length, got {lengths}")

@@ -53,6 +53,10 @@ class IndexedRows(ABC):
             self._row = last
             yield batch
 
+    def share_read(self) -> float | None:
+        """Return how much of the rows was read; None if they have no end."""
+        return None if not self._num_rows else self._row / self._num_rows
+
     def state(self) -> State:
         """Return the number of the row after the last batch yielded."""
         return {"row": self._row}

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from monolith.data.batch import Column
+from monolith.data.columnar.arrow_columns import Fill, check_fill
 from monolith.data.in_memory.counted_items import CountedItems
 from monolith.data.in_memory.plain_columns import infer_schema, to_columns
 from monolith.data.schema import Schema
@@ -24,6 +25,7 @@ class IterableSource(CountedItems):
             or lists.
         batch_size: Records per batch; None if items are batches.
         schema: Columns to take, and their types; without it, those of the first item, which is read for that.
+        fill_missing: What None reads as, by column, as for `ArraySource`.
         drop_remainder: Leave out a last batch of fewer records.
 
     Raises:
@@ -36,6 +38,7 @@ class IterableSource(CountedItems):
         batch_size: int | None = None,
         schema: Schema | None = None,
         *,
+        fill_missing: Mapping[str, Fill] | None = None,
         drop_remainder: bool = False,
     ) -> None:
         if not callable(make_items):
@@ -50,13 +53,14 @@ class IterableSource(CountedItems):
             items_per_batch=1 if batch_size is None else batch_size,
             drop_remainder=drop_remainder,
         )
+        self._fill = check_fill(fill_missing, self.schema)
 
     def _begin(self) -> Iterator[Any]:
         return iter(self._make_items())
 
     def _columns(self, items: list[Any], first: int) -> Mapping[str, Column]:
         try:
-            return to_columns(self._gather(items) if self._are_records else _checked(items[0]), self.schema)
+            return to_columns(self._gather(items) if self._are_records else _checked(items[0]), self.schema, self._fill)
         except (ValueError, TypeError) as error:
             raise ValueError(f"items {first} to {first + len(items) - 1}: {error}") from error
 

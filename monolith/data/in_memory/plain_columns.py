@@ -9,11 +9,13 @@ import torch
 from torch import Tensor
 
 from monolith.data.batch import Column, slice_rows
+from monolith.data.columnar.arrow_columns import Fill
 from monolith.data.schema import ColumnType, Dtype, Schema
+from monolith.features.string_hash import hash_byte_rows, ids_of_texts
 from monolith.tensors import Ragged
 
 Values = Tensor | Ragged | np.ndarray[Any, Any] | Sequence[Any]
-"""One value per event: numbers, lists of numbers, text or bytes."""
+"""One value per event: numbers, lists of numbers, text or bytes; None where there is no value."""
 
 
 def infer_schema(columns: Mapping[str, Values]) -> Schema:
@@ -28,8 +30,13 @@ def infer_schema(columns: Mapping[str, Values]) -> Schema:
     return Schema(tuple((name, _infer(name, values)) for name, values in columns.items()))
 
 
-def to_columns(columns: Mapping[str, Values], schema: Schema) -> dict[str, Column]:
+def to_columns(
+    columns: Mapping[str, Values], schema: Schema, fill: Mapping[str, Fill] | None = None
+) -> dict[str, Column]:
     """Return the columns of a schema, as tensors and ragged ones; memory is shared where types allow it.
+
+    `fill` says what None reads as, by column. Tensors of int64 in a column of type "hash" are ids already, as batches
+    have them.
 
     Raises:
         ValueError: A column is not there, or a value does not fit its type.
@@ -40,7 +47,7 @@ def to_columns(columns: Mapping[str, Values], schema: Schema) -> dict[str, Colum
     result = {}
     for name, kind in schema.types.items():
         try:
-            result[name] = _to_column(columns[name], kind)
+            result[name] = _to_column(columns[name], kind, (fill or {}).get(name))
         except (ValueError, TypeError) as error:
             raise ValueError(
                 f"column {name!r} cannot be read as {dict(schema)[name]!r}: {error}; mend it, or give another schema"
@@ -71,6 +78,7 @@ def _infer(name: str, values: Values) -> Dtype:
 
 
 def _infer_list(name: str, values: list[Any]) -> Dtype:
+    values = [value for value in values if value is not None]
     if not values:
         raise ValueError(f"column {name!r} is empty and says nothing of its type; give a schema")
     if all(isinstance(value, str | bytes) for value in values):
@@ -80,7 +88,9 @@ def _infer_list(name: str, values: list[Any]) -> Dtype:
         item = _item(name, np.concatenate([_array(value) for value in values]))
         return f"{item}[{widths.pop()}]" if len(widths) == 1 and 0 not in widths else f"{item}[]"
     if all(isinstance(value, list | tuple) for value in values):
-        flat = list(chain.from_iterable(values))
+        flat = [item for item in chain.from_iterable(values) if item is not None]
+        if any(isinstance(item, str | bytes) for item in flat):
+            raise ValueError(f"column {name!r} holds lists of text; give a schema that says 'hash[]'")
         return f"{_item(name, np.asarray(flat)) if flat else 'int64'}[]"
     return _item(name, np.asarray(values))
 
@@ -93,15 +103,19 @@ def _item(name: str, array: np.ndarray[Any, Any]) -> Dtype:
     raise ValueError(f"column {name!r} holds {array.dtype}, which no column type can hold; leave it out or convert it")
 
 
-def _to_column(values: Values, kind: ColumnType) -> Column:
+def _to_column(values: Values, kind: ColumnType, fill: Fill | None) -> Column:
+    if kind.is_hash:
+        return _hash_column(values, kind, fill)
     if isinstance(values, Ragged):
         if not kind.is_ragged:
             raise ValueError("its rows differ in length")
         return values.with_values(_numbers(_array(values.values), kind))
-    if kind.item == "uint8":
-        return _bytes_column(values)
     if isinstance(values, np.ndarray) and values.dtype == object:
         values = list(values)
+    if not isinstance(values, Tensor | np.ndarray):
+        values = _without_none(values, kind, fill)
+    if kind.item == "uint8":
+        return _bytes_column(values)
     if isinstance(values, Tensor | np.ndarray):
         array = _array(values)
         if kind.is_ragged and array.ndim == 2:
@@ -111,6 +125,50 @@ def _to_column(values: Values, kind: ColumnType) -> Column:
     if not kind.is_list:
         return _shaped(_numbers(_list_array(values), kind), kind)
     return _list_column(values, kind)
+
+
+def _hash_column(values: Values, kind: ColumnType, fill: Fill | None) -> Column:
+    if isinstance(values, Ragged) and values.values.dtype == torch.uint8 and not kind.is_list:
+        return hash_byte_rows(values)
+    if isinstance(values, Ragged):
+        if not kind.is_ragged:
+            raise ValueError("its rows differ in length")
+        return values.with_values(_numbers(_array(values.values), kind))
+    if isinstance(values, Tensor) and not kind.is_ragged:
+        return _shaped(_numbers(_array(values), kind), kind)
+    rows: Sequence[Any] = values.tolist() if isinstance(values, Tensor | np.ndarray) else values
+    one = "" if fill is None or not isinstance(fill, str | bytes | int) else fill
+    if not kind.is_list:
+        return ids_of_texts(rows, one)
+    if any(row is None for row in rows):
+        empty = [one] * (kind.width or 0) if fill is None or isinstance(fill, str | bytes | int | float) else fill
+        rows = [empty if row is None else row for row in rows]
+    wrong = next((row for row in rows if not isinstance(row, list | tuple | np.ndarray)), None)
+    if wrong is not None:
+        raise ValueError(f"{wrong!r} is no list")
+    ids = ids_of_texts(chain.from_iterable(rows), one)
+    return _rows_of(ids, np.fromiter(map(len, rows), np.int64, len(rows)), kind)
+
+
+def _without_none(values: Sequence[Any], kind: ColumnType, fill: Fill | None) -> Sequence[Any]:
+    """Return values with `fill` in place of None; ValueError if there is none to take its place."""
+
+    def filled(place: int, stand_in: Any) -> Any:
+        if stand_in is None:
+            raise ValueError(f"event {place} has no value; say what stands in for it with fill_missing")
+        return stand_in
+
+    one = fill if isinstance(fill, int | float | str | bytes) else None
+    if not kind.is_list or kind.item == "uint8":
+        return [filled(place, one) if value is None else value for place, value in enumerate(values)]
+    missing = fill if one is None else [one] * (kind.width or 0)
+    rows = [filled(place, missing) if row is None else row for place, row in enumerate(values)]
+    return [
+        [filled(place, one) if item is None else item for item in row]
+        if isinstance(row, list | tuple) and any(item is None for item in row)
+        else row
+        for place, row in enumerate(rows)
+    ]
 
 
 def _shaped(column: Tensor, kind: ColumnType) -> Tensor:
@@ -128,18 +186,22 @@ def _list_column(rows: Sequence[Any], kind: ColumnType) -> Column:
         arrays = [_array(row) for row in rows if len(row)]
         flat = np.concatenate(arrays) if arrays else np.empty(0)
     items = _numbers(flat, kind) if len(flat) else torch.empty(0, dtype=_torch_dtype(kind))
+    return _rows_of(items, lengths, kind)
+
+
+def _rows_of(items: Tensor, lengths: np.ndarray[Any, np.dtype[np.int64]], kind: ColumnType) -> Column:
     if kind.width is None:
         return Ragged.from_row_lengths(items, torch.from_numpy(lengths))
     wrong = np.flatnonzero(lengths != kind.width)
     if len(wrong):
         raise ValueError(f"event {wrong[0]} has {lengths[wrong[0]]} values where the type says {kind.width}")
-    return items.view(len(rows), kind.width)
+    return items.view(len(lengths), kind.width)
 
 
 def _bytes_column(values: Tensor | np.ndarray[Any, Any] | Sequence[Any]) -> Ragged:
     texts = [value.encode() if isinstance(value, str) else value for value in values]
     wrong = next((value for value in texts if not isinstance(value, bytes)), None)
-    if wrong is not None or None in texts:
+    if wrong is not None:
         raise ValueError(f"{wrong!r} is neither text nor bytes")
     data = np.frombuffer(b"".join(texts), np.uint8).copy()
     return Ragged.from_row_lengths(torch.from_numpy(data), torch.tensor([len(text) for text in texts]))
@@ -148,8 +210,7 @@ def _bytes_column(values: Tensor | np.ndarray[Any, Any] | Sequence[Any]) -> Ragg
 def _list_array(values: Sequence[Any]) -> np.ndarray[Any, Any]:
     array = np.asarray(values)
     if array.dtype == object:
-        place = next((place for place, value in enumerate(values) if value is None), None)
-        raise ValueError("values are of different kinds" if place is None else f"event {place} has no value")
+        raise ValueError("values are of different kinds")
     return array if len(values) else array.astype(np.int64)
 
 

@@ -96,8 +96,10 @@ class JoinConfig:
             if columns.get(name) != "int64":
                 raise ValueError(f"the joiner needs an int64 column {name!r}, the input has {columns}")
         for name in self.key:
-            if columns.get(name) not in ("int64", "bytes"):
-                raise ValueError(f"the joiner's key needs a column {name!r} of int64 or bytes, the input has {columns}")
+            if columns.get(name) not in ("int64", "hash", "bytes"):
+                raise ValueError(
+                    f"the joiner's key needs a column {name!r} of int64, hash or bytes, the input has {columns}"
+                )
         left = schema.without(self.kind, self.action)
         clash = sorted(set(left.names) & set(NEW_COLUMNS))
         if clash:

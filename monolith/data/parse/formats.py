@@ -17,7 +17,8 @@ class TfExampleParser(RecordParser):
     """Parses `tf.Example` records: each column is the feature of its name.
 
     Lists longer than a fixed width are cut, shorter ones filled up with `missing` (0 unless said otherwise). Strings
-    where int64 is asked for become ids by the stated hash, `monolith.features.string_hash`.
+    where "hash" or int64 is asked for become ids by the stated hash, `monolith.features.string_hash`; numbers where
+    "hash" is asked for count as their decimal text.
 
     >>> from monolith.data.parse import records_of
     >>> from monolith.protos.tf_example_pb2 import Example
@@ -35,7 +36,7 @@ class TfExampleParser(RecordParser):
         features: FeatureTypes,
         *,
         required: Sequence[str] | bool = (),
-        missing: Mapping[str, float] | None = None,
+        missing: Mapping[str, float | str | bytes] | None = None,
         on_error: OnError = "raise",
     ) -> None:
         """Prepare for these features.
@@ -43,7 +44,7 @@ class TfExampleParser(RecordParser):
         Args:
             features: Names and types.
             required: Names that some record of every batch must have, or True for all.
-            missing: What a feature of a fixed width reads as where a record lacks it, by name.
+            missing: What a feature of a fixed width reads as where a record lacks it, by name; a text for "hash".
             on_error: "raise": a bad record is a `BadRecordError`; "skip": it is left out.
         """
         requests = [ColumnRequest(name=name, dtype=dtype) for name, dtype in _items(features)]

@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -14,9 +15,17 @@ from monolith.data.parse.bad_record import BadRecord, BadRecordError, MissingFea
 from monolith.data.parse.column_request import ColumnRequest, NativeSpec
 from monolith.data.schema import ColumnType, Schema
 from monolith.data.source import OnError
+from monolith.features.kept_strings import noted
 from monolith.tensors import Ragged
 
-Format: TypeAlias = Literal["tf_example", "example", "example_batch", "instance"]
+Format: TypeAlias = Literal["tf_example", "example", "example_batch", "instance", "csv"]
+CsvShape: TypeAlias = tuple[int, int, str]
+"""Cells of every line, code of the delimiter, delimiter of lists."""
+NO_CSV: CsvShape = (0, 0, "|")
+"""For the other formats."""
+
+_Bytes: TypeAlias = Tensor | np.ndarray[Any, np.dtype[np.uint8]]
+_Splits: TypeAlias = Tensor | np.ndarray[Any, np.dtype[np.int64]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +56,21 @@ class RecordParser:
     schema: Schema
     """The columns it returns."""
 
-    def __init__(self, record_format: Format, columns: Sequence[ColumnRequest], *, on_error: OnError = "raise") -> None:
+    def __init__(
+        self,
+        record_format: Format,
+        columns: Sequence[ColumnRequest],
+        *,
+        on_error: OnError = "raise",
+        csv: CsvShape = NO_CSV,
+    ) -> None:
         """Prepare for these columns.
 
         Args:
             record_format: What the records are.
             columns: What to take out of the records.
             on_error: "raise": a bad record is a `BadRecordError`; "skip": it is left out.
+            csv: What the lines have in common, with the format "csv".
         """
         if on_error not in ("raise", "skip"):
             raise ValueError(f'on_error must be "raise" or "skip", got {on_error!r}')
@@ -66,7 +83,7 @@ class RecordParser:
         self.on_error: OnError = on_error
         self.num_skipped = 0
         """Records left out so far."""
-        self._native = _native_parser(record_format, tuple(column.native() for column in columns))
+        self._native = _native_parser(record_format, tuple(column.native() for column in columns), csv)
         self._types = tuple(ColumnType.parse(column.dtype) for column in columns)
         self._widths: dict[str, list[int]] = {"int64": [], "float32": []}
         for kind in self._types:
@@ -87,9 +104,14 @@ class RecordParser:
         """
         if records.values.dtype != torch.uint8:
             raise TypeError(f"records must be a Ragged of uint8, got {records.values.dtype}")
-        num_rows, num_places, ints, floats, ragged, absences, bad_records = self._native.parse(
-            records.values, records.row_splits
-        )
+        return self.parse_rows(records.values, records.row_splits)
+
+    def parse_rows(self, data: _Bytes, row_splits: _Splits) -> ParsedRecords:
+        """Do what `parse` does, with records that stand end to end in `data`."""
+        with noted() as texts:
+            num_rows, num_places, ints, floats, ragged, absences, bad_records = self._native.parse(
+                data, row_splits, texts
+            )
         bad = tuple(BadRecord(*one) for one in bad_records)
         if bad and self.on_error == "raise":
             raise BadRecordError(bad[0], len(bad))
@@ -98,7 +120,7 @@ class RecordParser:
         if absent and num_rows:
             raise MissingFeatureError(f"no record of this batch has the required {', '.join(absent)}")
         columns = self._columns(num_rows, num_places, ints, floats, ragged)
-        return ParsedRecords(columns, num_rows, bad, _kept(records.num_rows, bad))
+        return ParsedRecords(columns, num_rows, bad, _kept(len(row_splits) - 1, bad))
 
     def _columns(
         self,
@@ -139,7 +161,7 @@ def records_of(serialized: Sequence[bytes]) -> Ragged:
 
 
 def with_options(
-    columns: Sequence[ColumnRequest], required: Sequence[str] | bool, missing: Mapping[str, float]
+    columns: Sequence[ColumnRequest], required: Sequence[str] | bool, missing: Mapping[str, float | str | bytes]
 ) -> list[ColumnRequest]:
     """Return the requests with these features required and these values where a record lacks one."""
     names = {column.name for column in columns}
@@ -163,8 +185,8 @@ def with_options(
 
 
 @lru_cache(maxsize=64)
-def _native_parser(record_format: Format, columns: tuple[NativeSpec, ...]) -> native.RecordParser:
-    return native.RecordParser(record_format, list(columns))
+def _native_parser(record_format: Format, columns: tuple[NativeSpec, ...], csv: CsvShape) -> native.RecordParser:
+    return native.RecordParser(record_format, list(columns), csv)
 
 
 def _kept(num_records: int, bad: tuple[BadRecord, ...]) -> Tensor | None:

@@ -10,6 +10,7 @@ from monolith.closing import Closing
 from monolith.data.batch import Batch
 from monolith.data.prefetch.background import Background
 from monolith.data.prefetch.gpu_prefetch import DeviceCopier, InFlight
+from monolith.data.progress import share_read
 from monolith.data.schema import Schema
 from monolith.data.source import Source, State
 
@@ -72,6 +73,10 @@ class Prefetched(Closing):
                 self._worker = None
                 return
             yield made.receive()
+
+    def share_read(self) -> float | None:
+        """Return how much of the data was read; None where nobody knows."""
+        return share_read(self._source)
 
     def state(self) -> State:
         """Return the position behind the batch taken last."""

@@ -78,7 +78,13 @@ def schema_after(step: Callable[[Batch], Batch], schema: Schema) -> Schema:
     A column that the step needs and the source does not have is an error here, before any data is read.
     """
     empty = Batch({name: empty_column(kind) for name, kind in schema.types.items()}, first=0, last=0)
-    return Schema(tuple((name, dtype_of(column)) for name, column in step(empty).columns.items()))
+    before = dict(schema.columns)
+    after = {name: dtype_of(column) for name, column in step(empty).columns.items()}
+    # A batch has ids of texts as it has other ids: only the schema tells them apart.
+    kept = {
+        name: before[name] for name, dtype in after.items() if before.get(name, "").replace("hash", "int64") == dtype
+    }
+    return Schema(tuple((after | kept).items()))
 
 
 def dtype_of(column: Column) -> Dtype:

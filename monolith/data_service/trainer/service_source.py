@@ -53,6 +53,9 @@ class ServiceSource(Closing):
         tls: Certificate of this process, if the service has TLS.
     """
 
+    shares_out = True
+    """Each event goes to one trainer: going back would let others read it again."""
+
     def __init__(
         self,
         dispatcher: str | Address,

@@ -5,6 +5,7 @@ from monolith.train.config.command_line import (
     UnknownFlagError,
     command_line,
     flag_kinds,
+    flag_name,
     parse_flags,
 )
 from monolith.train.config.run_config import RunConfig
@@ -22,6 +23,7 @@ __all__ = [
     "UnknownFlagError",
     "command_line",
     "flag_kinds",
+    "flag_name",
     "is_chief",
     "parse_flags",
     "setting",

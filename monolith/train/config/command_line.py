@@ -19,6 +19,7 @@ from monolith.train.config.setting import setting_help
 Config = TypeVar("Config")
 
 _TRUE, _FALSE = ("true", "yes", "t", "y", "1", "on"), ("false", "no", "f", "n", "0", "off")
+_KINDS = {int: "a whole number", float: "a number", bool: "true or false"}
 _FLAGS: ContextVar[Mapping[str, Any]] = ContextVar("flags", default=types.MappingProxyType({}))
 
 
@@ -27,10 +28,12 @@ class UnknownFlagError(ValueError):
 
 
 def parse_flags(arguments: Sequence[str], config_class: type) -> dict[str, Any]:
-    """Return the settings that `--name value`, `--name=value`, `--name` and `--noname` (of a bool) say.
+    """Return the settings that `--name value`, `--name=value`, `--name` and `--no-name` (of a bool) say.
+
+    A name may be written with dashes or underscores.
 
     >>> from monolith.train.config import RunnerConfig
-    >>> parse_flags(["--num_ps=2", "--is-local", "--nosort_id", "--discovery_type", "zk"], RunnerConfig)
+    >>> parse_flags(["--num-ps=2", "--is_local", "--no-sort-id", "--discovery_type", "zk"], RunnerConfig)
     {'num_ps': 2, 'is_local': True, 'sort_id': False, 'discovery_type': <ServiceDiscoveryType.ZK: 3>}
     """
     kinds = flag_kinds(config_class)
@@ -39,23 +42,31 @@ def parse_flags(arguments: Sequence[str], config_class: type) -> dict[str, Any]:
     while left:
         text = left.pop(0)
         if not text.startswith("--"):
-            raise UnknownFlagError(f"{text!r} is no flag; settings look like --num_ps=2")
+            raise UnknownFlagError(_not_a_flag(text, kinds))
         name, given, value = text[2:].partition("=")
         name = name.replace("-", "_")
-        negated = name not in kinds and name.startswith("no") and kinds.get(name[2:]) is bool and not given
-        name = name[2:] if negated else name
+        positive = name.removeprefix("no").removeprefix("_")
+        negated = name not in kinds and name.startswith("no") and kinds.get(positive) is bool and not given
+        name = positive if negated else name
         if name not in kinds:
-            near = difflib.get_close_matches(name, kinds, n=3)
-            hint = f"; did you mean {' or '.join(f'--{one}' for one in near)}?" if near else ""
-            raise UnknownFlagError(f"there is no flag --{name}{hint} --help lists all")
+            raise UnknownFlagError(f"there is no flag {flag_name(name)}; {_closest(name, kinds)}--help-all lists all")
         if kinds[name] is bool and not given:
             following = left[0].lower() if left else ""
             found[name] = not negated if following not in _TRUE + _FALSE else left.pop(0).lower() in _TRUE
         elif given or (left and not left[0].startswith("--")):
             found[name] = _parsed(name, value if given else left.pop(0), kinds[name])
         else:
-            raise ValueError(f"--{name} needs a value, such as --{name}=...")
+            raise ValueError(f"{flag_name(name)} needs a value, such as {_example(name, kinds[name])}")
     return found
+
+
+def flag_name(name: str) -> str:
+    """Return how the flag of a setting is written.
+
+    >>> flag_name("model_dir")
+    '--model-dir'
+    """
+    return f"--{name.replace('_', '-')}"
 
 
 def flag_kinds(config_class: type) -> dict[str, type]:
@@ -128,16 +139,38 @@ def _kind(hint: Any) -> type:
 
 
 def _parsed(name: str, text: str, kind: type) -> Any:
+    choices: dict[str, Any] = {}
+    if kind is bool:
+        choices = {**dict.fromkeys(_TRUE, True), **dict.fromkeys(_FALSE, False)}
+    elif issubclass(kind, Enum):
+        choices = {one.name.lower(): one for one in kind}
     try:
-        if kind is bool:
-            if text.lower() not in _TRUE + _FALSE:
-                raise ValueError(f"must be true or false, got {text!r}")
-            return text.lower() in _TRUE
-        if issubclass(kind, Enum):
-            choices = {one.name.lower(): one for one in kind}
-            if text.lower() not in choices:
-                raise ValueError(f"must be one of {', '.join(choices)}, got {text!r}")
+        if choices:
             return choices[text.lower()]
         return kind(text) if kind in (int, float, str, Path) else text
-    except ValueError as error:
-        raise ValueError(f"--{name}: {error}") from error
+    except (KeyError, ValueError) as error:
+        wanted = _KINDS.get(kind) or f"one of {', '.join(choices)}"
+        raise ValueError(
+            f"{flag_name(name)} must be {wanted}, got {text!r}; write, for example, {_example(name, kind)}"
+        ) from error
+
+
+def _example(name: str, kind: type) -> str:
+    values: dict[type, str] = {int: "100", float: "0.5", bool: "true"}
+    value = next(iter(kind)).name.lower() if issubclass(kind, Enum) else values.get(kind, "VALUE")
+    return f"{flag_name(name)} {value}"
+
+
+def _not_a_flag(text: str, kinds: Mapping[str, type]) -> str:
+    name = text.lstrip("-").partition("=")[0].replace("-", "_")
+    if name in kinds:
+        return f"{text!r} is no flag; did you mean {flag_name(name)}?"
+    return f"{text!r} is no flag, and no flag before it takes a value; flags look like {_example('max_steps', int)}"
+
+
+def _closest(name: str, kinds: Mapping[str, type]) -> str:
+    """Return words that name the flags most like a wrong one; there is nearly always one."""
+    if near := difflib.get_close_matches(name, kinds, n=3):
+        return f"did you mean {' or '.join(map(flag_name, near))}? "
+    far = difflib.get_close_matches(name, kinds, n=1, cutoff=0.3)
+    return f"the closest one is {flag_name(far[0])}; " if far else ""

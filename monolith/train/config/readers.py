@@ -63,6 +63,7 @@ READERS: Mapping[str, str] = {
     "metrics_port": "WatchConfig.metrics_port",
     "status_path": "WatchConfig.status_path",
     "enable_model_dump": "WatchConfig.model_dump",
+    "keep_strings": "WatchConfig.keep_strings",
     "enable_realtime_training": "LiveConfig",
     "export_base": "LiveConfig.export_base",
     "base_name": "LiveConfig.name",

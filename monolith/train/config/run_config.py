@@ -44,6 +44,7 @@ class RunConfig:
     session_creation_timeout_secs: int = setting(7200, "How long processes wait for each other at the start.")
     enable_fused_layout: bool = setting(False, "Lay out all features of a batch with one native call.")
     enable_model_dump: bool = setting(False, "Write down the model's definition beside its snapshots.")
+    keep_strings: bool = setting(False, "Remember the texts that became ids, for commands that show rows.")
     partial_recovery: bool = setting(False, "Restore only the PS that are new after a failure.")
     max_retry_times: int = setting(6, "Restarts of a worker.")
     retry_wait_in_secs: int = setting(5, "Pause before a restart.")

@@ -14,8 +14,8 @@ from monolith.train.config.unread import UNREAD
 _HEAD = """# Settings
 
 This page lists every setting of a run. `RunnerConfig` takes all of them. `RunConfig` takes the ones marked with a
-star. `monolith train`, `evaluate`, `predict` and `export` take each as a flag: `--num_ps=2`, `--deterministic`,
-`--nosort_id`.
+star. `monolith train`, `evaluate`, `predict` and `export` take each as a flag: `--num-ps 2`, `--deterministic`,
+`--no-sort-id`. Underscores are accepted in place of dashes.
 
 A value set in code wins if it differs from its default. Otherwise the flag applies, then the task's own parameter where
 the specification says so, then the default. The column "read by" names the class that reads a setting, and its field.

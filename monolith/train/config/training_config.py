@@ -98,6 +98,7 @@ class CpuTrainingConfig:
     reload_alias_map: Mapping[str, str] | None = setting(None, "New name -> old name of dense weights.", flag=False)
     enable_alias_map_auto_gen: bool | None = setting(None, "Guess the names of renamed dense weights; None is yes.")
     enable_model_dump: bool = setting(False, "Write down the model's definition beside its snapshots.")
+    keep_strings: bool = setting(False, "Remember the texts that became ids, for commands that show rows.")
     enable_resource_constrained_roughsort: bool = setting(False, "Keep item rows of a rough sort after training.")
     roughsort_candidate_items_path: str | None = setting(None, "Where the items of a rough sort are.")
     roughsort_items_use_parquet: bool = setting(False, "They are Parquet files.")
@@ -142,7 +143,7 @@ class CpuTrainingConfig:
         for kind in ("save_checkpoints", "dense_only_save_checkpoints"):
             secs, steps = (getattr(self, f"{kind}_{unit}") for unit in ("secs", "steps"))
             if secs is not None and steps is not None:
-                raise ValueError(f"Can not provide both {kind}_secs and {kind}_steps.")
+                raise ValueError(f"Can not provide both {kind}_secs and {kind}_steps. Leave one out.")
             for unit, value in (("secs", secs), ("steps", steps)):
                 if value is not None and value <= 0:
                     raise ValueError(

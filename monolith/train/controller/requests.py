@@ -55,7 +55,7 @@ class ServerAddress:
         if not path.is_file():
             raise FileNotFoundError(
                 f"{path} is not there: no run in {model_dir} listens; start it with enable_controller=True "
-                "(--enable_controller)"
+                "(--enable-controller)"
             )
         lines = path.read_text().split()
         if len(lines) != 2:

@@ -1,7 +1,7 @@
 """WatchConfig: how a run is watched and reported; the hooks that it asks for."""
 
-import logging
 import os
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -20,8 +20,6 @@ from monolith.train.hooks.tide import TideStoppingHook
 
 PROFILE_FOLDER = "profile"
 DEEP_INSIGHT_FOLDER = "deep_insight"
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,6 +80,9 @@ class WatchConfig:
     status_path: str | None = None
     """A JSON file that says how training goes, written about once a second."""
 
+    keep_strings: bool = False
+    """The model's folder has a file of the texts that became ids."""
+
     model_dump: bool = False
     """The model's definition is written beside its snapshots."""
 
@@ -132,7 +133,12 @@ def _files(config: WatchConfig) -> Iterator[Hook]:
     if config.summary_steps and find_spec("tensorboard") is not None:
         yield SummaryHook(folder, config.summary_steps, native_metrics=config.native_metrics)
     elif config.summary_steps:
-        _log.info("no summaries are written; pip install 'monolith-recsys[tensorboard]' to see this run in TensorBoard")
+        # Python shows a warning of one line once.
+        warnings.warn(
+            "no summaries for TensorBoard are written, because it is not installed: pip install "
+            "'monolith-recsys[tensorboard]', or set save_summary_steps=0",
+            stacklevel=2,
+        )
     if config.insight_sample_ratio:
         path = config.folder / DEEP_INSIGHT_FOLDER / f"{os.getpid()}.jsonl"
         targets = config.insight_targets.split(",") if config.insight_targets else None

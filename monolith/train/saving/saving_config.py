@@ -71,7 +71,7 @@ class SavingConfig:
 
 def _check_cadence(kind: str, seconds: float | None, steps: int | None) -> None:
     if seconds is not None and steps is not None:
-        raise ValueError(f"Can not provide both {kind}_secs and {kind}_steps.")
+        raise ValueError(f"Can not provide both {kind}_secs and {kind}_steps. Leave one out.")
     for unit, value in (("secs", seconds), ("steps", steps)):
         if value is not None and value <= 0:
             raise ValueError(f"{kind}_{unit} must be positive, got {value}; None leaves it out")

@@ -28,6 +28,7 @@ from monolith.data import Source
 from monolith.embedding.admission import AdmissionConfig
 from monolith.embedding.table import NO_TIME
 from monolith.errors import CorruptFileError
+from monolith.export.obstacles import export_obstacles
 from monolith.model import FusedLookup, Lookup, Mode, MonolithModel, admission_filters, dry_run, make_tables
 from monolith.model.spec import EstimatorSpec
 from monolith.train.state.clock import JUMP_EVENTS, JUMP_SECONDS, EventClock
@@ -74,6 +75,8 @@ class TrainState:
         self.source = source
         tried = dry_run(model, source.schema, config.admission)
         self.plan = tried.plan
+        self.obstacles = export_obstacles(model, tried, source.schema)
+        """Why the model can be trained but not exported; usually nothing."""
         self.optimizer = _dense_optimizer(model, tried.specs[Mode.TRAIN])
         self.tables = make_tables(self.plan, initial_capacity=config.initial_capacity)
         self.lookup = (FusedLookup if config.fused_layout else Lookup)(self.plan, self.tables, tried.layouts)
@@ -147,7 +150,8 @@ class TrainState:
             dense = dense_tensors(self.model, self.optimizer)
             return {**common, "dense": dense, "epoch": self.epoch, "extra": {"dense_only": True}}
         self.epoch += 1
-        extra = {"clock": self.clock.state(), "offsets": self.offsets, "draws": self._draws()}
+        hashed = [name for name, kind in self.source.schema.types.items() if kind.is_hash]
+        extra = {"clock": self.clock.state(), "offsets": self.offsets, "draws": self._draws(), "hash_columns": hashed}
         return {**common, "dense": self._tensors(), "epoch": self.epoch, "extra": extra}
 
     def evict_expired(self) -> int:
@@ -211,4 +215,19 @@ def _dense_optimizer(model: MonolithModel, spec: EstimatorSpec) -> torch.optim.O
             f"{type(model).__name__}: dense_optimizer not found! The model has dense weights; return an "
             "EstimatorSpec with optimizer=, made once in __init__"
         )
+    # A model with its own dense_step may step some weights without this optimizer.
+    if spec.optimizer is not None and type(model).dense_step is MonolithModel.dense_step:
+        _check_all_are_trained(model, spec.optimizer)
     return spec.optimizer
+
+
+def _check_all_are_trained(model: MonolithModel, optimizer: torch.optim.Optimizer) -> None:
+    held = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+    left = [name for name, one in model.named_parameters() if one.requires_grad and id(one) not in held]
+    if left:
+        names = ", ".join(left[:4]) + (f" and {len(left) - 4} more" if len(left) > 4 else "")
+        raise ValueError(
+            f"{type(model).__name__}: the optimizer does not have the trainable weights {names}, so they would never "
+            "change. Make the optimizer after all layers, such as with Adam(self.parameters()), or freeze the weights "
+            "with requires_grad_(False)"
+        )

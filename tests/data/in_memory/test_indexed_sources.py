@@ -179,6 +179,6 @@ def test_columns_that_cannot_be():
         ArraySource({"a": np.zeros((1, 1, 1))})
     with pytest.raises(ValueError, match="holds complex128"):
         ArraySource({"a": np.zeros(1, complex)})
-    with pytest.raises(ValueError, match="None is neither text nor bytes"):
+    with pytest.raises(ValueError, match="event 1 has no value"):
         ArraySource({"a": ["x", None]}, 4, Schema.of(a="bytes"))
     assert list(ArraySource({"a": []}, 4, Schema.of(a="int64[]"))) == []

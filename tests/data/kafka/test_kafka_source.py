@@ -5,8 +5,9 @@ import threading
 import pytest
 from confluent_kafka import Producer
 
-from monolith.data import OffsetError, assert_resume_is_exact
+from monolith.data import OffsetError, Pipeline, assert_resume_is_exact
 from monolith.data.kafka import BrokerError, KafkaSource, KafkaWriter, kafka_source
+from monolith.features import ids_of_texts
 from tests.data.kafka.broker import NUM_PARTITIONS
 
 pytestmark = pytest.mark.timeout(120)
@@ -232,3 +233,10 @@ def test_a_real_broker_resumes_exactly(real_servers, fresh_topic):
     with KafkaWriter(real_servers) as writer:
         writer.write_records(fresh_topic, made(0, 100), keys=[b"%d" % n for n in range(100)])
     assert_resume_is_exact(lambda: KafkaSource(fresh_topic, real_servers, batch_size=7, follow=False))
+
+
+def test_text_in_json_messages_becomes_ids(broker, topic, write):
+    write(topic, 0, [b'{"user": "u1", "tags": ["a", "b"]}', b'{"user": 7, "tags": null}', b'{"tags": []}'])
+    (batch,) = Pipeline(finite(broker, topic)).parse("json", user="hash", tags="hash[]")
+    assert batch.columns["user"].tolist() == ids_of_texts(["u1", "7", ""]).tolist()
+    assert batch.columns["tags"].to_list() == [ids_of_texts(["a", "b"]).tolist(), [], []]

@@ -10,6 +10,7 @@ from monolith._core import native
 from monolith.data import Schema
 from monolith.data.parse import (
     BadRecordError,
+    ColumnRequest,
     MissingFeatureError,
     TfExampleParser,
     parse_tf_examples,
@@ -230,13 +231,13 @@ def test_an_empty_batch() -> None:
 def test_wrong_records_are_refused_before_parsing() -> None:
     with pytest.raises(TypeError, match="uint8"):
         TfExampleParser.of(a="int64")(Ragged.from_lists([[1]]))
-    parser = native.RecordParser("tf_example", [("a", "feature", "int64", 1, 0, 0.0, 0.0, False)])
+    parser = native.RecordParser("tf_example", [ColumnRequest(name="a", dtype="int64").native()])
     with pytest.raises(ValueError, match="row_splits"):
         parser.parse(torch.zeros(4, dtype=torch.uint8), torch.tensor([0, 5]))
     with pytest.raises(ValueError, match="on_error"):
         TfExampleParser({"a": "int64"}, on_error="ignore")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="neither slots nor a line id"):
-        native.RecordParser("tf_example", [("a", "slot", "int64", 1, 0, 0.0, 0.0, False)])
+        native.RecordParser("tf_example", [ColumnRequest(name="a", dtype="int64[]", source="slot").native()])
 
 
 def test_strings_become_ids_by_the_stated_hash() -> None:

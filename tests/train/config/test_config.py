@@ -58,13 +58,15 @@ def test_flags_have_the_types_of_their_fields():
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
-        (["--num_pss=1"], "there is no flag --num_pss; did you mean --num_ps"),
+        (["--num_pss=1"], "there is no flag --num-pss; did you mean --num-ps"),
         (["model"], "'model' is no flag"),
-        (["--num_ps"], "--num_ps needs a value"),
-        (["--num_ps=two"], "--num_ps: invalid literal"),
-        (["--is_local=maybe"], "--is_local: must be true or false, got 'maybe'"),
-        (["--discovery_type=dns"], "--discovery_type: must be one of primus, consul, zk, mlp"),
-        (["--device_fn=x"], "there is no flag --device_fn"),
+        (["-num_ps=1"], "'-num_ps=1' is no flag; did you mean --num-ps"),
+        (["--wibble"], "there is no flag --wibble; the closest one is --"),
+        (["--num_ps"], "--num-ps needs a value, such as --num-ps 100"),
+        (["--num_ps=two"], "--num-ps must be a whole number, got 'two'; write, for example, --num-ps 100"),
+        (["--is_local=maybe"], "--is-local must be true or false, got 'maybe'"),
+        (["--discovery_type=dns"], "--discovery-type must be one of primus, consul, zk, mlp, got 'dns'"),
+        (["--device_fn=x"], "there is no flag --device-fn"),
     ],
 )
 def test_a_wrong_flag_says_what_to_do(arguments, error):

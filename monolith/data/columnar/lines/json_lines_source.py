@@ -1,15 +1,19 @@
 """JsonLinesSource: files with one JSON object per line as batches."""
 
 from collections.abc import Mapping
-from typing import Any
 
+import numpy as np
+
+from monolith.data.batch import Column, concatenate
 from monolith.data.columnar.arrow import arrow
-from monolith.data.columnar.arrow_columns import Fill
+from monolith.data.columnar.arrow_columns import Fill, columns_of
 from monolith.data.columnar.checks.json_objects import check_objects
+from monolith.data.columnar.column_error import ColumnError
 from monolith.data.columnar.file_list import Files
+from monolith.data.columnar.json_table import read_objects
 from monolith.data.columnar.lines.line_blocks import LineBlocks, Lines
-from monolith.data.columnar.lines.line_source import LineSource, ParseLines
-from monolith.data.schema import ColumnType, Schema
+from monolith.data.columnar.lines.line_source import LineSource, ReadLines
+from monolith.data.schema import Schema
 from monolith.data.source import OnError
 
 
@@ -52,27 +56,40 @@ class JsonLinesSource(LineSource):
             drop_remainder=drop_remainder,
         )
 
-    def _begin(self, path: str, blocks: LineBlocks) -> ParseLines:
-        json, pa = arrow("json"), arrow()
-        parsing = json.ParseOptions(explicit_schema=json_fields(self.schema), unexpected_field_behavior="ignore")
+    def _begin(self, path: str, blocks: LineBlocks) -> ReadLines:
         stored = {name: name for name in self.schema.names}
 
-        def parse(lines: Lines) -> tuple[Any, Mapping[str, str]]:
-            check_objects(lines.data, lines.ends)
-            reading = json.ReadOptions(use_threads=False, block_size=len(lines.data) + 1)
-            return json.read_json(pa.BufferReader(lines.data), reading, parsing), stored
+        def read(lines: Lines) -> dict[str, Column]:
+            num_events = _count_filled(lines)
+            if not num_events:
+                return columns_of([], self.schema, {}, {})
+            try:
+                check_objects(lines.data, lines.ends)
+                table = read_objects(lines.data, self.schema)
+                if table.num_rows != num_events:
+                    raise ColumnError(f"{table.num_rows} events where there should be {num_events}")
+                return columns_of(table.combine_chunks().to_batches(), self.schema, stored, self._fill)
+            except (arrow().ArrowException, ColumnError) as error:
+                if len(lines) == 1:
+                    self._pass_bad(path, lines, _reason(error))
+                    return columns_of([], self.schema, {}, {})
+            # Where lines cannot be read at once, halves are, down to the bad line.
+            middle = len(lines) // 2
+            halves = [read(lines.part(*cut)) for cut in ((0, middle), (middle, len(lines)))]
+            return {name: concatenate([half[name] for half in halves]) for name in self.schema.names}
 
-        return parse
+        return read
 
 
-def json_fields(schema: Schema) -> Any:
-    """Return the Arrow schema that JSON values of these columns are read with."""
-    return arrow().schema([(name, _value_type(kind)) for name, kind in schema.types.items()])
+def _count_filled(lines: Lines) -> int:
+    """Return the number of lines that are not blank."""
+    starts = np.concatenate([[0], lines.ends[:-1]])
+    lengths = lines.ends - starts
+    short = np.flatnonzero(lengths <= 2)
+    return len(lines) - sum(not lines.data[starts[i] : lines.ends[i]].strip() for i in short)
 
 
-def _value_type(kind: ColumnType) -> Any:
-    pa = arrow()
-    if kind.item == "uint8":
-        return pa.string()
-    number = pa.int64() if kind.item == "int64" else pa.float32()
-    return pa.list_(number) if kind.is_list else number
+def _reason(error: Exception) -> str:
+    """Return what is wrong, without where in a block of lines: pyarrow counts in it, the reader does in the file."""
+    text = error.problem if isinstance(error, ColumnError) else str(error).splitlines()[0]
+    return text.replace("Row #1: ", "").replace(" in row 0", "")

@@ -9,11 +9,11 @@ from typing import Any
 import fsspec
 import numpy as np
 
+from monolith._core import native
 from monolith.errors import CorruptFileError
 
 _READ_BYTES = 1 << 22
 _MAX_LINE_BYTES = 1 << 28
-_NEWLINE = ord("\n")
 _DAMAGES = (OSError, EOFError, RuntimeError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
 """What unpacking raises, wrong checksums included; RuntimeError is lz4's."""
 
@@ -58,7 +58,8 @@ class LineBlocks:
     def __init__(self, path: str) -> None:
         self._path = path
         self.line, self.byte = 0, 0
-        self._data = b""
+        self._buffer = np.empty(0, np.uint8)  # used again and again: fresh memory costs more than reading
+        self._taken = self._filled = 0
         self._ends = np.empty(0, np.int64)
         self._at_end = False
         try:
@@ -76,7 +77,7 @@ class LineBlocks:
         except _DAMAGES as error:
             raise self._damaged(error) from error
         self.line, self.byte = line, byte
-        self._data, self._ends, self._at_end = b"", np.empty(0, np.int64), False
+        self._taken, self._filled, self._ends, self._at_end = 0, 0, np.empty(0, np.int64), False
         return is_there
 
     def take(self, count: int) -> Lines:
@@ -84,10 +85,10 @@ class LineBlocks:
         while len(self._ends) < count and not self._at_end:
             self._read_on()
         num_lines = min(count, len(self._ends))
-        size = int(self._ends[num_lines - 1]) if num_lines else 0
-        lines = Lines(self._data[:size], self._ends[:num_lines], self.line)
-        self._data, self._ends = self._data[size:], self._ends[num_lines:] - size
-        self.line, self.byte = self.line + num_lines, self.byte + size
+        begin, end = self._taken, int(self._ends[num_lines - 1]) if num_lines else self._taken
+        lines = Lines(self._buffer[begin:end].tobytes(), self._ends[:num_lines] - begin, self.line)
+        self._taken, self._ends = end, self._ends[num_lines:]
+        self.line, self.byte = self.line + num_lines, self.byte + end - begin
         return lines
 
     def close(self) -> None:
@@ -95,20 +96,37 @@ class LineBlocks:
         self._file.close()
 
     def _read_on(self) -> None:
+        known = self._drop_taken()
+        room = self._buffer[known : known + _READ_BYTES]
         try:
-            more = self._file.read(_READ_BYTES)
+            num_read = self._read_into(room)
         except _DAMAGES as error:
             raise self._damaged(error) from error
-        known = len(self._data)
-        self._data += more
-        ends = np.flatnonzero(np.frombuffer(more, np.uint8) == _NEWLINE) + (known + 1)
-        if not more:
+        self._filled = known + num_read
+        ends = native.line_ends(room[:num_read]).numpy() + known
+        if not num_read:
             self._at_end = True
             begun = int(self._ends[-1]) if len(self._ends) else 0
             ends = np.array([known], np.int64) if known > begun else ends
         self._ends = np.concatenate([self._ends, ends])
-        if not len(self._ends) and len(self._data) > _MAX_LINE_BYTES:
+        if not len(self._ends) and self._filled > _MAX_LINE_BYTES:
             raise CorruptFileError(f"{self._path}: line {self.line + 1} has more than {_MAX_LINE_BYTES} bytes")
+
+    def _drop_taken(self) -> int:
+        """Move what is not taken to the begin of the buffer, with room behind it; return its size."""
+        rest = self._buffer[self._taken : self._filled]
+        if len(self._buffer) < len(rest) + _READ_BYTES:
+            self._buffer = np.empty(2 * len(rest) + _READ_BYTES, np.uint8)
+        self._buffer[: len(rest)] = rest
+        self._ends, self._taken = self._ends - self._taken, 0
+        return len(rest)
+
+    def _read_into(self, room: np.ndarray[Any, np.dtype[np.uint8]]) -> int:
+        if hasattr(self._file, "readinto"):
+            return self._file.readinto(room.data) or 0
+        more = self._file.read(len(room))
+        room[: len(more)] = np.frombuffer(more, np.uint8)
+        return len(more)
 
     def _damaged(self, error: Exception) -> CorruptFileError:
         return CorruptFileError(

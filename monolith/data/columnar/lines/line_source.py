@@ -2,13 +2,10 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, Self
+from typing import Self
 
-import numpy as np
-
-from monolith.data.batch import Column, concatenate
-from monolith.data.columnar.arrow import arrow
-from monolith.data.columnar.arrow_columns import Fill, check_fill, columns_of
+from monolith.data.batch import Column
+from monolith.data.columnar.arrow_columns import Fill, check_fill
 from monolith.data.columnar.column_error import ColumnError
 from monolith.data.columnar.file_list import Files, list_files
 from monolith.data.columnar.file_source import FilePlace, FileSource
@@ -16,8 +13,8 @@ from monolith.data.columnar.lines.line_blocks import LineBlocks, Lines
 from monolith.data.schema import Schema
 from monolith.data.source import OffsetError, OnError
 
-ParseLines = Callable[[Lines], tuple[Any, Mapping[str, str]]]
-"""Returns lines as an Arrow table, and the name each column of the schema has in it."""
+ReadLines = Callable[[Lines], dict[str, Column]]
+"""Returns the events of some lines as columns; hands bad lines to `LineSource._pass_bad`."""
 
 
 class LineSource(FileSource):
@@ -63,13 +60,13 @@ class LineSource(FileSource):
         return part
 
     @abstractmethod
-    def _begin(self, path: str, blocks: LineBlocks) -> ParseLines:
+    def _begin(self, path: str, blocks: LineBlocks) -> ReadLines:
         """Read what stands before the first event; return how to read the rest."""
 
     def _open(self, path: str, place: FilePlace) -> "_LineReader":
         blocks = LineBlocks(path)
         try:
-            parse = self._begin(path, blocks)
+            read = self._begin(path, blocks)
             if place["row"] and not blocks.seek(place["line"], place["byte"]):
                 raise OffsetError(
                     f"{path}: the position is line {place['line']}, the file ends before it; "
@@ -78,44 +75,24 @@ class LineSource(FileSource):
         except BaseException:
             blocks.close()
             raise
-        return _LineReader(path, blocks, place["row"], lambda lines: self._columns(path, parse, lines))
+        return _LineReader(blocks, place["row"], read)
 
-    def _columns(self, path: str, parse: ParseLines, lines: Lines) -> dict[str, Column]:
-        """Return the events of some lines; where they cannot be read at once, halves are, down to the bad line."""
-        num_events = _count_filled(lines)
-        if not num_events:
-            return columns_of([], self.schema, {}, {})
-        pa = arrow()
-        try:
-            table, stored = parse(lines)
-            if table.num_rows != num_events:
-                raise ColumnError(f"{table.num_rows} events where there should be {num_events}")
-            return columns_of(table.combine_chunks().to_batches(), self.schema, stored, self._fill)
-        except (pa.ArrowException, ColumnError) as error:
-            if len(lines) == 1:
-                return self._give_up(path, lines, error)
-        middle = len(lines) // 2
-        halves = [self._columns(path, parse, lines.part(*cut)) for cut in ((0, middle), (middle, len(lines)))]
-        return {name: concatenate([half[name] for half in halves]) for name in self.schema.names}
-
-    def _give_up(self, path: str, line: Lines, error: Exception) -> dict[str, Column]:
-        if line.data.strip():
-            if self._on_error == "raise":
-                raise ColumnError(
-                    f"{path}: line {line.first + 1}: {_reason(error)}; the line is {_excerpt(line.data)}; "
-                    'mend it, or pass such lines with on_error="skip"'
-                ) from error
-            self.num_skipped += 1
-        return columns_of([], self.schema, {}, {})
+    def _pass_bad(self, path: str, line: Lines, reason: str) -> None:
+        """Count a line that cannot be read, or raise `ColumnError`; a blank one is none."""
+        if not line.data.strip():
+            return
+        if self._on_error == "raise":
+            raise ColumnError(
+                f"{path}: line {line.first + 1}: {reason}; the line is {_excerpt(line.data)}; "
+                'mend it, or pass such lines with on_error="skip"'
+            )
+        self.num_skipped += 1
 
 
 class _LineReader:
     """The lines of one file, as a `RowReader`."""
 
-    def __init__(
-        self, path: str, blocks: LineBlocks, row: int, to_columns: Callable[[Lines], dict[str, Column]]
-    ) -> None:
-        self._path = path
+    def __init__(self, blocks: LineBlocks, row: int, to_columns: ReadLines) -> None:
         self._blocks = blocks
         self._row = row
         self._to_columns = to_columns
@@ -140,20 +117,6 @@ class _LineReader:
     def close(self) -> None:
         """Close the file."""
         self._blocks.close()
-
-
-def _count_filled(lines: Lines) -> int:
-    """Return the number of lines that are not blank."""
-    starts = np.concatenate([[0], lines.ends[:-1]])
-    lengths = lines.ends - starts
-    short = np.flatnonzero(lengths <= 2)
-    return len(lines) - sum(not lines.data[starts[i] : lines.ends[i]].strip() for i in short)
-
-
-def _reason(error: Exception) -> str:
-    """Return what is wrong, without where in a block of lines: pyarrow counts in it, the reader does in the file."""
-    text = error.problem if isinstance(error, ColumnError) else str(error).splitlines()[0]
-    return text.replace("Row #1: ", "").replace(" in row 0", "").replace("CSV parse error: ", "")
 
 
 def _excerpt(line: bytes) -> str:
