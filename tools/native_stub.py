@@ -39,7 +39,8 @@ RETURNS = {
     "FusedLayoutPlan.shard": TENSORS,
     "FrozenTable.save_changes": "tuple[SavedTable, NDArray[numpy.int64]]",
     "JsonValue.array": "NDArray[Any]",
-    "JsonValue.columns": "list[NDArray[Any]]",
+    "JsonValue.columns": "list[NDArray[Any] | tuple[NDArray[Any], NDArray[Any]]]",
+    "JsonValue.lists": "tuple[NDArray[Any], NDArray[Any]]",
     "RecordParser.parse": (
         "tuple[int, int, torch.Tensor, torch.Tensor, list[tuple[torch.Tensor, torch.Tensor] | None], list[int],"
         " list[tuple[int, int, str]]]"
@@ -47,6 +48,9 @@ RETURNS = {
     "RowTable.read_rows": ROWS,
     "RowTable.read_snapshot": ROWS,
     "RowTable.take_changes": "tuple[NDArray[numpy.int64], NDArray[numpy.int64], bool]",
+    "ShardedCall.exchange": "list[tuple[int, str, bytes]]",
+    "ShardedCall.take_reply": "list[tuple[int, str, bytes]]",
+    "TableService.answer": "tuple[NDArray[numpy.uint8], bool]",
     "TextDictionary.take_new": "tuple[bytes, list[int]]",
     "TfExampleConverter.convert": "tuple[torch.Tensor, torch.Tensor, list[tuple[int, int, str]]]",
     "fused_reorder_by_indices": TENSORS,

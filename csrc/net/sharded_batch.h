@@ -37,6 +37,12 @@ class ShardedBatch {
   std::size_t dim(std::size_t table) const { return dims_[table]; }
   const Part& part(std::size_t shard) const { return parts_[shard]; }
 
+  // The rows of a table in the batch, if they come as they stand there: all ids differ, and one server has them all.
+  float* in_place(std::size_t table, float* batch) const {
+    const bool is_same = parts_.size() == 1 && plans_[table]->num_groups() == plans_[table]->num_ids();
+    return is_same ? batch + first_float_[table] : nullptr;
+  }
+
   // Writes `count` rows of one table, from `first_row` of the part's rows of that table on, to their places in the
   // batch.
   void scatter(std::size_t shard, std::size_t table, std::size_t first_row, std::size_t count, const float* rows,

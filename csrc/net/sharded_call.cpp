@@ -253,6 +253,10 @@ void ShardedCall::take_rows(std::size_t shard, const Header& header, Source& sou
     const std::size_t dim = batch_->dim(t);
     const std::size_t rows_per_part = std::max<std::size_t>(1, kPartBytes / (dim * sizeof(float)));
     const auto size = static_cast<std::size_t>(part.sizes[t]);
+    if (float* const rows_of_table = half_ ? nullptr : batch_->in_place(t, out_)) {
+      source.read(std::as_writable_bytes(std::span(rows_of_table, size * dim)));
+      continue;
+    }
     for (std::size_t first = 0; first < size; first += rows_per_part) {
       const std::size_t count = std::min(rows_per_part, size - first);
       floats.resize(std::max(floats.size(), count * dim));

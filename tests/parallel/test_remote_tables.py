@@ -13,6 +13,7 @@ from monolith.embedding import AdagradOptimizer, MultiTable, Segment, TableConfi
 from monolith.embedding.admission import SlotOccurrenceThresholdConfig, create_hash_filter
 from monolith.errors import RemoteError
 from monolith.parallel import BatchKey, RemoteTables, RetryConfig
+from monolith.parallel.batch_key import CallNumbers
 from tests.parallel.conftest import CONFIGS, PLAN_HASH, QUICK, SECRET
 
 pytestmark = pytest.mark.timeout(60)
@@ -200,6 +201,17 @@ def test_concurrent_clients_lose_no_update(serve, join):
     assert torch.equal(clients[0]["item"].lookup(ids), torch.full((500, 3), 160.0))
 
 
+def test_threads_of_one_client_have_keys_of_their_own():
+    numbers = CallNumbers()
+    ours = [numbers.next() for _ in range(2)]
+    theirs = []
+    thread = threading.Thread(target=lambda: theirs.append(numbers.next()))
+    thread.start()
+    thread.join()
+    assert [key[1:] for key in (*ours, *theirs)] == [(0, 1), (1, 2), (0, 1)]
+    assert ours[0][0] == ours[1][0] != theirs[0][0]
+
+
 def test_a_server_that_comes_back_is_used_again(serve, join):
     server = serve()
     remote = join(server)
@@ -227,6 +239,7 @@ import sys
 from monolith.embedding import MultiTable
 from monolith.parallel import TableServer
 from monolith.wire import SharedSecret
+from monolith.parallel.batch_key import CallNumbers
 from tests.parallel.conftest import CONFIGS, PLAN_HASH
 secret = SharedSecret(bytes.fromhex(sys.argv[1]), "a test")
 with TableServer(MultiTable(CONFIGS), secret=secret, plan_hash=PLAN_HASH) as server:
