@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <system_error>
+#include <thread>
 
 namespace monolith::net {
 
@@ -17,6 +18,10 @@ constexpr int MSG_NOSIGNAL = 0;  // macOS: Python ignores SIGPIPE, and so does e
 #ifndef MSG_MORE
 constexpr int MSG_MORE = 0;
 #endif
+
+// Somebody who waits for a reply, or for the next request, looks for it this long before going to sleep: waking up on
+// another core can take longer than the whole exchange.
+constexpr std::chrono::microseconds kAwake{50};
 
 [[noreturn]] void fail(int number, const char* what) { throw std::system_error(number, std::generic_category(), what); }
 
@@ -39,11 +44,16 @@ void wait_for(int socket, short event, const Deadline& deadline) {
 }  // namespace
 
 std::size_t read_some(int socket, std::span<std::byte> to, const Deadline& deadline) {
+  const Clock::time_point awake_until = Clock::now() + kAwake;
   while (true) {
     const ssize_t count = ::recv(socket, to.data(), to.size(), MSG_DONTWAIT);
     if (count >= 0) return static_cast<std::size_t>(count);
     if (errno == EAGAIN || errno == EWOULDBLOCK) {
-      wait_for(socket, POLLIN, deadline);
+      if (Clock::now() < awake_until) {
+        std::this_thread::yield();
+      } else {
+        wait_for(socket, POLLIN, deadline);
+      }
     } else if (errno != EINTR) {
       fail(errno, "reading from the other side");
     }
