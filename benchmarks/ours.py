@@ -88,6 +88,11 @@ class OurTraining:
             plan.lookup()
             plan.apply_gradients(torch.zeros(len(ids) * self._shape.dim), global_step=0, time=0)
 
+    def push(self, steps: Tensor) -> None:
+        """Step with one batch of gradients per row of flat ids, without a lookup: what a parameter server does."""
+        for ids in steps:
+            self._tables.plan(ids, self._sizes).apply_gradients(self._gradients, global_step=1, time=0)
+
     def train(self, steps: Tensor) -> None:
         """Do one training step per row of flat ids: dedup, lookup, sum gradients by id, Adagrad."""
         for ids in steps:

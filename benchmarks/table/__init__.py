@@ -14,6 +14,7 @@ from benchmarks.report import Report
 from benchmarks.table.figures import figures
 from benchmarks.table.growth import measure_growth
 from benchmarks.table.lookup import measure_lookup
+from benchmarks.table.sharing import measure_sharing
 from benchmarks.table.sizes import SIZES, TableSizes
 from benchmarks.table.training import measure_training
 
@@ -35,12 +36,13 @@ def measure(sizes: TableSizes, *, quick: bool, progress: Callable[[str], None]) 
         notice(busy)
     lookup = [measure_lookup(sizes, dim, progress, notice) for dim in sizes.dims]
     training = measure_training(sizes, progress, notice)
+    sharing = measure_sharing(sizes, progress)
     growth = measure_growth(sizes, progress)
-    details = {"lookup": lookup, "training": training, "growth": growth}
+    details = {"lookup": lookup, "training": training, "sharing": sharing, "growth": growth}
     return Report(
         benchmark="table",
         quick=quick,
-        figures=figures(lookup, training, growth),
+        figures=figures(lookup, training, sharing, growth),
         details=details,
         sizes=asdict(sizes),
         notices=notices,

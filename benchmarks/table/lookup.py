@@ -72,10 +72,10 @@ def _array_lookup(
     return run
 
 
-def _huge_page_copy(array: Tensor) -> Tensor:
-    memory = native.huge_empty(array.numel() * array.element_size())
-    copy = torch.from_numpy(memory.view(np.float32).reshape(array.shape))
-    return copy.copy_(array)
+def huge_page_floats(num_rows: int, dim: int) -> Tensor:
+    """Return an uninitialised array on huge pages."""
+    memory = native.huge_empty(num_rows * dim * 4)
+    return torch.from_numpy(memory.view(np.float32).reshape(num_rows, dim))
 
 
 def _check_same_rows(table: OurTable, array: Tensor, sizes: TableSizes) -> None:
@@ -88,7 +88,7 @@ def _check_same_rows(table: OurTable, array: Tensor, sizes: TableSizes) -> None:
 
 def _against_arrays(table: OurTable, sizes: TableSizes) -> dict[str, Any]:
     array = row_values(0, sizes.num_rows, table.dim)
-    huge = _huge_page_copy(array)
+    huge = huge_page_floats(*array.shape).copy_(array)
     _check_same_rows(table, array, sizes)
     gathers: dict[str, Callable[[Tensor, Tensor], object]] = {
         "index_select": lambda rows, out: torch.index_select(array, 0, rows, out=out),

@@ -1,4 +1,4 @@
-"""A training step without a dense net: forward, a given gradient backward, Adagrad; against torch and FBGEMM."""
+"""A training step without a dense net: forward, a given gradient backward, Adagrad; against plain arrays and peers."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ import torch
 from benchmarks.ids import DISTRIBUTIONS, Distribution, checksum, ids_of_rows
 from benchmarks.machine import num_cores
 from benchmarks.measure import Contender, Samples, interleave, speed_ratio, timed
-from benchmarks.ours import OurTraining
+from benchmarks.ours import LEARNING_RATE, OurTraining
 from benchmarks.peer_process import FBGEMM, TORCH_SPARSE, PeerProcess, PeerProgram, start_peer
 from benchmarks.peers.training_ids import TrainingShape
+from benchmarks.table.lookup import huge_page_floats
 from benchmarks.table.sizes import TableSizes
+from monolith._core import native
 
 PEERS: dict[str, tuple[PeerProgram, dict[str, str]]] = {
     "torch": (TORCH_SPARSE, {}),
@@ -46,7 +48,56 @@ def measure_training(
         progress(f"training: filling {shape.num_features} tables, twice")
         ours = {"ours_full": OurTraining(shape, "adagrad"), "ours_rowwise": OurTraining(shape, "rowwise_adagrad")}
         progress("training: measuring")
-        return {name: _one_distribution(ours, peers, shape, sizes.rounds, name) for name in DISTRIBUTIONS}
+        results = {name: _one_distribution(ours, peers, shape, sizes.rounds, name) for name in DISTRIBUTIONS}
+    progress("training: measuring against plain arrays")
+    for name in DISTRIBUTIONS:
+        results[name]["bound"] = _against_bound(ours["ours_full"], shape, sizes.rounds, name)
+    return results
+
+
+class PlainTraining:
+    """Rows of weights and Adagrad state in one plain array: what memory allows, without an index or repeated ids."""
+
+    def __init__(self, shape: TrainingShape) -> None:
+        """Make the rows, on huge pages as a table's are."""
+        self._shape = shape
+        self._rows = huge_page_floats(shape.num_features * shape.rows_per_feature, 2 * shape.dim).fill_(0.1)
+        self._out = torch.zeros(shape.num_features * shape.batch_size, shape.dim)
+        self._gradients = torch.randn(shape.num_features * shape.batch_size, shape.dim)
+
+    def round(self, distribution: Distribution) -> Contender:
+        """Return some steps as a contender; a thread takes one feature's ids at a time, as no two share a row."""
+        first_rows = torch.arange(self._shape.num_features)[:, None] * self._shape.rows_per_feature
+
+        def step(rows: torch.Tensor) -> None:
+            native.plain_train(self._rows, rows, self._out, self._gradients, LEARNING_RATE, self._shape.batch_size)
+
+        def run(seed: int) -> float:
+            steps = (torch.from_numpy(self._shape.rows(seed, distribution)) + first_rows).flatten(start_dim=1)
+            return timed(lambda: [step(rows) for rows in steps])
+
+        return run
+
+
+def thread_counts() -> list[int]:
+    """Return the numbers of threads that a step is compared at."""
+    return sorted({1, min(4, num_cores()), num_cores()})
+
+
+def _against_bound(ours: OurTraining, shape: TrainingShape, rounds: int, distribution: Distribution) -> dict[str, Any]:
+    contenders = {"ours": our_round(ours, shape, distribution), "bound": PlainTraining(shape).round(distribution)}
+    results: dict[str, Any] = {}
+    for num_threads in thread_counts():
+        native.set_num_threads(num_threads)
+        try:
+            samples = interleave(contenders, rounds=rounds)
+        finally:
+            native.set_num_threads(0)
+        results[f"{num_threads}_threads"] = {
+            "train_vs_bound": speed_ratio(samples["ours"], samples["bound"]),
+            "samples": {name: taken.summary(shape.ids_per_round) for name, taken in samples.items()},
+        }
+    return results
 
 
 def _one_distribution(
@@ -59,7 +110,7 @@ def _one_distribution(
     def expected(seed: int) -> int:
         return checksum(shape.rows(seed, distribution))
 
-    contenders = {name: _our_round(training, shape, distribution) for name, training in ours.items()}
+    contenders = {name: our_round(training, shape, distribution) for name, training in ours.items()}
     contenders |= {name: peer.contender(f"train_{distribution}", expected) for name, peer in peers.items()}
     samples = interleave(contenders, rounds=rounds)
     summaries = {name: taken.summary(shape.ids_per_round) for name, taken in samples.items()}
@@ -73,7 +124,9 @@ def _ratios(samples: dict[str, Samples]) -> dict[str, float | None]:
     }
 
 
-def _our_round(training: OurTraining, shape: TrainingShape, distribution: Distribution) -> Contender:
+def our_round(training: OurTraining, shape: TrainingShape, distribution: Distribution) -> Contender:
+    """Return some training steps as a contender."""
+
     def run(seed: int) -> float:
         steps = torch.from_numpy(ids_of_rows(shape.rows(seed, distribution))).flatten(start_dim=1)
         return timed(lambda: training.train(steps))

@@ -8,6 +8,7 @@
 
 #include "bind/module.h"
 #include "ops/plain_gather.h"
+#include "ops/plain_train.h"
 
 #if defined(__linux__)
 #include <sys/mman.h>
@@ -37,6 +38,12 @@ void gather(const Rows& rows, const Ids& ids, const Out& out, bool streaming) {
                streaming ? GatherStores::kStreaming : GatherStores::kCached);
 }
 
+void train(const Out& rows, const Ids& ids, const Out& out, const Rows& gradients, float learning_rate,
+           std::size_t ids_per_task) {
+  plain_train({rows.data(), rows.size()}, out.shape(1), {ids.data(), ids.size()}, {out.data(), out.size()},
+              {gradients.data(), gradients.size()}, learning_rate, ids_per_task);
+}
+
 Bytes huge_empty(std::size_t num_bytes) {
   if (num_bytes == 0) throw std::invalid_argument("num_bytes is 0; ask for at least one byte");
   if (num_bytes > SIZE_MAX - kHugePageBytes) throw std::bad_alloc();
@@ -57,6 +64,9 @@ void bind_bounds(nb::module_& m) {
   m.def("plain_gather", &gather, "rows"_a.noconvert(), "ids"_a.noconvert(), "out"_a.noconvert(), "streaming"_a,
         nb::call_guard<nb::gil_scoped_release>(),
         "Writes rows[ids] to out with prefetching, on all threads: the bound for a table's lookup.");
+  m.def("plain_train", &train, "rows"_a.noconvert(), "ids"_a.noconvert(), "out"_a.noconvert(),
+        "gradients"_a.noconvert(), "learning_rate"_a, "ids_per_task"_a, nb::call_guard<nb::gil_scoped_release>(),
+        "Writes the weights of rows[ids] to out, then steps these rows with Adagrad: the bound for a training step.");
   m.def("huge_empty", &huge_empty, "num_bytes"_a,
         "Returns uninitialised bytes on huge pages where the kernel has them, as a NumPy array that owns them.");
 }

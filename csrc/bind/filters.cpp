@@ -72,11 +72,11 @@ void bind_admission(nb::module_& m) {
   nb::class_<SlidingHashFilter, AdmissionFilter>(m, "SlidingHashFilter")
       .def(
           "__init__",
-          [](SlidingHashFilter* self, std::size_t capacity, std::size_t split_num, std::uint32_t first_bucket,
-             std::uint32_t last_bucket) {
-            new (self) SlidingHashFilter(capacity, split_num, BucketRange{first_bucket, last_bucket});
+          [](SlidingHashFilter* self, std::size_t capacity, std::size_t split_num, std::uint32_t shard,
+             std::uint32_t num_shards) {
+            new (self) SlidingHashFilter(capacity, split_num, HashShard{shard, num_shards});
           },
-          "capacity"_a, "split_num"_a, "first_bucket"_a = 0, "last_bucket"_a = kNumBuckets)
+          "capacity"_a, "split_num"_a, "shard"_a = 0, "num_shards"_a = 1)
       .def(
           "restore_changed",
           [](SlidingHashFilter& f, const std::string& name, const std::vector<std::string>& changes) {
@@ -122,7 +122,7 @@ void bind_filters(nb::module_& m) {
         for (const auto& part : parts) pointers.push_back(part.get());
         return SlidingHashFilter::join(pointers);
       },
-      "parts"_a, "The filter of all buckets, from its parts in the order of their buckets.");
+      "parts"_a, "The filter of all ids, from its parts in the order of their shards.");
   m.def(
       "crc32c",
       [](nb::bytes data, std::uint32_t initial) {

@@ -15,7 +15,6 @@
 
 #include "bind/arrays.h"
 #include "bind/module.h"
-#include "net/hash_shard.h"
 #include "net/sharded_call.h"
 #include "net/table_service.h"
 
@@ -48,7 +47,7 @@ class MemorySink : public ReplySink {
 
 std::shared_ptr<TableService> make_service(const std::vector<SharedTable>& tables,
                                            const std::vector<bool>& counts_occurrences, std::uint64_t plan_hash,
-                                           std::size_t shard, std::size_t num_shards, std::size_t max_partitions,
+                                           std::uint32_t shard, std::uint32_t num_shards, std::size_t max_partitions,
                                            std::uint64_t max_frame_bytes) {
   if (counts_occurrences.size() != tables.size()) {
     throw std::invalid_argument("counts_occurrences must have one value per table");
@@ -131,18 +130,6 @@ ShardedCall change(const ShardedBatch& batch, ChangeRequest::Kind kind, FloatsIn
   return without_gil([&] { return ShardedCall::change(batch, plan_hash, half, change, data); });
 }
 
-nb::ndarray<nb::numpy, std::int64_t, nb::ndim<1>> shards_of_ids(IdsIn ids, std::size_t num_shards) {
-  if (num_shards == 0 || num_shards > kMaxShards) {
-    throw std::invalid_argument("there are 1 to 65536 shards, got " + std::to_string(num_shards));
-  }
-  std::vector<std::int64_t> shards;
-  shards.reserve(ids.shape(0));
-  for (const std::int64_t id : as_span(ids)) {
-    shards.push_back(static_cast<std::int64_t>(shard_of_hash(hash_id(id), num_shards)));
-  }
-  return to_array(std::move(shards));
-}
-
 void bind_service(nb::module_& m) {
   nb::class_<TableService>(m, "TableService")
       .def(nb::new_(&make_service), "tables"_a, "counts_occurrences"_a, nb::kw_only(), "plan_hash"_a, "shard"_a,
@@ -195,8 +182,6 @@ void bind_client(nb::module_& m) {
 
 void bind_net(nb::module_& m) {
   nb::exception<CorruptFrame>(m, "CorruptFrame", PyExc_ValueError);
-  m.def("shards_of_ids", &shards_of_ids, "ids"_a.noconvert(), "num_shards"_a,
-        "Returns the table server of every id: servers have equal ranges of the id's hash.");
   bind_service(m);
   bind_client(m);
 }

@@ -51,6 +51,14 @@ void bind_frozen_table(nb::module_& m) {
           "basename"_a, "num_shards"_a, "schema"_a, "plan_hash"_a = 0, "generation"_a = 0, "epoch"_a = 0,
           "drop_expired"_a = true, "in_parallel"_a = true)
       .def(
+          "save_shard",
+          [](FrozenTable& self, const std::string& basename, std::uint32_t shard, std::uint32_t num_shards,
+             const std::string& schema, std::uint64_t plan_hash, std::uint64_t generation, std::uint64_t epoch) {
+            const TableFileInfo info = make_info(num_shards, schema, plan_hash, generation, epoch);
+            return with_os_errors([&] { return self.save_shard(basename, info, {shard, num_shards}); });
+          },
+          "basename"_a, "shard"_a, "num_shards"_a, "schema"_a, "plan_hash"_a = 0, "generation"_a = 0, "epoch"_a = 0)
+      .def(
           "save_changes",
           [](FrozenTable& self, const std::string& basename, std::uint32_t num_shards, const std::string& schema,
              std::uint64_t plan_hash, std::uint64_t generation, std::uint64_t epoch, bool in_parallel) {
@@ -104,20 +112,30 @@ void bind_table_files(nb::module_& m) {
       "table"_a, "paths"_a, "cleared"_a = true);
   m.def(
       "check_table_files",
-      [](const RowTable& table, const std::vector<std::string>& paths, bool cleared, NotFinite not_finite) {
-        return with_os_errors([&] { return check_table_files(table, paths, cleared, not_finite); });
+      [](const RowTable& table, const std::vector<std::string>& paths, bool cleared, NotFinite not_finite,
+         std::uint32_t shard, std::uint32_t num_shards) {
+        return with_os_errors(
+            [&] { return check_table_files(table, paths, cleared, not_finite, {shard, num_shards}); });
       },
-      "table"_a, "paths"_a, "cleared"_a = true, "not_finite"_a = NotFinite::kRefuse);
+      "table"_a, "paths"_a, "cleared"_a = true, "not_finite"_a = NotFinite::kRefuse, "shard"_a = 0, "num_shards"_a = 1);
   m.def(
       "load_table",
-      [](RowTable& table, const std::vector<std::string>& paths, std::uint32_t first_bucket, std::uint32_t last_bucket,
-         NotFinite not_finite) {
-        return with_os_errors([&] { return load_table(table, paths, first_bucket, last_bucket, not_finite); });
+      [](RowTable& table, const std::vector<std::string>& paths, NotFinite not_finite, std::uint32_t shard,
+         std::uint32_t num_shards) {
+        return with_os_errors([&] { return load_table(table, paths, {shard, num_shards}, not_finite); });
       },
-      "table"_a, "paths"_a, "first_bucket"_a = 0, "last_bucket"_a = kNumBuckets, "not_finite"_a = NotFinite::kRefuse);
+      "table"_a, "paths"_a, "not_finite"_a = NotFinite::kRefuse, "shard"_a = 0, "num_shards"_a = 1);
   m.def("bucket_of_id", &bucket_of_id, "id"_a);
   m.attr("NUM_BUCKETS") = kNumBuckets;
   m.attr("NUM_SUB_TABLES") = kNumSubTables;
+  m.def(
+      "shards_of_ids",
+      [](IdsIn ids, std::uint32_t num_shards, Int32sOut out) {
+        shards_of_ids(as_span(ids), num_shards, sized(out, ids.shape(0)));
+      },
+      "ids"_a.noconvert(), "num_shards"_a, "out"_a.noconvert(), nb::call_guard<nb::gil_scoped_release>(),
+      "Writes the shard of each id.");
+  m.attr("MAX_SHARDS") = kMaxShards;
 }
 
 }  // namespace monolith::bind

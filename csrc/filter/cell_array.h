@@ -17,7 +17,7 @@ namespace monolith {
 
 // A cell is (signature << 4) | count; 0 is an empty cell. An id starts at a cell and owns the first of the next cells
 // that is empty or bears its signature: two ids of one signature close together share a count, which is the filter's
-// error. Starts ascend with the hash, so the ids of a run of buckets (table/id_hash.h) lie in a run of cells. The
+// error. Starts ascend with the hash, so the ids of a shard (table/hash_shard.h) lie in a run of cells. The
 // signature is the low end of the hash, on which no start depends: neighbours share it by chance alone, also where ids
 // are consecutive numbers. Not thread-safe.
 template <std::unsigned_integral Cell>
@@ -38,9 +38,9 @@ class CellArray {
 
   std::size_t start(std::int64_t id) const { return start_of_hash(hash_id(id)); }
 
-  // The first cell at which ids of a bucket start; of kNumBuckets, the cell after the last one.
-  std::size_t start_of_bucket(std::uint32_t bucket) const {
-    return bucket == kNumBuckets ? total_size() : start_of_hash(std::uint64_t{bucket} << (64 - kBucketBits));
+  // The cell at which ids of a hash start; it ascends with the hash.
+  std::size_t start_of_hash(std::uint64_t hash) const {
+    return static_cast<std::size_t>((static_cast<unsigned __int128>(hash) * total_size()) >> 64);
   }
 
   static Cell signature(std::int64_t id) {
@@ -95,10 +95,6 @@ class CellArray {
   }
 
  private:
-  std::size_t start_of_hash(std::uint64_t hash) const {
-    return static_cast<std::size_t>((static_cast<unsigned __int128>(hash) * total_size()) >> 64);
-  }
-
   static Cell pack(Cell signature, std::uint32_t count) {
     return static_cast<Cell>((static_cast<std::uint32_t>(signature) << 4) | count);
   }

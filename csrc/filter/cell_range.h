@@ -1,4 +1,4 @@
-// The cells of one split that concern the ids of some buckets, to take a filter apart and to put it together.
+// The cells of one split that concern the ids of one shard, to take a filter apart and to put it together.
 #pragma once
 
 #include <algorithm>
@@ -6,21 +6,22 @@
 #include <cstdint>
 #include <span>
 
-#include "filter/bucket_range.h"
 #include "filter/sliding_hash_filter.h"
+#include "table/hash_shard.h"
 
 namespace monolith {
 
-// Ids start at cells `first` to `last`, and own cells up to `end`: one that finds others' there goes on to the next.
+// Ids start at cells `first` to `last` - 1, and own cells up to `end`: one that finds others' there goes on to the
+// next.
 class CellRange {
  public:
   using Split = SlidingHashFilter::Split;
 
-  CellRange(const Split& split, BucketRange buckets)
-      : first_(split.start_of_bucket(buckets.first)),
-        // A bucket may begin inside a cell.
-        last_(std::min(split.start_of_bucket(buckets.last) + 1, split.total_size())),
-        end_(last_ + SlidingHashFilter::kMaxStep - 1) {}
+  CellRange(const Split& split, HashShard shard)
+      : first_(split.start_of_hash(shard.first_hash())),
+        // Nobody starts at the cells at the very end: they belong to the last shard.
+        last_(shard.index + 1 == shard.count ? split.cells().size() : split.start_of_hash(shard.last_hash()) + 1),
+        end_(std::min(last_ + SlidingHashFilter::kMaxStep - 1, split.cells().size())) {}
 
   bool contains(std::size_t cell) const { return cell >= first_ && cell < end_; }
 

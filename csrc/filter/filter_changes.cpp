@@ -19,8 +19,8 @@ using filter_format::Header;
 using filter_format::SplitHead;
 using filter_io::File;
 
-Header changes_header(const State& state, BucketRange buckets) {
-  Header header = filter_io::header_of(state, buckets, 0, 0);
+Header changes_header(const State& state, HashShard shard) {
+  Header header = filter_io::header_of(state, shard, 0, 0);
   header.magic = filter_format::kChangesMagic;
   header.num_elements = 0;
   header.header_crc = filter_format::header_crc(header);
@@ -80,12 +80,12 @@ std::uint64_t read_block(std::FILE* file, const std::string& name, std::uint64_t
 
 }  // namespace
 
-void save_filter_changes(const std::string& name, BucketRange buckets, const State& state,
+void save_filter_changes(const std::string& name, HashShard shard, const State& state,
                          const std::vector<SplitChanges>& changes) {
   File file(std::fopen(name.c_str(), "wbx"));
   if (!file) filter_io::throw_errno("cannot create " + name);
   try {
-    filter_io::write(file.get(), filter_format::bytes_of(changes_header(state, buckets)), name);
+    filter_io::write(file.get(), filter_format::bytes_of(changes_header(state, shard)), name);
     Footer footer;
     for (const SplitChanges& split : changes) {
       write_split(file.get(), name, split);
@@ -100,15 +100,15 @@ void save_filter_changes(const std::string& name, BucketRange buckets, const Sta
   }
 }
 
-std::uint32_t apply_filter_changes(const std::string& name, BucketRange buckets, const CellRange& kept, State& state) {
+std::uint32_t apply_filter_changes(const std::string& name, HashShard shard, const CellRange& kept, State& state) {
   const File file(std::fopen(name.c_str(), "rb"));
   if (!file) filter_io::throw_errno("cannot open " + name);
-  const Header header = filter_io::read_header(file.get(), name, changes_header(state, buckets));
+  const Header header = filter_io::read_header(file.get(), name, changes_header(state, shard));
   if (header.version < filter_format::kOldestReadVersion) {
     state.clear();
     return header.version;
   }
-  if (header.buckets() != buckets) filter_io::refuse(name, "it is of other buckets than what it changes");
+  if (header.is_of_part() == shard.is_all()) filter_io::refuse(name, "it is of another part than what it changes");
   std::uint64_t num_blocks = 0;
   for (auto& split : state.splits) {
     SplitHead head;

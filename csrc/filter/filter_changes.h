@@ -28,13 +28,13 @@ struct SplitChanges {
 
 // Writes the file `name`, flushed to the disk; `state` tells the sizes and the head. Throws std::system_error, after
 // removing what it had written.
-void save_filter_changes(const std::string& name, BucketRange buckets, const SlidingHashFilter::State& state,
+void save_filter_changes(const std::string& name, HashShard shard, const SlidingHashFilter::State& state,
                          const std::vector<SplitChanges>& changes);
 
-// Makes the changes of a file of these buckets in a filter's splits, where cells lie in `kept`; after those of an older
+// Makes the changes of a file of this shard in a filter's splits, where cells lie in `kept`; after those of an older
 // version the filter is empty. Returns the version. Throws std::system_error or std::invalid_argument; `state` is then
 // of no use.
-std::uint32_t apply_filter_changes(const std::string& name, BucketRange buckets, const CellRange& kept,
+std::uint32_t apply_filter_changes(const std::string& name, HashShard shard, const CellRange& kept,
                                    SlidingHashFilter::State& state);
 
 }  // namespace monolith

@@ -9,8 +9,8 @@
 #include <cstring>
 #include <span>
 
-#include "filter/bucket_range.h"
 #include "io/crc32c.h"
+#include "table/id_hash.h"
 
 namespace monolith::filter_format {
 
@@ -40,12 +40,12 @@ struct Header {
   std::uint64_t total_size = 0;
   std::uint64_t num_elements = 0;
   double fill_rate = 0;
-  std::uint32_t first_bucket = 0;
-  std::uint32_t last_bucket = 0;  // the one after its last
-  std::uint32_t state_crc = 0;    // of the whole filter: files of different saves do not mix
+  std::uint32_t first_bucket = 0;  // those that the hashes of its shard touch
+  std::uint32_t last_bucket = 0;   // the one after the last
+  std::uint32_t state_crc = 0;     // of the whole filter: files of different saves do not mix
   std::uint32_t header_crc = 0;
 
-  BucketRange buckets() const { return {first_bucket, last_bucket}; }
+  bool is_of_part() const { return first_bucket != 0 || last_bucket != kNumBuckets; }
 };
 static_assert(sizeof(Header) == 104 && offsetof(Header, header_crc) == 100);
 

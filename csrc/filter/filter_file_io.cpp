@@ -51,7 +51,7 @@ void read_footer(std::FILE* file, const std::string& name, Footer footer, std::u
   if (std::fgetc(file) != EOF) refuse(name, "there are bytes after its footer");
 }
 
-Header header_of(const SlidingHashFilter::State& state, BucketRange buckets, std::size_t split, std::uint32_t crc) {
+Header header_of(const SlidingHashFilter::State& state, HashShard shard, std::size_t split, std::uint32_t crc) {
   Header header;
   header.split = static_cast<std::uint32_t>(split);
   header.split_num = static_cast<std::uint32_t>(state.splits.size());
@@ -65,8 +65,8 @@ Header header_of(const SlidingHashFilter::State& state, BucketRange buckets, std
   header.total_size = state.splits[split].total_size();
   header.num_elements = state.splits[split].num_elements();
   header.fill_rate = state.splits[split].fill_rate();
-  header.first_bucket = buckets.first;
-  header.last_bucket = buckets.last;
+  header.first_bucket = shard.first_bucket();
+  header.last_bucket = shard.end_bucket();
   header.state_crc = crc;
   header.header_crc = filter_format::header_crc(header);
   return header;
@@ -94,7 +94,7 @@ Header read_header(std::FILE* file, const std::string& name, const Header& expec
   check_match(name, "capacity", expected.capacity, header.capacity);
   check_match(name, "total_size", expected.total_size, header.total_size);
   check_match(name, "fill_rate", expected.fill_rate, header.fill_rate);
-  if (!header.buckets().is_all()) {
+  if (header.is_of_part()) {
     check_match(name, "first_bucket", expected.first_bucket, header.first_bucket);
     check_match(name, "last_bucket", expected.last_bucket, header.last_bucket);
   }

@@ -38,7 +38,7 @@ void read_value(std::FILE* file, T& value, const std::string& name, std::size_t 
 void read_footer(std::FILE* file, const std::string& name, filter_format::Footer footer, std::uint64_t num_blocks);
 
 // What the header of one split's file has to be; restore compares with it.
-filter_format::Header header_of(const SlidingHashFilter::State& state, BucketRange buckets, std::size_t split,
+filter_format::Header header_of(const SlidingHashFilter::State& state, HashShard shard, std::size_t split,
                                 std::uint32_t crc);
 
 // Reads a header of the magic and sizes that are expected, of this version or an older one. Of versions before

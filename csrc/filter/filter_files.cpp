@@ -185,7 +185,7 @@ void check_files_present(const std::string& basename, std::size_t num_splits) {
 
 }  // namespace
 
-void save_filter_files(const std::string& basename, BucketRange buckets, const State& state) {
+void save_filter_files(const std::string& basename, HashShard shard, const State& state) {
   static std::atomic<std::uint64_t> num_saves{0};
   const std::string temporary = "-tmp-" + std::to_string(::getpid()) + "-" + std::to_string(num_saves.fetch_add(1));
   const std::size_t num_splits = state.splits.size();
@@ -194,7 +194,7 @@ void save_filter_files(const std::string& basename, BucketRange buckets, const S
   try {
     for (; num_started < num_splits;) {
       const std::size_t split = num_started++;
-      write_split(split_name(basename, split, num_splits) + temporary, header_of(state, buckets, split, crc),
+      write_split(split_name(basename, split, num_splits) + temporary, header_of(state, shard, split, crc),
                   state.splits[split]);
     }
     for (std::size_t split = 0; split < num_splits; ++split) {
@@ -210,28 +210,28 @@ void save_filter_files(const std::string& basename, BucketRange buckets, const S
   }
 }
 
-std::uint32_t load_filter_files(const std::string& basename, std::span<const std::string> changes, BucketRange buckets,
+std::uint32_t load_filter_files(const std::string& basename, std::span<const std::string> changes, HashShard shard,
                                 State& state) {
   const std::size_t num_splits = state.splits.size();
   check_files_present(basename, num_splits);
   StateCrc crc;
   std::optional<Header> first;
-  bool takes_part = false;  // of files of all buckets
+  bool takes_part = false;  // of files of the whole
   for (std::size_t split = 0; split < num_splits; ++split) {
     const std::string name = split_name(basename, split, num_splits);
     const File file(std::fopen(name.c_str(), "rb"));
     if (!file) throw_errno("cannot open " + name);
-    const Header header = read_header(file.get(), name, header_of(state, buckets, split, 0));
+    const Header header = read_header(file.get(), name, header_of(state, shard, split, 0));
     if (!first) first = header;
     if (header.version != first->version || header.state_crc != first->state_crc ||
         header.head_increment != first->head_increment || header.failure_count != first->failure_count ||
-        header.buckets() != first->buckets()) {
+        header.is_of_part() != first->is_of_part()) {
       refuse(name, "it comes from another save than " + split_name(basename, 0, num_splits));
     }
-    takes_part = header.buckets() != buckets;
+    takes_part = !header.is_of_part() && !shard.is_all();
     if (header.version < filter_format::kOldestReadVersion) continue;
     Split& cells = state.splits[split];
-    const CellRange kept(cells, takes_part ? buckets : BucketRange{});
+    const CellRange kept(cells, takes_part ? shard : HashShard{});
     crc.add_split(header.num_elements);
     read_blocks(file.get(), name, cells.cells().size(), [&](const BlockHead& head, const auto& block) {
       crc.add_block(head, block);
@@ -247,14 +247,15 @@ std::uint32_t load_filter_files(const std::string& basename, std::span<const std
   state.failure_count = first->failure_count;
   if (first->version < filter_format::kVersion) state.clear();
   std::uint32_t oldest = first->version;
-  const CellRange kept(state.splits[0], takes_part ? buckets : BucketRange{});  // all splits have the same size
+  const HashShard of_files = takes_part ? HashShard{} : shard;
+  const CellRange kept(state.splits[0], takes_part ? shard : HashShard{});  // all splits have the same size
   for (const std::string& name : changes) {
-    oldest = std::min(oldest, apply_filter_changes(name, first->buckets(), kept, state));
+    oldest = std::min(oldest, apply_filter_changes(name, of_files, kept, state));
   }
   if (!takes_part) return oldest;
   for (Split& cells : state.splits) cells.set_num_elements(kept.cut(cells));
   // Only one of the parts has it, so that they add up again.
-  if (buckets.first > 0) state.failure_count = 0;
+  if (shard.index > 0) state.failure_count = 0;
   return oldest;
 }
 

@@ -36,9 +36,9 @@ SlidingHashFilter::State SlidingHashFilter::empty_state(std::size_t capacity, st
   return state;
 }
 
-SlidingHashFilter::SlidingHashFilter(std::size_t capacity, std::size_t split_num, BucketRange buckets)
-    : capacity_(std::max(capacity, kMinCapacity)), buckets_(buckets) {
-  buckets.check();
+SlidingHashFilter::SlidingHashFilter(std::size_t capacity, std::size_t split_num, HashShard shard)
+    : capacity_(std::max(capacity, kMinCapacity)), shard_(shard) {
+  shard.check();
   if (split_num > kMaxSplits) {
     throw std::invalid_argument("sliding hash filter: split_num is at most " + std::to_string(kMaxSplits) + ", got " +
                                 std::to_string(split_num));
@@ -50,7 +50,7 @@ SlidingHashFilter::SlidingHashFilter(const SlidingHashFilter& other)
     : SlidingHashFilter(other, std::lock_guard(other.mutex_)) {}
 
 SlidingHashFilter::SlidingHashFilter(const SlidingHashFilter& other, const std::lock_guard<std::mutex>&)
-    : capacity_(other.capacity_), buckets_(other.buckets_), state_(other.state_) {}
+    : capacity_(other.capacity_), shard_(other.shard_), state_(other.state_) {}
 
 std::optional<SlidingHashFilter::Place> SlidingHashFilter::find_forward(std::size_t start,
                                                                         std::uint16_t signature) const {
@@ -103,8 +103,8 @@ std::uint32_t SlidingHashFilter::add(std::int64_t id, std::uint32_t count) {
 void SlidingHashFilter::advance_head_when_full() {
   const Split& split = state_.splits[state_.head];
   // A part of a small filter would have no room at all, and forget at once.
-  const std::size_t share = std::max<std::size_t>(split.capacity() * buckets_.size() / kNumBuckets, 2);
-  if (buckets_.is_all() ? !split.full() : split.num_elements() + 1 < share) return;
+  const std::size_t share = std::max<std::size_t>(split.capacity() / shard_.count, 2);
+  if (shard_.is_all() ? !split.full() : split.num_elements() + 1 < share) return;
   state_.head = (state_.head + 1) % state_.splits.size();
   ++state_.head_increment;
   const std::size_t next = (state_.head + 1) % state_.splits.size();
@@ -133,13 +133,13 @@ bool SlidingHashFilter::should_be_filtered(std::int64_t id, std::uint32_t count,
 
 void SlidingHashFilter::save(const std::string& basename) {
   const std::lock_guard lock(mutex_);
-  save_filter_files(basename, buckets_, state_);
+  save_filter_files(basename, shard_, state_);
 }
 
 std::uint32_t SlidingHashFilter::restore(const std::string& basename, std::span<const std::string> changes) {
   const std::lock_guard lock(mutex_);
   State restored = empty_state(capacity_, state_.splits.size());
-  const std::uint32_t oldest = load_filter_files(basename, changes, buckets_, restored);
+  const std::uint32_t oldest = load_filter_files(basename, changes, shard_, restored);
   while (frozen_ && frozen_->copy_some(state_)) {
   }
   state_ = std::move(restored);
@@ -148,19 +148,20 @@ std::uint32_t SlidingHashFilter::restore(const std::string& basename, std::span<
 }
 
 std::unique_ptr<SlidingHashFilter> SlidingHashFilter::join(std::span<const SlidingHashFilter* const> parts) {
-  std::uint32_t next_bucket = 0;
-  for (const SlidingHashFilter* part : parts) {
-    if (part->buckets_.first != next_bucket || part->capacity_ != parts[0]->capacity_ ||
-        part->split_num() != parts[0]->split_num()) {
-      throw std::invalid_argument("sliding hash filter: a part of buckets " + std::to_string(part->buckets_.first) +
-                                  " to " + std::to_string(part->buckets_.last) + " stands where one from bucket " +
-                                  std::to_string(next_bucket) + " of the same capacity and split_num is needed");
+  for (std::uint32_t next = 0; next < parts.size(); ++next) {
+    const SlidingHashFilter* part = parts[next];
+    const HashShard wanted{next, parts[0]->shard_.count};
+    if (part->shard_ == wanted && part->capacity_ == parts[0]->capacity_ &&
+        part->split_num() == parts[0]->split_num()) {
+      continue;
     }
-    next_bucket = part->buckets_.last;
+    throw std::invalid_argument("sliding hash filter: the part of " + part->shard_.name() + " stands where that of " +
+                                wanted.name() + ", of the same capacity and split_num, is needed");
   }
-  if (next_bucket != kNumBuckets) {
-    throw std::invalid_argument("sliding hash filter: the part from bucket " + std::to_string(next_bucket) +
-                                " is missing");
+  if (parts.empty() || parts.size() != parts[0]->shard_.count) {
+    const std::uint32_t count = parts.empty() ? 1 : parts[0]->shard_.count;
+    throw std::invalid_argument("sliding hash filter: the part of " +
+                                HashShard{static_cast<std::uint32_t>(parts.size()), count}.name() + " is missing");
   }
   auto whole = std::make_unique<SlidingHashFilter>(parts[0]->capacity_, parts[0]->split_num());
   for (const SlidingHashFilter* part : parts) {
@@ -174,7 +175,7 @@ std::unique_ptr<SlidingHashFilter> SlidingHashFilter::join(std::span<const Slidi
 // An id finds its cell again if it has moved on: all cells on the way are in use.
 void SlidingHashFilter::add_part(const SlidingHashFilter& part) {
   const std::lock_guard lock(part.mutex_);
-  const CellRange range(part.state_.splits[0], part.buckets_);
+  const CellRange range(part.state_.splits[0], part.shard_);
   const std::size_t num_splits = state_.splits.size();
   for (std::size_t step = 0; step < num_splits; ++step) {
     const Split& from = part.state_.splits[(part.state_.head + step) % num_splits];
@@ -183,8 +184,7 @@ void SlidingHashFilter::add_part(const SlidingHashFilter& part) {
     for (std::size_t cell = 0; cell < end; ++cell) {
       if (from.is_empty(cell)) continue;
       if (!range.contains(cell)) {
-        throw std::invalid_argument("sliding hash filter: the part of buckets " + std::to_string(part.buckets_.first) +
-                                    " to " + std::to_string(part.buckets_.last) +
+        throw std::invalid_argument("sliding hash filter: the part of " + part.shard_.name() +
                                     " has counted ids of others; send each id to its shard");
       }
       const auto place = to.find(cell, from.signature_at(cell), kMaxStep);
@@ -222,7 +222,7 @@ void SlidingHashFilter::save_frozen(const std::string& basename) {
     frozen = std::move(frozen_);
     frozen_changed_.reset();
   }
-  save_filter_files(basename, buckets_, frozen->then());
+  save_filter_files(basename, shard_, frozen->then());
 }
 
 void SlidingHashFilter::save_frozen_changes(const std::string& name) {
@@ -255,7 +255,7 @@ void SlidingHashFilter::save_frozen_changes(const std::string& name) {
   for (std::size_t split = 0; split < changes.size(); ++split) {
     changes[split].num_elements = then.splits[split].num_elements();
   }
-  save_filter_changes(name, buckets_, then, changes);
+  save_filter_changes(name, shard_, then, changes);
 }
 
 void SlidingHashFilter::drop_frozen() {
@@ -314,7 +314,7 @@ std::size_t SlidingHashFilter::estimated_total_element() const {
 bool operator==(const SlidingHashFilter& a, const SlidingHashFilter& b) {
   if (&a == &b) return true;
   const std::scoped_lock lock(a.mutex_, b.mutex_);
-  return a.capacity_ == b.capacity_ && a.buckets_ == b.buckets_ && a.state_ == b.state_;
+  return a.capacity_ == b.capacity_ && a.shard_ == b.shard_ && a.state_ == b.state_;
 }
 
 }  // namespace monolith

@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "filter/admission_filter.h"
-#include "filter/bucket_range.h"
 #include "filter/cell_array.h"
 #include "filter/changed_cells.h"
 #include "filter/frozen_splits.h"
+#include "table/hash_shard.h"
 
 namespace monolith {
 
@@ -47,12 +47,12 @@ class SlidingHashFilter final : public AdmissionFilter {
   // A capacity below 300 and a split_num below 5 are raised to those. (In the original the raised split_num is not
   // remembered, and the files of the added splits are missing from a save.)
   //
-  // Given only some of the buckets, it is that part of a filter of this capacity over all of them: it is asked for ids
-  // of these buckets alone, the head moves on once a split holds their share, and restore takes what concerns them.
-  SlidingHashFilter(std::size_t capacity, std::size_t split_num, BucketRange buckets = {});
+  // Given a shard, it is that part of a filter of this capacity over all ids: it is asked for ids of this shard alone,
+  // the head moves on once a split holds their share, and restore takes what concerns them.
+  SlidingHashFilter(std::size_t capacity, std::size_t split_num, HashShard shard = {});
   SlidingHashFilter(const SlidingHashFilter& other);
 
-  // The filter of which these are the parts, in the order of their buckets, of which none is missing. Parts whose heads
+  // The filter of which these are the parts, in the order of their shards, of which none is missing. Parts whose heads
   // have moved differently often are put together head to head. Restored into parts and joined again, it is the same.
   static std::unique_ptr<SlidingHashFilter> join(std::span<const SlidingHashFilter* const> parts);
 
@@ -106,7 +106,7 @@ class SlidingHashFilter final : public AdmissionFilter {
   void add_part(const SlidingHashFilter& part);
 
   std::size_t capacity_;
-  BucketRange buckets_;
+  HashShard shard_;
   mutable std::mutex mutex_;
   State state_;
   std::unique_ptr<FrozenSplits<State>> frozen_;

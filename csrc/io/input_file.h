@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "io/table_file_format.h"
 
@@ -28,11 +29,16 @@ class InputFile {
     }
     size_ = static_cast<std::uint64_t>(status.st_size);
   }
-  ~InputFile() { close(file_); }
+  ~InputFile() { let_go(); }
   InputFile(const InputFile&) = delete;
   InputFile& operator=(const InputFile&) = delete;
 
   std::uint64_t size() const { return size_; }
+
+  // Closes the file, which cannot be read any more.
+  void let_go() {
+    if (file_ >= 0) close(std::exchange(file_, -1));
+  }
 
   // Reads a piece that lies in the file. Safe for concurrent use. Throws std::system_error.
   void read(std::uint64_t offset, std::span<std::byte> to) const {

@@ -41,7 +41,19 @@ class ShardReader {
     read_end();
   }
 
+  // Closes the file: of thousands, only those that are read are open. Its blocks cannot be visited any more.
+  void let_go() { file_.let_go(); }
+
   const Header& header() const { return header_; }
+  bool is_old() const { return header_.major == kOldMajor; }
+
+  // The hashes that belong to its shard, the last one included.
+  std::uint64_t first_hash() const {
+    return is_old() ? first_hash_of_bucket(header_.first_bucket) : shard().first_hash();
+  }
+  std::uint64_t last_hash() const {
+    return is_old() ? last_hash_of_bucket(header_.last_bucket - 1) : shard().last_hash();
+  }
   const Footer& footer() const { return footer_; }
   const std::string& schema() const { return schema_; }
   std::size_t row_bytes() const { return std::size_t{header_.weight_bytes} + header_.state_bytes; }
@@ -59,6 +71,11 @@ class ShardReader {
                                 "; restore it with the configuration it was saved with");
   }
 
+  // Shards of two versions would overlap.
+  void check_same_version(const Header& other) const {
+    if (header_.major != other.major) corrupt(8, "its format version is not that of the other files");
+  }
+
   // Calls visit(block) for every block of the buckets in range, after checking its sum and its order. Returns the
   // checksum of these blocks. Safe for concurrent use.
   template <typename Visit>
@@ -69,13 +86,10 @@ class ShardReader {
          bucket < std::min(last_bucket, header_.last_bucket); ++bucket) {
       const BucketEntry& entry = bucket_entry(bucket);
       std::uint64_t offset = entry.offset;
-      std::optional<std::int64_t> previous;
+      std::optional<std::uint64_t> previous;
       for (std::uint64_t left = entry.num_rows; left > 0;) {
         const RowBlock block = read_block(offset, bucket, left, buffer);
-        for (const std::int64_t id : block.ids) {
-          if (previous && *previous >= id) corrupt(offset, "ids are out of order, or stand there twice");
-          previous = id;
-        }
+        check_order(block, bucket, offset, previous);
         visit(block);
         joined.append({kCrcOfSealed, block.bytes.size()});
         offset += block.bytes.size();
@@ -105,15 +119,17 @@ class ShardReader {
 
  private:
   const BucketEntry& bucket_entry(std::uint32_t bucket) const { return index_[bucket - header_.first_bucket]; }
+  HashShard shard() const { return {header_.shard, header_.num_shards}; }
 
   void read_header() {
     const auto bytes = std::as_writable_bytes(std::span(&header_, 1));
     if (size() < kShortHeaderBytes + sizeof(Footer)) corrupt(size(), "too short for a table file");
     file_.read(0, bytes.first(kShortHeaderBytes));
     if (header_.magic != kMagic) corrupt(0, "not a table file");
-    if (header_.major != kMajor) {
+    if (header_.major < kOldMajor || header_.major > kMajor) {
       throw CorruptFile(path_ + " has format version " + std::to_string(header_.major) + "." +
-                        std::to_string(header_.minor) + ", this build reads version 1; read it with a newer release");
+                        std::to_string(header_.minor) + ", this build reads versions " + std::to_string(kOldMajor) +
+                        " and " + std::to_string(kMajor) + "; read it with a newer release");
     }
     if (header_.endian_mark != kEndianMark) corrupt(12, "wrong byte order");
     const std::size_t schema_at = header_bytes(header_);
@@ -127,11 +143,11 @@ class ShardReader {
       corrupt(76, "the header's checksum is wrong");
     }
     if (header_.max_step < 0) corrupt(80, "its newest step is negative");
-    if (header_.num_shards > kNumSubTables || header_.shard >= header_.num_shards) {
-      corrupt(44, "there is no such shard");
-    }
-    if (header_.first_bucket != first_bucket_of_shard(header_.shard, header_.num_shards) ||
-        header_.last_bucket != first_bucket_of_shard(header_.shard + 1, header_.num_shards)) {
+    const auto [number, count] = shard();
+    if (number >= count || count > (is_old() ? kMaxOldShards : kMaxShards)) corrupt(44, "there is no such shard");
+    const std::uint32_t first = is_old() ? first_bucket_of_old_shard(number, count) : shard().first_bucket();
+    const std::uint32_t last = is_old() ? first_bucket_of_old_shard(number + 1, count) : shard().end_bucket();
+    if (header_.first_bucket != first || header_.last_bucket != last) {
       corrupt(52, "its buckets are not those of its shard");
     }
   }
@@ -194,10 +210,22 @@ class ShardReader {
                          {ids, header.num_rows},
                          {last_seen, header.num_rows},
                          {rows, header.num_rows * row_bytes()}};
-    for (const std::int64_t id : block.ids) {
-      if (bucket_of_id(id) != bucket) corrupt(offset, "a row stands in the wrong bucket");
-    }
     return block;
+  }
+
+  // Rows of a bucket ascend by hash; in the old major version, by id.
+  void check_order(const RowBlock& block, std::uint32_t bucket, std::uint64_t offset,
+                   std::optional<std::uint64_t>& previous) const {
+    constexpr std::uint64_t kSign = std::uint64_t{1} << 63;
+    const std::uint64_t first = std::max(first_hash(), first_hash_of_bucket(bucket));
+    const std::uint64_t last = std::min(last_hash(), last_hash_of_bucket(bucket));
+    for (const std::int64_t id : block.ids) {
+      const std::uint64_t hash = hash_id(id);
+      if (hash < first || hash > last) corrupt(offset, "a row stands in the wrong bucket or shard");
+      const std::uint64_t place = is_old() ? static_cast<std::uint64_t>(id) ^ kSign : hash;
+      if (previous && *previous >= place) corrupt(offset, "ids are out of order, or stand there twice");
+      previous = place;
+    }
   }
 
   std::uint64_t size() const { return file_.size(); }

@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "io/table_file.h"
 #include "io/table_file_format.h"
@@ -96,8 +97,8 @@ inline void write_header(ShardWriter& file, const TableFileInfo& info) {
   header.max_step = info.max_step;
   header.shard = info.shard;
   header.num_shards = info.num_shards;
-  header.first_bucket = first_bucket_of_shard(info.shard, info.num_shards);
-  header.last_bucket = first_bucket_of_shard(info.shard + 1, info.num_shards);
+  header.first_bucket = HashShard{info.shard, info.num_shards}.first_bucket();
+  header.last_bucket = HashShard{info.shard, info.num_shards}.end_bucket();
   header.weight_bytes = info.weight_bytes;
   header.state_bytes = info.state_bytes;
   header.serving = info.serving ? 1 : 0;
@@ -117,11 +118,21 @@ inline void write_end(ShardWriter& file, std::span<const BucketEntry> index, std
   file.finish();
 }
 
-using ReadSubTable = std::function<RowBatch(std::uint32_t)>;
+// Writes rows first..last - 1, which are all that the file has of a bucket, in blocks; `buffer` is of no use otherwise.
+void write_bucket(ShardWriter& file, std::uint32_t bucket, const RowBatch& batch, std::size_t first, std::size_t last,
+                  std::size_t row_bytes, std::vector<std::byte>& buffer);
+
 // Writes one file up to its last byte and returns the number of its rows.
 using WriteShard = std::function<std::uint64_t(ShardWriter&, const TableFileInfo&)>;
 
-// Writes info.num_shards files; their names appear when all are written.
-SavedTable write_shards(const std::string& basename, TableFileInfo info, bool in_parallel, const WriteShard& write);
+// Which files to write: all of them, or that of one shard.
+struct ShardRun {
+  std::uint32_t first, last;  // the one after its last
+};
+
+// Writes files of a table of info.num_shards shards; their names appear when all are written. Each thread calls
+// `start` for runs of them, and writes the shards of a run in order by what it gets.
+SavedTable write_shards(const std::string& basename, const TableFileInfo& info, ShardRun shards, bool in_parallel,
+                        const std::function<WriteShard()>& start);
 
 }  // namespace monolith::table_file

@@ -1,7 +1,8 @@
 // Table files: the rows of one shard of a table. docs/formats.md specifies them byte by byte.
 //
 // Files are written under temporary names, synced, and renamed once all shards are written, so a file under its own
-// name is complete. Rows are sorted by (bucket, id): the same rows are the same bytes.
+// name is complete. Rows are sorted by (hash, id), which is by hash, since no two ids share one: the same rows are the
+// same bytes.
 #pragma once
 
 #include <cstddef>
@@ -12,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "table/hash_shard.h"
 #include "table/row_table.h"
 
 namespace monolith {
@@ -78,15 +80,20 @@ class FrozenTable {
   // and epoch. Rows that had expired are left out if `drop_expired`. Throws std::system_error.
   SavedTable save(const std::string& basename, TableFileInfo info, bool drop_expired, bool in_parallel);
 
-  // The same of changed rows alone; `erased` gets the ids among the changes that had no row.
+  // Writes the file of one shard, for a table that holds rows of this shard only; throws std::invalid_argument if it
+  // has others. Rows that had expired are written too.
+  SavedTable save_shard(const std::string& basename, TableFileInfo info, HashShard own);
+
+  // The same as save of changed rows alone; `erased` gets the ids among the changes that had no row.
   SavedTable save_changes(const std::string& basename, TableFileInfo info, bool in_parallel,
                           std::vector<std::int64_t>& erased);
 
   void close();
 
  private:
-  SavedTable write(const std::string& basename, TableFileInfo info, bool in_parallel,
-                   const std::function<RowBatch(std::uint32_t)>& read);
+  // Reads every sub-table once.
+  SavedTable write(const std::string& basename, TableFileInfo info, std::optional<std::uint32_t> only_shard,
+                   bool in_parallel, const std::function<RowBatch(std::uint32_t)>& read);
 
   std::shared_ptr<RowTable> table_;
   std::vector<ConsumerChanges> changes_;  // by sub-table; empty without a consumer
@@ -102,8 +109,9 @@ struct ReshardedTable {
   SavedTable read, written;
 };
 
-// Writes the rows of complete shards to another number of shards, bucket by bucket: no table is made. The same rows in
-// the same number of shards are the same bytes. Throws CorruptFile or std::system_error.
+// Writes the rows of complete shards, in order, to another number of shards, bucket by bucket: no table is made. The
+// same rows in the same number of shards are the same bytes. Throws CorruptFile, std::invalid_argument or
+// std::system_error.
 ReshardedTable reshard_table(const std::vector<std::string>& paths, const std::string& basename,
                              std::uint32_t num_shards);
 
@@ -115,14 +123,15 @@ TableFileInfo read_table_file_info(const std::string& path);
 // TableFull or std::system_error.
 void check_table_fits(const RowTable& table, const std::vector<std::string>& paths, bool cleared = true);
 
-// The same, and checks every byte of the files, and with NotFinite::kRefuse every row.
+// The same for the rows of a shard, whatever the number of files; checks every byte of the buckets that the shard
+// touches, and with NotFinite::kRefuse every row of it. Checksums are right only if the shard is all.
 SavedTable check_table_files(const RowTable& table, const std::vector<std::string>& paths, bool cleared = true,
-                             NotFinite not_finite = NotFinite::kRefuse);
+                             NotFinite not_finite = NotFinite::kRefuse, HashShard shard = {});
 
-// Adds the rows of files that fit to the table, those of buckets first_bucket..last_bucket - 1. Checks each block
-// before it is used: if the files were not checked, some rows are there when CorruptFile or NotFiniteRow is thrown.
-// Checksums are right only if all buckets are read.
-SavedTable load_table(RowTable& table, const std::vector<std::string>& paths, std::uint32_t first_bucket = 0,
-                      std::uint32_t last_bucket = kNumBuckets, NotFinite not_finite = NotFinite::kRefuse);
+// Adds the rows of a shard from files that fit to the table. Checks each block before it is used: if the files were not
+// checked, some rows are there when CorruptFile or NotFiniteRow is thrown. Checksums are right only if the shard is
+// all.
+SavedTable load_table(RowTable& table, const std::vector<std::string>& paths, HashShard shard = {},
+                      NotFinite not_finite = NotFinite::kRefuse);
 
 }  // namespace monolith

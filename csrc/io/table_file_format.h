@@ -11,7 +11,7 @@
 #include <system_error>
 
 #include "io/crc32c.h"
-#include "table/id_hash.h"
+#include "table/hash_shard.h"
 
 static_assert(std::endian::native == std::endian::little, "table files are written as the machine's own little-endian");
 
@@ -19,8 +19,9 @@ namespace monolith::table_file {
 
 inline constexpr std::array<char, 8> kMagic{'M', 'O', 'N', 'O', 'T', 'B', 'L', '\n'};
 inline constexpr std::array<char, 8> kEndMagic{'M', 'O', 'N', 'O', 'E', 'N', 'D', '\n'};
-inline constexpr std::uint16_t kMajor = 1;
-inline constexpr std::uint16_t kMinor = 1;  // in 0, headers end before max_step
+inline constexpr std::uint16_t kMajor = 2;
+inline constexpr std::uint16_t kMinor = 0;
+inline constexpr std::uint16_t kOldMajor = 1;  // in its minor version 0, headers end before max_step
 inline constexpr std::uint32_t kEndianMark = 0x01020304;
 inline constexpr std::size_t kBlockRows = 4096;
 inline constexpr std::uint32_t kBucketsPerSubTable = kNumBuckets / kNumSubTables;
@@ -38,9 +39,11 @@ struct Header {
 };
 static_assert(sizeof(Header) == 88);
 
-inline constexpr std::size_t kShortHeaderBytes = offsetof(Header, max_step);  // of minor version 0
+inline constexpr std::size_t kShortHeaderBytes = offsetof(Header, max_step);  // of version 1.0
 
-inline std::size_t header_bytes(const Header& header) { return header.minor == 0 ? kShortHeaderBytes : sizeof(Header); }
+inline std::size_t header_bytes(const Header& header) {
+  return header.major == kOldMajor && header.minor == 0 ? kShortHeaderBytes : sizeof(Header);
+}
 
 struct BlockHeader {
   std::uint32_t bucket, num_rows;
@@ -57,12 +60,11 @@ struct Footer {
 };
 static_assert(sizeof(Footer) == 32);
 
-// Where a shard begins; the shard after the last begins at the number of sub-tables, or of buckets.
-inline std::uint32_t first_sub_table(std::uint32_t shard, std::uint32_t num_shards) {
-  return static_cast<std::uint32_t>(std::uint64_t{kNumSubTables} * shard / num_shards);
-}
-inline std::uint32_t first_bucket_of_shard(std::uint32_t shard, std::uint32_t num_shards) {
-  return first_sub_table(shard, num_shards) * kBucketsPerSubTable;
+// In the old major version shards were runs of sub-tables. Where one begins; the one after the last begins at the
+// number of buckets.
+inline constexpr std::uint32_t kMaxOldShards = 256;
+inline std::uint32_t first_bucket_of_old_shard(std::uint32_t shard, std::uint32_t num_shards) {
+  return kMaxOldShards * shard / num_shards * (kNumBuckets / kMaxOldShards);
 }
 
 [[noreturn]] inline void fail(const std::string& path, const char* what) {

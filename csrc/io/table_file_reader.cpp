@@ -15,41 +15,73 @@ namespace {
 using table_file::RowBlock;
 using table_file::ShardReader;
 
-// Calls visit(block, path) for the blocks in the files whose buckets are in range, for several at a time, but for one
-// sub-table only one; it returns how many rows it dropped. Checksums are of whole files only if all buckets are in
-// range.
+// The rows of a block that belong to a shard; `copy` holds them if they are not all of it.
+RowBlock rows_of_shard(const RowBlock& block, HashShard shard, std::size_t row_bytes, RowBatch& copy) {
+  const std::uint32_t bucket = bucket_of_id(block.ids.front());
+  if (first_hash_of_bucket(bucket) >= shard.first_hash() && last_hash_of_bucket(bucket) <= shard.last_hash()) {
+    return block;
+  }
+  copy.ids.clear();
+  copy.last_seen.clear();
+  copy.rows.clear();
+  for (std::size_t i = 0; i < block.ids.size(); ++i) {
+    if (shard_of_hash(hash_id(block.ids[i]), shard.count) != shard.index) continue;
+    const auto row = block.rows.subspan(i * row_bytes, row_bytes);
+    copy.ids.push_back(block.ids[i]);
+    copy.last_seen.push_back(block.last_seen[i]);
+    copy.rows.insert(copy.rows.end(), row.begin(), row.end());
+  }
+  return {{}, copy.ids, copy.last_seen, copy.rows};
+}
+
+// Calls visit(block, path) for the rows of a shard, block by block, for several blocks at a time, but for one sub-table
+// only one; it returns how many rows it dropped. Only buckets that the shard touches are read: checksums are of whole
+// files only if the shard is all.
 template <typename Visit>
-SavedTable visit_files(const RowTable& table, const std::vector<std::string>& paths, std::uint32_t first_bucket,
-                       std::uint32_t last_bucket, const Visit& visit) {
-  constexpr std::uint32_t kPartBuckets = 16 * table_file::kBucketsPerSubTable;
+SavedTable visit_files(const RowTable& table, const std::vector<std::string>& paths, HashShard shard,
+                       const Visit& visit) {
+  constexpr std::uint32_t kChunkBuckets = 16 * table_file::kBucketsPerSubTable;
   struct Part {
     std::size_t file;
     std::uint32_t first_bucket, last_bucket;
     table_file::BlocksCrc crc;
   };
+  shard.check();
   std::vector<std::unique_ptr<ShardReader>> files;
-  std::vector<Part> parts;
+  std::vector<std::vector<Part>> chunks(kNumBuckets / kChunkBuckets);
   for (const std::string& path : paths) {
-    const table_file::Header& header = files.emplace_back(std::make_unique<ShardReader>(path))->header();
-    const std::uint32_t last = std::min(last_bucket, header.last_bucket);
-    for (std::uint32_t first = std::max(first_bucket, header.first_bucket); first < last; first += kPartBuckets) {
-      parts.push_back({files.size() - 1, first, std::min(last, first + kPartBuckets), {}});
+    ShardReader& file = *files.emplace_back(std::make_unique<ShardReader>(path));
+    file.check_same_version(files[0]->header());
+    file.let_go();
+    if (file.last_hash() < shard.first_hash() || file.first_hash() > shard.last_hash()) continue;
+    const std::uint32_t last = std::min(shard.end_bucket(), file.header().last_bucket);
+    for (std::uint32_t first = std::max(shard.first_bucket(), file.header().first_bucket); first < last;) {
+      const std::uint32_t next = std::min(last, (first / kChunkBuckets + 1) * kChunkBuckets);
+      chunks[first / kChunkBuckets].push_back({files.size() - 1, first, next, {}});
+      first = next;
     }
   }
+  std::erase_if(chunks, [](const auto& parts) { return parts.empty(); });
   std::atomic<std::uint64_t> num_rows{0};
   std::atomic<std::uint64_t> num_dropped{0};
-  parallel_io(parts.size(), [&](std::size_t i) {
-    // Opened anew: the system reads ahead only in a file that is open for one reader.
-    const ShardReader file(paths[parts[i].file]);
-    file.check_rows_fit(table);
-    parts[i].crc = file.visit_blocks(parts[i].first_bucket, parts[i].last_bucket, [&](const RowBlock& block) {
-      const std::size_t dropped = visit(block, paths[parts[i].file]);
-      num_rows.fetch_add(block.ids.size() - dropped, std::memory_order_relaxed);
-      num_dropped.fetch_add(dropped, std::memory_order_relaxed);
-    });
+  parallel_io(chunks.size(), [&](std::size_t i) {
+    RowBatch copy;
+    for (Part& part : chunks[i]) {
+      // Opened anew: the system reads ahead only in a file that is open for one reader.
+      const ShardReader file(paths[part.file]);
+      file.check_rows_fit(table);
+      part.crc = file.visit_blocks(part.first_bucket, part.last_bucket, [&](const RowBlock& block) {
+        const RowBlock own = rows_of_shard(block, shard, file.row_bytes(), copy);
+        const std::size_t dropped = own.ids.empty() ? 0 : visit(own, paths[part.file]);
+        num_rows.fetch_add(own.ids.size() - dropped, std::memory_order_relaxed);
+        num_dropped.fetch_add(dropped, std::memory_order_relaxed);
+      });
+    }
   });
   std::vector<table_file::BlocksCrc> blocks(paths.size());
-  for (const Part& part : parts) blocks[part.file].append(part.crc);
+  for (const auto& parts : chunks) {
+    for (const Part& part : parts) blocks[part.file].append(part.crc);
+  }
   SavedTable saved{num_rows, {}, num_dropped};
   for (std::size_t i = 0; i < files.size(); ++i) saved.checksums.push_back(files[i]->checksum(blocks[i]));
   return saved;
@@ -89,16 +121,20 @@ std::size_t restore_finite(RowTable& table, const RowBlock& block) {
   return dropped.size();
 }
 
-// Rows come in the order of buckets: each index would grow alone to its full size, through memory that nobody else
-// uses.
-void expect_rows(const ShardReader& file, RowTable& table) {
-  for (std::uint32_t bucket = file.header().first_bucket; bucket < file.header().last_bucket;) {
-    const std::uint32_t sub_table = bucket / table_file::kBucketsPerSubTable;
-    std::uint64_t num_rows = 0;
-    for (; bucket < file.header().last_bucket && bucket / table_file::kBucketsPerSubTable == sub_table; ++bucket) {
-      num_rows += file.num_rows(bucket);
-    }
-    table.expect_rows(sub_table, num_rows);
+using RowsOfSubTables = std::array<std::uint64_t, kNumSubTables>;
+
+void add_rows_of(const ShardReader& file, RowsOfSubTables& num_rows) {
+  for (std::uint32_t bucket = file.header().first_bucket; bucket < file.header().last_bucket; ++bucket) {
+    num_rows[bucket / table_file::kBucketsPerSubTable] += file.num_rows(bucket);
+  }
+}
+
+void check_room(const RowTable& table, const RowsOfSubTables& num_rows, const std::string& path, bool cleared) {
+  for (std::uint32_t i = 0; i < kNumSubTables; ++i) {
+    if (table.has_room_for(i, num_rows[i], cleared)) continue;
+    throw TableFull("table '" + table.options().name + "' has no room for the rows of " + path +
+                    " under its max_memory_bytes of " + std::to_string(table.options().max_memory_bytes) +
+                    "; nothing was changed: raise the limit, or let it evict_oldest");
   }
 }
 
@@ -113,47 +149,48 @@ TableFileInfo read_table_file_info(const std::string& path) {
 }
 
 void check_table_fits(const RowTable& table, const std::vector<std::string>& paths, bool cleared) {
-  std::array<std::uint64_t, kNumSubTables> num_rows{};
+  RowsOfSubTables num_rows{};
   for (const std::string& path : paths) {
     const ShardReader file(path);
     file.check_rows_fit(table);
-    for (std::uint32_t bucket = file.header().first_bucket; bucket < file.header().last_bucket; ++bucket) {
-      num_rows[bucket / table_file::kBucketsPerSubTable] += file.num_rows(bucket);
-    }
+    add_rows_of(file, num_rows);
   }
-  for (std::uint32_t i = 0; i < kNumSubTables; ++i) {
-    if (table.has_room_for(i, num_rows[i], cleared)) continue;
-    throw TableFull("table '" + table.options().name + "' has no room for the rows of " + paths[0] +
-                    " under its max_memory_bytes of " + std::to_string(table.options().max_memory_bytes) +
-                    "; nothing was changed: raise the limit, or let it evict_oldest");
-  }
+  check_room(table, num_rows, paths[0], cleared);
 }
 
 SavedTable check_table_files(const RowTable& table, const std::vector<std::string>& paths, bool cleared,
-                             NotFinite not_finite) {
-  check_table_fits(table, paths, cleared);
-  return visit_files(table, paths, 0, kNumBuckets, [&](const RowBlock& block, const std::string& path) -> std::size_t {
-    if (not_finite == NotFinite::kRefuse) check_finite(table, block, path);
-    return 0;
-  });
+                             NotFinite not_finite, HashShard shard) {
+  if (shard.is_all()) check_table_fits(table, paths, cleared);
+  RowsOfSubTables num_rows{};  // one thread at a time counts those of a sub-table
+  const SavedTable checked =
+      visit_files(table, paths, shard, [&](const RowBlock& block, const std::string& path) -> std::size_t {
+        if (not_finite == NotFinite::kRefuse) check_finite(table, block, path);
+        num_rows[sub_table_of_hash(hash_id(block.ids.front()))] += block.ids.size();
+        return 0;
+      });
+  // The index does not tell how many rows of a bucket belong to a shard.
+  if (!shard.is_all()) check_room(table, num_rows, paths[0], cleared);
+  return checked;
 }
 
-SavedTable load_table(RowTable& table, const std::vector<std::string>& paths, std::uint32_t first_bucket,
-                      std::uint32_t last_bucket, NotFinite not_finite) {
+SavedTable load_table(RowTable& table, const std::vector<std::string>& paths, HashShard shard, NotFinite not_finite) {
+  RowsOfSubTables num_rows{};
   for (const std::string& path : paths) {
     const ShardReader file(path);
     file.check_rows_fit(table);
     table.raise_max_time(file.header().max_time);
     table.raise_max_step(file.header().max_step);
-    if (first_bucket == 0 && last_bucket == kNumBuckets) expect_rows(file, table);
+    add_rows_of(file, num_rows);
   }
-  return visit_files(table, paths, first_bucket, last_bucket,
-                     [&](const RowBlock& block, const std::string& path) -> std::size_t {
-                       if (not_finite == NotFinite::kDrop) return restore_finite(table, block);
-                       if (not_finite == NotFinite::kRefuse) check_finite(table, block, path);
-                       table.restore(block.ids, block.last_seen, block.rows);
-                       return 0;
-                     });
+  // Rows come in the order of hashes: each index would grow alone to its full size, through memory that nobody else
+  // uses.
+  for (std::uint32_t i = 0; i < kNumSubTables && shard.is_all(); ++i) table.expect_rows(i, num_rows[i]);
+  return visit_files(table, paths, shard, [&](const RowBlock& block, const std::string& path) -> std::size_t {
+    if (not_finite == NotFinite::kDrop) return restore_finite(table, block);
+    if (not_finite == NotFinite::kRefuse) check_finite(table, block, path);
+    table.restore(block.ids, block.last_seen, block.rows);
+    return 0;
+  });
 }
 
 }  // namespace monolith

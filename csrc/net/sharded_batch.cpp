@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "net/hash_shard.h"
+#include "table/hash_shard.h"
 
 namespace monolith::net {
 
@@ -17,9 +17,7 @@ constexpr std::uint32_t kNoGroup = ~0U;
 ShardedBatch::ShardedBatch(std::vector<std::size_t> dims, std::size_t num_shards, std::span<const std::int64_t> ids,
                            std::span<const std::int64_t> sizes, bool merge_repeated)
     : dims_(std::move(dims)) {
-  if (num_shards == 0 || num_shards > kMaxShards) {
-    throw std::invalid_argument("there are 1 to 65536 shards, got " + std::to_string(num_shards));
-  }
+  check_num_shards(num_shards);
   if (sizes.size() != dims_.size()) {
     throw std::invalid_argument("sizes must have one number per table: got " + std::to_string(sizes.size()) + " for " +
                                 std::to_string(dims_.size()) + " tables");
@@ -46,7 +44,7 @@ ShardedBatch::ShardedBatch(std::vector<std::size_t> dims, std::size_t num_shards
 
 void ShardedBatch::route(std::size_t table, std::vector<std::uint32_t>& group_at) {
   const BatchPlan& plan = *plans_[table];
-  const std::size_t num_shards = parts_.size();
+  const auto num_shards = static_cast<std::uint32_t>(parts_.size());
   // In the order of the batch: rows then come back in the order in which they are written to it.
   group_at.assign(plan.num_ids(), kNoGroup);
   for (std::size_t g = 0; g < plan.num_groups(); ++g) group_at[plan.first_position(g)] = static_cast<std::uint32_t>(g);

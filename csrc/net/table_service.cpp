@@ -8,10 +8,10 @@
 #include <string>
 #include <utility>
 
-#include "net/hash_shard.h"
 #include "ops/finite.h"
 #include "ops/parallel_for.h"
 #include "optim/half.h"
+#include "table/hash_shard.h"
 
 namespace monolith::net {
 
@@ -93,10 +93,7 @@ std::uint32_t seconds(std::int64_t value, std::string_view name) {
 
 TableService::TableService(std::vector<ServedTable> tables, ServiceOptions options)
     : tables_(std::move(tables)), options_(options), applied_(options.max_partitions) {
-  if (options.num_shards == 0 || options.num_shards > kMaxShards || options.shard >= options.num_shards) {
-    throw std::invalid_argument("a shard is one of 1 to 65536, got " + std::to_string(options.shard) + " of " +
-                                std::to_string(options.num_shards));
-  }
+  HashShard{options.shard, options.num_shards}.check();
   for (const ServedTable& one : tables_) {
     shared_.push_back(one.table);
     any_counts_ = any_counts_ || one.counts_occurrences;
@@ -176,7 +173,7 @@ TableService::Ids TableService::ids_of(const FrameView& request) const {
 void TableService::check_routes(std::span<const std::int64_t> ids) const {
   if (options_.num_shards == 1) return;
   for (const std::int64_t id : ids) {
-    if (const std::size_t shard = shard_of_hash(hash_id(id), options_.num_shards); shard != options_.shard) {
+    if (const std::uint32_t shard = shard_of_hash(hash_id(id), options_.num_shards); shard != options_.shard) {
       refuse("id " + std::to_string(id) + " belongs to shard " + std::to_string(shard) + ", this one is " +
              std::to_string(options_.shard) + " of " + std::to_string(options_.num_shards));
     }

@@ -39,8 +39,8 @@ class ReplySink {
 
 struct ServiceOptions {
   std::uint64_t plan_hash = 0;
-  std::size_t shard = 0;
-  std::size_t num_shards = 1;
+  std::uint32_t shard = 0;
+  std::uint32_t num_shards = 1;
   std::size_t max_partitions = 65536;
   FrameLimits limits;
 };

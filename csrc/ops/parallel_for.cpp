@@ -7,6 +7,8 @@
 #include <thread>
 #include <vector>
 
+#include "ops/worker_pool.h"
+
 #ifdef MONOLITH_OPENMP
 #include <omp.h>
 #endif
@@ -17,7 +19,7 @@ namespace {
 std::atomic<int> chosen_threads{0};
 thread_local bool caller_works_alone = false;
 
-// Tasks that several threads take one by one.
+// Tasks that threads of their own take one by one.
 class Tasks {
  public:
   Tasks(std::size_t count, const std::function<void(std::size_t)>& task) : count_(count), task_(task) {}
@@ -68,17 +70,7 @@ void parallel_for(std::size_t num_tasks, const std::function<void(std::size_t)>&
     for (std::size_t i = 0; i < num_tasks; ++i) task(i);
     return;
   }
-  Tasks tasks(num_tasks, task);
-#ifdef MONOLITH_OPENMP
-#pragma omp parallel num_threads(threads)
-  tasks.work();
-#else
-  std::vector<std::jthread> pool;
-  for (int i = 1; i < threads; ++i) pool.emplace_back([&] { tasks.work(); });
-  tasks.work();
-  pool.clear();
-#endif
-  tasks.rethrow();
+  run_with_helpers(num_tasks, static_cast<std::size_t>(threads - 1), task);
 }
 
 void parallel_io(std::size_t num_tasks, const std::function<void(std::size_t)>& task) {

@@ -10,13 +10,13 @@ namespace monolith {
 int num_threads();
 void set_num_threads(int count);
 
-// From now on, what the calling thread does is done by it alone (or, with false, no longer so). For threads in the
-// background: each thread that uses several has helpers of its own, and with more helpers than cores all of them go to
-// sleep after every small task, those of the training too.
+// From now on, what the calling thread does is done by it alone, or, with false, no longer so. For threads in the
+// background: they would take helpers away from the training.
 void work_alone(bool alone = true);
 
 // Calls task(i) once for every i in [0, num_tasks), several at a time; tasks are taken in order as threads
-// become free. Returns when all are done. The first exception a task throws is rethrown here, after the others ended.
+// become free (worker_pool.h). Returns when all are done. The first exception a task throws is rethrown here, after the
+// others ended.
 void parallel_for(std::size_t num_tasks, const std::function<void(std::size_t)>& task);
 
 // The same for tasks that wait for a disk now and then: twice as many at a time, each on a thread of its own, which

@@ -1,11 +1,10 @@
 #include "table/batch_plan.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
-#include <cstring>
 #include <limits>
 #include <mutex>
+#include <random>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -17,45 +16,78 @@ namespace monolith {
 
 namespace {
 
-// Groups equal hashes of one sub-table; a scratch hash set that fits the first cache for usual batches.
-class Grouper {
+// Fewer ids than this are not worth a second thread.
+constexpr std::size_t kFewIds = 32768;
+
+// Where a hash goes differs from process to process: nobody can make ids that all go to one place. What the set finds
+// does not depend on it.
+std::uint64_t scatter(std::uint64_t hash) {
+  static const std::uint64_t factor = (std::uint64_t{std::random_device{}()} << 32 | std::random_device{}()) | 1;
+  return hash * factor;
+}
+
+// Which of `num_shares` equal shares of all hashes one is in; says little about where in a set it goes.
+std::uint64_t share_of(std::uint64_t hash, std::size_t num_shares) {
+  const std::uint64_t scattered = scatter(hash);
+  return ((scattered ^ scattered >> 32) & 0xFFFFFFFF) * num_shares >> 32;
+}
+
+// The first position of every id seen so far; open addressing, so that a usual batch stays in the first caches.
+class FirstPositions {
  public:
-  void reset(std::size_t max_items) {
-    const std::size_t wanted = std::bit_ceil(std::max<std::size_t>(16, max_items * 2));
-    if (slots_.size() < wanted) slots_.resize(wanted);
-    std::fill_n(slots_.begin(), wanted, 0U);
-    mask_ = wanted - 1;
-    num_groups_ = 0;
+  void reset(std::size_t expected_ids) {
+    resize(std::bit_ceil(std::max<std::size_t>(16, 2 * expected_ids)));
+    count_ = 0;
   }
 
-  std::size_t num_groups() const { return num_groups_; }
-
-  // Returns the group of `hash`, known or new; groups count from 0 and `hash_of_group` holds their hashes.
-  std::uint32_t group_of(std::uint64_t hash, std::uint64_t* hash_of_group) {
-    for (std::size_t slot = (hash >> 20) & mask_;; slot = (slot + 1) & mask_) {
+  // Returns the first position of the id at `position`, which is `position` itself if the id is new.
+  std::uint32_t first_of(std::uint32_t position, const std::uint64_t* hashes) {
+    const std::uint64_t hash = hashes[position];
+    for (std::size_t slot = slot_of(hash);; slot = (slot + 1) & mask_) {
       const std::uint32_t known = slots_[slot];
-      if (known == 0) {
-        hash_of_group[num_groups_] = hash;
-        slots_[slot] = static_cast<std::uint32_t>(++num_groups_);
-        return slots_[slot] - 1;
+      if (known == kNoPosition) {
+        slots_[slot] = position;
+        if (++count_ * 4 > mask_ * 3) [[unlikely]]
+          grow(hashes);
+        return position;
       }
-      if (hash_of_group[known - 1] == hash) return known - 1;
+      if (hashes[known] == hash) return known;
     }
   }
 
  private:
+  std::size_t slot_of(std::uint64_t hash) const { return scatter(hash) >> shift_; }
+
+  void resize(std::size_t num_slots) {
+    if (slots_.size() < num_slots) slots_.resize(num_slots);
+    std::fill_n(slots_.begin(), num_slots, kNoPosition);
+    mask_ = num_slots - 1;
+    shift_ = 64 - std::countr_zero(num_slots);
+  }
+
+  // Only where a part of a batch has more different ids than its share.
+  void grow(const std::uint64_t* hashes) {
+    const std::vector<std::uint32_t> old(slots_.begin(), slots_.begin() + static_cast<std::ptrdiff_t>(mask_ + 1));
+    resize(2 * old.size());
+    for (const std::uint32_t position : old) {
+      if (position == kNoPosition) continue;
+      std::size_t slot = slot_of(hashes[position]);
+      while (slots_[slot] != kNoPosition) slot = (slot + 1) & mask_;
+      slots_[slot] = position;
+    }
+  }
+
   std::vector<std::uint32_t> slots_;
   std::size_t mask_ = 0;
-  std::size_t num_groups_ = 0;
+  int shift_ = 64;
+  std::size_t count_ = 0;
 };
 
-// Fewer ids than this are not worth a second thread.
-constexpr std::size_t kPartIds = 16384;
-
-constexpr std::size_t kPooledPlans = 16;
+constexpr std::size_t kPooledBytes = std::size_t{64} << 20;
 std::mutex pool_mutex;
 // Never destroyed: plans may be dropped by Python after static destructors ran.
 std::vector<BatchPlan*>& pool = *new std::vector<BatchPlan*>;
+std::size_t pool_bytes = 0;
 
 }  // namespace
 
@@ -65,116 +97,99 @@ void BatchPlan::build(std::span<const std::int64_t> ids, bool merge_repeated) {
   }
   merged_ = merge_repeated;
   rows_known_ = false;
-  sort_by_sub_table(ids);
+  num_ids_ = ids.size();
+  fit(num_ids_);
+  const std::size_t num_parts = (num_ids_ + kFewIds - 1) / kFewIds;
+  parallel_for(num_parts, [&](std::size_t part) {
+    const std::size_t end = num_ids_ * (part + 1) / num_parts;
+    for (std::size_t i = num_ids_ * part / num_parts; i < end; ++i) hashes_[i] = hash_id(ids[i]);
+  });
   if (merged_) {
     merge();
   } else {
-    std::swap(hashes_, sorted_hashes_);
-    std::swap(positions_, sorted_positions_);
+    num_groups_ = num_ids_;
   }
-  found_.resize(hashes_.size());
 }
 
-// A stable counting sort, so occurrences of an id stay in order; each thread sorts a stretch of the batch.
-void BatchPlan::sort_by_sub_table(std::span<const std::int64_t> ids) {
-  const std::size_t num_parts =
-      std::clamp<std::size_t>(ids.size() / kPartIds, 1, static_cast<std::size_t>(num_threads()));
-  const auto part_begin = [&](std::size_t part) { return ids.size() * part / num_parts; };
-  std::vector<std::array<std::uint32_t, kNumSubTables>> next(num_parts);
-  parallel_for(num_parts, [&](std::size_t part) {
-    next[part].fill(0);
-    for (std::size_t i = part_begin(part); i < part_begin(part + 1); ++i) {
-      ++next[part][sub_table_of_hash(hash_id(ids[i]))];
-    }
-  });
-  sub_table_begins_.resize(kNumSubTables + 1);
-  std::uint32_t begin = 0;
-  for (std::size_t sub_table = 0; sub_table < kNumSubTables; ++sub_table) {
-    sub_table_begins_[sub_table] = begin;
-    for (auto& counts : next) begin += std::exchange(counts[sub_table], begin);
+void BatchPlan::fit(std::size_t num_ids) {
+  if (hashes_.size() < num_ids) {
+    hashes_.resize(num_ids);
+    found_.resize(num_ids);
   }
-  sub_table_begins_[kNumSubTables] = begin;
-  sorted_hashes_.resize(ids.size());
-  sorted_positions_.resize(ids.size());
-  parallel_for(num_parts, [&](std::size_t part) {
-    for (std::size_t i = part_begin(part); i < part_begin(part + 1); ++i) {
-      const std::uint64_t hash = hash_id(ids[i]);
-      const std::uint32_t place = next[part][sub_table_of_hash(hash)]++;
-      sorted_hashes_[place] = hash;
-      sorted_positions_[place] = static_cast<std::uint32_t>(i);
-    }
-  });
+  if (merged_ && nexts_.size() < num_ids) {
+    nexts_.resize(num_ids);
+    lasts_.resize(num_ids);
+    group_hashes_.resize(num_ids);
+    firsts_.resize(num_ids);
+  }
 }
 
 void BatchPlan::merge() {
-  const std::size_t num_ids = sorted_hashes_.size();
-  hashes_.resize(num_ids);
-  positions_.resize(num_ids);
-  begins_.resize(num_ids + 1);
-  // Sub-tables are merged apart, each leaving its groups where its ids begin; then the gaps are closed.
-  constexpr std::size_t kTasks = 16;
-  static_assert(kNumSubTables % kTasks == 0);
-  std::array<std::size_t, kTasks> num_groups{};
-  const auto first_of = [](std::size_t task) { return task * (kNumSubTables / kTasks); };
-  const auto merge_task = [&](std::size_t task) {
-    num_groups[task] = merge_sub_tables(first_of(task), first_of(task + 1));
-  };
-  if (num_ids < kPartIds) {
-    for (std::size_t task = 0; task < kTasks; ++task) merge_task(task);
-  } else {
-    parallel_for(kTasks, merge_task);
+  const std::size_t num_parts =
+      std::min<std::size_t>((num_ids_ + kFewIds - 1) / kFewIds, static_cast<std::size_t>(num_threads()));
+  if (num_parts <= 1) {
+    num_groups_ = 0;
+    link_repeated(
+        num_ids_, [](std::uint64_t) { return true; },
+        [this](std::uint32_t position) { add_group(num_groups_++, position); });
+    return;
   }
-  std::size_t end = 0;
-  for (std::size_t task = 0; task < kTasks; ++task) {
-    const std::size_t from = sub_table_begins_[first_of(task)];
-    if (from != end) {
-      std::memmove(hashes_.data() + end, hashes_.data() + from, num_groups[task] * sizeof(std::uint64_t));
-      std::memmove(begins_.data() + end, begins_.data() + from, num_groups[task] * sizeof(std::uint32_t));
-    }
-    end += num_groups[task];
-  }
-  hashes_.resize(end);
-  begins_.resize(end + 1);
-  begins_[end] = static_cast<std::uint32_t>(num_ids);
+  // Each thread goes through the whole batch, but takes care of a share of the hashes.
+  parallel_for(num_parts, [&](std::size_t part) {
+    link_repeated(
+        num_ids_ / num_parts, [=](std::uint64_t hash) { return share_of(hash, num_parts) == part; },
+        [](std::uint32_t) {});
+  });
+  number_groups();
 }
 
-// Groups the ids of sub-tables first..last - 1; returns how many groups there are.
-std::size_t BatchPlan::merge_sub_tables(std::size_t first, std::size_t last) {
-  thread_local Grouper grouper;
-  thread_local std::vector<std::uint32_t> group;
-  thread_local std::vector<std::uint32_t> ends;
-  const std::size_t groups_begin = sub_table_begins_[first];
-  std::size_t groups_end = groups_begin;
-  for (std::size_t sub_table = first; sub_table < last; ++sub_table) {
-    const std::size_t begin = sub_table_begins_[sub_table];
-    const std::size_t count = sub_table_begins_[sub_table + 1] - begin;
-    if (count == 0) continue;
-    grouper.reset(count);
-    group.resize(count);
-    for (std::size_t i = 0; i < count; ++i) {
-      group[i] = grouper.group_of(sorted_hashes_[begin + i], hashes_.data() + groups_end);
+template <typename IsMine, typename OnFirst>
+void BatchPlan::link_repeated(std::size_t expected_ids, const IsMine& is_mine, const OnFirst& on_first) {
+  thread_local FirstPositions first_positions;
+  first_positions.reset(expected_ids);
+  for (std::uint32_t i = 0; i < num_ids_; ++i) {
+    if (!is_mine(hashes_[i])) continue;
+    const std::uint32_t first = first_positions.first_of(i, hashes_.data());
+    nexts_[i] = kNoPosition;
+    if (first == i) {
+      lasts_[i] = i;
+      on_first(i);
+    } else {
+      nexts_[lasts_[first]] = i;
+      lasts_[first] = i;
+      lasts_[i] = kNoPosition;
     }
-    ends.assign(grouper.num_groups(), 0);
-    for (std::size_t i = 0; i < count; ++i) ++ends[group[i]];
-    auto next = static_cast<std::uint32_t>(begin);
-    for (std::size_t g = 0; g < ends.size(); ++g) {
-      begins_[groups_end + g] = next;
-      next += std::exchange(ends[g], next);
-    }
-    for (std::size_t i = 0; i < count; ++i) positions_[ends[group[i]]++] = sorted_positions_[begin + i];
-    groups_end += grouper.num_groups();
   }
-  return groups_end - groups_begin;
 }
 
-std::int64_t BatchPlan::id_at(std::size_t position) const {
-  std::size_t g = 0;
-  while (std::ranges::find(positions(g), position) == positions(g).end()) ++g;
-  return id_of_hash(hashes_[g]);
+void BatchPlan::number_groups() {
+  const std::size_t num_parts = (num_ids_ + kFewIds - 1) / kFewIds;
+  const auto begin_of = [&](std::size_t part) { return num_ids_ * part / num_parts; };
+  std::vector<std::size_t> first_group(num_parts + 1, 0);
+  parallel_for(num_parts, [&](std::size_t part) {
+    std::size_t count = 0;
+    for (std::size_t i = begin_of(part); i < begin_of(part + 1); ++i) count += lasts_[i] != kNoPosition;
+    first_group[part + 1] = count;
+  });
+  for (std::size_t part = 0; part < num_parts; ++part) first_group[part + 1] += first_group[part];
+  parallel_for(num_parts, [&](std::size_t part) {
+    std::size_t g = first_group[part];
+    for (std::size_t i = begin_of(part); i < begin_of(part + 1); ++i) {
+      if (lasts_[i] != kNoPosition) add_group(g++, static_cast<std::uint32_t>(i));
+    }
+  });
+  num_groups_ = first_group[num_parts];
 }
+
+std::size_t BatchPlan::bytes() const {
+  return sizeof(BatchPlan) + hashes_.size() * (sizeof(std::uint64_t) + sizeof(FoundRow)) +
+         nexts_.size() * (sizeof(std::uint64_t) + 3 * sizeof(std::uint32_t));
+}
+
+std::int64_t BatchPlan::id_at(std::size_t position) const { return id_of_hash(hashes_[position]); }
 
 void BatchPlan::write_ids(std::span<std::int64_t> out) const {
-  for (std::size_t g = 0; g < num_groups(); ++g) out[g] = id_of_hash(hashes_[g]);
+  for (std::size_t g = 0; g < num_groups(); ++g) out[g] = id_of_hash(hashes()[g]);
 }
 
 void BatchPlan::write_inverse(std::span<std::int32_t> out) const {
@@ -192,14 +207,16 @@ PooledPlan acquire_plan() {
   if (pool.empty()) return PooledPlan(new BatchPlan);
   BatchPlan* plan = pool.back();
   pool.pop_back();
+  pool_bytes -= plan->bytes();
   return PooledPlan(plan);
 }
 
 void PlanReturner::operator()(BatchPlan* plan) const {
   {
     const std::lock_guard lock(pool_mutex);
-    if (pool.size() < kPooledPlans) {
+    if (pool_bytes + plan->bytes() <= kPooledBytes) {
       pool.push_back(plan);
+      pool_bytes += plan->bytes();
       return;
     }
   }

@@ -1,21 +1,69 @@
-// The ids of one batch, grouped for one table: by sub-table, and each id once.
+// The ids of one batch for one table, each id once.
 //
-// Computed once per batch and used forward and backward. The order is fixed by the ids alone, never by threads:
-// groups are in order of sub-table, inside it in order of first occurrence; the positions of a group ascend.
+// Computed once per batch and used forward and backward. Groups are in the order in which their ids first occur, and
+// the positions of a group ascend: the order depends on the ids alone, never on threads, and work that goes through the
+// groups goes through the batch from its begin to its end.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <memory>
 #include <span>
 #include <vector>
 
-#include "table/id_index.h"
+#include "table/found_row.h"
 
 namespace monolith {
 
 class BatchPlan {
  public:
+  // Where in the batch an id occurs, in ascending order.
+  class Positions {
+   public:
+    class Iterator {
+     public:
+      using difference_type = std::ptrdiff_t;
+      using value_type = std::uint32_t;
+      using pointer = const std::uint32_t*;
+      using reference = std::uint32_t;
+      using iterator_category = std::input_iterator_tag;
+
+      Iterator(const std::uint32_t* nexts, std::uint32_t at) : nexts_(nexts), at_(at) {}
+      std::uint32_t operator*() const { return at_; }
+      Iterator& operator++() {
+        at_ = nexts_ == nullptr ? kNoPosition : nexts_[at_];
+        return *this;
+      }
+      bool operator==(const Iterator& other) const { return at_ == other.at_; }
+
+     private:
+      const std::uint32_t* nexts_;
+      std::uint32_t at_;
+    };
+
+    Positions(const std::uint32_t* nexts, std::uint32_t first) : nexts_(nexts), first_(first) {}
+    Iterator begin() const { return {nexts_, first_}; }
+    Iterator end() const { return {nexts_, kNoPosition}; }
+    bool empty() const { return first_ == kNoPosition; }
+    std::uint32_t front() const { return first_; }
+    std::size_t size() const {
+      std::size_t count = 0;
+      for (Iterator at = begin(); at != end(); ++at) ++count;
+      return count;
+    }
+    // Without the first `count` of them.
+    Positions without_first(std::size_t count) const {
+      Iterator at = begin();
+      for (; count > 0 && at != end(); --count) ++at;
+      return {nexts_, *at};
+    }
+
+   private:
+    const std::uint32_t* nexts_;
+    std::uint32_t first_;
+  };
+
   BatchPlan() = default;
   BatchPlan(std::span<const std::int64_t> ids, bool merge_repeated) { build(ids, merge_repeated); }
 
@@ -23,22 +71,26 @@ class BatchPlan {
   // again.
   void build(std::span<const std::int64_t> ids, bool merge_repeated);
 
-  std::size_t num_ids() const { return positions_.size(); }
-  std::size_t num_groups() const { return hashes_.size(); }
+  std::size_t num_ids() const { return num_ids_; }
+  std::size_t num_groups() const { return num_groups_; }
 
   bool is_merged() const { return merged_; }
 
   // One hash a group.
-  std::span<const std::uint64_t> hashes() const { return hashes_; }
-
-  // Where in the batch group `g` occurs.
-  std::span<const std::uint32_t> positions(std::size_t g) const {
-    if (!merged_) return {positions_.data() + g, 1};
-    return {positions_.data() + begins_[g], begins_[g + 1] - begins_[g]};
+  std::span<const std::uint64_t> hashes() const {
+    return {merged_ ? group_hashes_.data() : hashes_.data(), num_groups_};
   }
-  std::uint32_t first_position(std::size_t g) const { return positions_[merged_ ? begins_[g] : g]; }
 
-  // The id at a place of the batch. It is searched for: meant for messages.
+  Positions positions(std::size_t g) const { return {nexts(), first_position(g)}; }
+  std::uint32_t first_position(std::size_t g) const { return merged_ ? firsts_[g] : static_cast<std::uint32_t>(g); }
+  std::uint32_t last_position(std::size_t g) const { return merged_ ? lasts_[firsts_[g]] : first_position(g); }
+
+  // For kernels: the first position of every group, and the next one of the same id after every position, or
+  // kNoPosition. nullptr if every position is a group of its own.
+  const std::uint32_t* firsts() const { return merged_ ? firsts_.data() : nullptr; }
+  const std::uint32_t* nexts() const { return merged_ ? nexts_.data() : nullptr; }
+
+  // The id at a place of the batch.
   std::int64_t id_at(std::size_t position) const;
 
   // unique id, inverse and count of groups, for callers that want them as arrays.
@@ -46,38 +98,41 @@ class BatchPlan {
   void write_inverse(std::span<std::int32_t> out) const;
   void write_counts(std::span<std::int32_t> out) const;
 
-  // Rows found by an earlier pass over this plan, so that the next one need not search again, nor ask the sub-table
-  // where its chunks are: that is a cache line of its own. Only good while the sub-table's erase_version is the one
-  // noted beside it.
-  struct FoundRow {
-    std::byte* chunk = nullptr;
-    std::uint32_t row = kNoRow;
-    std::uint32_t erase_version = ~0U;
-  };
-  std::vector<FoundRow>& found() { return found_; }
+  // Rows found by an earlier pass over this plan, one per group, so that the next one need not search again.
+  std::span<FoundRow> found() { return {found_.data(), num_groups_}; }
   bool rows_are_known() const { return rows_known_; }
   void set_rows_known(bool known) { rows_known_ = known; }
 
-  // How many times the table had erased rows when that pass began: if more since, ids it found may be gone.
+  // The memory it holds on to.
+  std::size_t bytes() const;
+
+  // How many times the table had erased rows when that pass began: if more since, rows it found may be gone.
   std::uint64_t erase_count() const { return erase_count_; }
   void set_erase_count(std::uint64_t count) { erase_count_ = count; }
 
  private:
-  void sort_by_sub_table(std::span<const std::int64_t> ids);
+  void fit(std::size_t num_ids);
   void merge();
-  std::size_t merge_sub_tables(std::size_t first, std::size_t last);
+  template <typename IsMine, typename OnFirst>
+  void link_repeated(std::size_t expected_ids, const IsMine& is_mine, const OnFirst& on_first);
+  void number_groups();
+  void add_group(std::size_t g, std::uint32_t position) {
+    group_hashes_[g] = hashes_[position];
+    firsts_[g] = position;
+  }
 
   bool merged_ = false;
   bool rows_known_ = false;
   std::uint64_t erase_count_ = 0;
-  std::vector<std::uint64_t> hashes_;
-  std::vector<std::uint32_t> begins_;  // merged: where a group's positions begin
-  std::vector<std::uint32_t> positions_;
+  std::size_t num_ids_ = 0;
+  std::size_t num_groups_ = 0;
+  // These never shrink: a batch uses the first part of them.
+  std::vector<std::uint64_t> hashes_;  // one per id
+  std::vector<std::uint32_t> nexts_;   // the next position of the same id, or kNoPosition
+  std::vector<std::uint32_t> lasts_;   // at an id's first position: its last one; elsewhere kNoPosition
+  std::vector<std::uint64_t> group_hashes_;
+  std::vector<std::uint32_t> firsts_;
   std::vector<FoundRow> found_;
-  std::vector<std::uint32_t> sub_table_begins_;  // in the sorted batch
-  // Scratch of build.
-  std::vector<std::uint64_t> sorted_hashes_;
-  std::vector<std::uint32_t> sorted_positions_;
 };
 
 // A plan that goes back to a pool when dropped. Fresh memory for each batch would cost more in page faults than the

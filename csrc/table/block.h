@@ -1,4 +1,4 @@
-// A block: up to 64 groups of a plan whose sub-tables are locked together.
+// A block: up to 64 hashes in the order of sub-tables, whose sub-tables are locked together.
 //
 // Small batches spread thinly over the sub-tables; taking a block at a time keeps enough memory accesses in flight
 // whatever the batch size. Locks are taken in ascending order, so blocks cannot wait for each other in a circle.
@@ -11,8 +11,8 @@
 #include <span>
 
 #include "ops/parallel_for.h"
-#include "table/batch_plan.h"
 #include "table/sub_table.h"
+#include "table/table_gate.h"
 
 namespace monolith {
 
@@ -22,7 +22,8 @@ enum class Access { kShared, kExclusive };
 
 class Block {
  public:
-  Block(SubTable* sub_tables, std::span<const std::uint64_t> hashes, Access access) : access_(access) {
+  Block(const TableGate& gate, SubTable* sub_tables, std::span<const std::uint64_t> hashes, Access access)
+      : guest_(gate), access_(access) {
     for (std::size_t i = 0; i < hashes.size();) {
       const std::uint32_t number = sub_table_of_hash(hashes[i]);
       const std::size_t first = i;
@@ -53,28 +54,24 @@ class Block {
     for (const Run& run : runs())
       run.sub_table->index.find_rows(hashes.data() + run.first, run.count, rows + run.first);
   }
-  void find_rows(std::span<const std::uint64_t> hashes, BatchPlan::FoundRow* found) const {
-    std::array<std::uint32_t, kBlockGroups> rows;
-    find_rows(hashes, rows.data());
-    for (const Run& run : runs()) {
-      for (std::size_t i = run.first; i < run.first + run.count; ++i) found[i] = run.sub_table->found(rows[i]);
-    }
-  }
 
  private:
+  const Guest guest_;
   std::array<Run, kBlockGroups> runs_;
   std::size_t num_runs_ = 0;
   Access access_;
 };
 
-// Fetches the index lines of hashes, all cache misses at once.
-inline void prefetch_index(const SubTable* sub_tables, std::span<const std::uint64_t> hashes) {
+// Fetches the index lines of hashes, all cache misses at once. Like everything that only fetches, inlined always: to
+// GCC such a function does nothing, and a call of it is left out.
+[[gnu::always_inline]] inline void prefetch_index(const SubTable* sub_tables, std::span<const std::uint64_t> hashes) {
   for (const std::uint64_t hash : hashes) sub_tables[sub_table_of_hash(hash)].index.prefetch(hash);
 }
 
 // Fetches what a block's locks will need: small batches over many tables find it in no cache, and nothing else overlaps
 // with waiting for a lock.
-inline void prefetch_sub_tables(const SubTable* sub_tables, std::span<const std::uint64_t> hashes) {
+[[gnu::always_inline]] inline void prefetch_sub_tables(const SubTable* sub_tables,
+                                                       std::span<const std::uint64_t> hashes) {
   constexpr std::uint32_t kMost = 8;
   if (hashes.empty()) return;
   const std::uint32_t first = sub_table_of_hash(hashes.front());
@@ -90,10 +87,11 @@ inline void prefetch_sub_tables(const SubTable* sub_tables, std::span<const std:
 // How many fetches are asked for at once: a processor drops what goes beyond the misses it can have under way.
 inline constexpr std::size_t kFetchAtOnce = 8;
 
-// Calls work(first, count, prefetch_next) for every block of a plan with these hashes, several threads at a time. All
-// groups of a sub-table are in one task, one after the other: what becomes of a row depends on the plan alone, even
-// where two groups are the same id or compete for the last memory. `work` calls prefetch_next(i) with i = 0, 8, 16, ...
-// between its own memory accesses: that fetches the index lines of groups i to i + 7 of the next block.
+// Calls work(first, count, prefetch_next) for every block of these hashes, which are in the order of sub-tables,
+// several threads at a time. All of a sub-table are in one task, one after the other: what becomes of a row depends on
+// the order alone, even where two hashes are the same or compete for the last memory. `work` calls prefetch_next(i)
+// with i = 0, 8, 16, ... between its own memory accesses: that fetches the index lines of hashes i to i + 7 of the next
+// block.
 template <typename Work>
 void for_each_block(const SubTable* sub_tables, std::span<const std::uint64_t> hashes, const Work& work) {
   // Large enough to pay for waking a thread, small enough to balance.
@@ -115,7 +113,7 @@ void for_each_block(const SubTable* sub_tables, std::span<const std::uint64_t> h
     for (; first < last; first += kBlockGroups) {
       const auto upcoming = block_at(first + kBlockGroups);
       prefetch_sub_tables(sub_tables, upcoming);
-      work(first, block_at(first).size(), [&](std::size_t from) {
+      work(first, block_at(first).size(), [&](std::size_t from) __attribute__((always_inline)) {
         if (from >= upcoming.size()) return;
         prefetch_index(sub_tables, upcoming.subspan(from, std::min(kFetchAtOnce, upcoming.size() - from)));
       });
@@ -125,7 +123,7 @@ void for_each_block(const SubTable* sub_tables, std::span<const std::uint64_t> h
 
 // For work that does nothing else meanwhile.
 template <typename PrefetchNext>
-void prefetch_whole_next(const PrefetchNext& prefetch_next) {
+[[gnu::always_inline]] inline void prefetch_whole_next(const PrefetchNext& prefetch_next) {
   for (std::size_t from = 0; from < kBlockGroups; from += kFetchAtOnce) prefetch_next(from);
 }
 

@@ -1,41 +1,59 @@
-// The inner loop of lookups that need no lock, one per instruction set (gather_kernels.inl).
+// The inner loops of lookups that need no lock, one per instruction set (gather_kernels.inl).
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
+#include "table/found_row.h"
+#include "table/sub_table_view.h"
+
 namespace monolith {
 
-// Where the rows of one sub-table are, while nobody writes to it. An empty one has one line of empty entries.
-struct SubTableView {
-  const std::uint64_t* lines;
-  const std::byte* const* chunks;
-  int log2_lines;
-};
-
-// One row of `dim` floats per id, in order, `stride` floats apart; an unknown id reads as zeros.
-struct GatherRequest {
-  const SubTableView* sub_tables;
-  const std::int64_t* ids;
-  std::size_t count;
+// Where the weights of rows are, and where copies of them go: `dim` floats each, `stride` floats apart.
+struct RowCopies {
   float* out;
   std::size_t stride;
   std::size_t dim;
   std::size_t first_weights;  // of a chunk, in bytes
   std::size_t weight_stride;
-  const std::byte* no_chunk;  // where an unknown id is read from: zeros
-  bool streaming;             // writes around the caches; out, stride and dim are fit for it (can_stream)
+  std::byte* no_chunk;  // where an unknown id is read from: zeros
+  bool streaming;       // writes around the caches; out, stride and dim are fit for it (can_stream)
 };
 
-// Returns how many ids were found.
+// One row per id, in order.
+struct IdsToGather {
+  const SubTableView* sub_tables;
+  const std::int64_t* ids;
+  std::size_t count;
+  RowCopies copies;
+};
+
+// The rows of some groups of a plan: noted in `found`, and copied to every position of the group unless copies.out is
+// nullptr.
+struct GroupsToGather {
+  const SubTableView* sub_tables;
+  const std::uint64_t* hashes;
+  std::size_t first;  // group
+  std::size_t count;
+  const std::uint32_t* firsts;  // first position of a group; nullptr: group and position are the same
+  const std::uint32_t* nexts;   // next position of the same group, or kNoPosition
+  FoundRow* found;
+  RowCopies copies;
+};
+
+// Both return how many ids were found; of groups, how many positions have one (or groups, where nothing is copied).
+#define MONOLITH_GATHER_KERNELS                       \
+  std::size_t gather_ids(const IdsToGather& request); \
+  std::size_t gather_groups(const GroupsToGather& request);
 namespace scalar {
-std::size_t gather_rows(const GatherRequest& request);
+MONOLITH_GATHER_KERNELS
 }
 namespace avx2 {
-std::size_t gather_rows(const GatherRequest& request);
+MONOLITH_GATHER_KERNELS
 }
 namespace avx512 {
-std::size_t gather_rows(const GatherRequest& request);
+MONOLITH_GATHER_KERNELS
 }
+#undef MONOLITH_GATHER_KERNELS
 
 }  // namespace monolith

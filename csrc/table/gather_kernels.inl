@@ -20,22 +20,66 @@ constexpr std::size_t kCopyAt = 40;
 constexpr std::size_t kRing = 64;  // ids under way, a power of two
 static_assert(kCopyAt < kRing);
 
-template <std::size_t kDim, bool kStreaming>
-struct Gatherer {
-  explicit Gatherer(const GatherRequest& r) : request(r), dim(kDim == 0 ? r.dim : kDim) {}
+// What a gather of ids and one of groups differ in: where hashes come from and where rows go.
+struct IdsSource {
+  const IdsToGather& request;
+  [[gnu::always_inline]] std::uint64_t hash_at(std::size_t i) const { return hash_id(request.ids[i]); }
+  [[gnu::always_inline]] void note(std::size_t, std::byte*, std::uint32_t) const {}
+  template <typename CopyTo>
+  [[gnu::always_inline]] std::size_t copy(std::size_t i, const CopyTo& copy_to) const {
+    copy_to(i);
+    return 1;
+  }
+};
 
-  const GatherRequest request;
+template <bool kMerged>
+struct GroupsSource {
+  const GroupsToGather& request;
+  [[gnu::always_inline]] std::uint64_t hash_at(std::size_t i) const { return request.hashes[request.first + i]; }
+  [[gnu::always_inline]] void note(std::size_t i, std::byte* chunk, std::uint32_t row) const {
+    FoundRow& at = request.found[request.first + i];
+    at.chunk = row == kNoRow ? nullptr : chunk;
+    at.row = row;
+  }
+  template <typename CopyTo>
+  [[gnu::always_inline]] std::size_t copy(std::size_t i, const CopyTo& copy_to) const {
+    if constexpr (!kMerged) {
+      copy_to(request.first + i);
+      return 1;
+    } else {
+      std::size_t copies = 0;
+      std::uint32_t position = request.firsts[request.first + i];
+      do {
+        copy_to(position);
+        ++copies;
+        position = request.nexts[position];
+      } while (position != kNoPosition);
+      return copies;
+    }
+  }
+};
+
+enum class Copy { kNone, kCached, kStreaming };
+
+template <std::size_t kDim, Copy kCopy, typename Source>
+struct Gatherer {
+  Gatherer(const SubTableView* views, const RowCopies& c, Source s)
+      : sub_tables(views), copies(c), source(s), dim(kDim == 0 ? c.dim : kDim) {}
+
+  const SubTableView* const sub_tables;
+  const RowCopies copies;
+  const Source source;
   const std::size_t dim;
   std::size_t hits = 0;
   std::uint64_t hashes[kRing];
   const std::uint64_t* lines[kRing];
-  const std::byte* const* chunks[kRing];
-  std::size_t places[kRing];  // of the rows in their chunks, in bytes
+  std::byte* const* chunks[kRing];
+  std::uint32_t numbers[kRing];  // of rows
   const float* rows[kRing];
 
   [[gnu::always_inline]] void fetch_line(std::size_t i) {
-    const std::uint64_t hash = hash_id(request.ids[i]);
-    const SubTableView& view = request.sub_tables[sub_table_of_hash(hash)];
+    const std::uint64_t hash = source.hash_at(i);
+    const SubTableView& view = sub_tables[sub_table_of_hash(hash)];
     const std::uint64_t* line = view.lines + home_line_of(hash, view.log2_lines) * kLineEntries;
     __builtin_prefetch(line);
     hashes[i % kRing] = hash;
@@ -44,7 +88,7 @@ struct Gatherer {
 
   [[gnu::always_inline]] void fetch_chunk(std::size_t i) {
     const std::uint64_t hash = hashes[i % kRing];
-    const SubTableView& view = request.sub_tables[sub_table_of_hash(hash)];
+    const SubTableView& view = sub_tables[sub_table_of_hash(hash)];
     const std::uint64_t* line = lines[i % kRing];
     const int row_bits = view.log2_lines + 3;
     const std::uint64_t rest = low_bits_of(hash, 56 - view.log2_lines) << 4;
@@ -52,31 +96,44 @@ struct Gatherer {
     if (match == 0) [[unlikely]] {
       line = find_displaced(view, line, row_bits, rest, match);
       if (line == nullptr) {
-        chunks[i % kRing] = &request.no_chunk;
-        places[i % kRing] = 0;
+        chunks[i % kRing] = &copies.no_chunk;
+        numbers[i % kRing] = kNoRow;
         return;
       }
     }
     const std::uint64_t row = low_bits_of(line[__builtin_ctz(match)], row_bits);
-    const std::byte* const* chunk = view.chunks + row / kRowsOfChunk;
+    std::byte* const* chunk = view.chunks + row / kRowsOfChunk;
     __builtin_prefetch(chunk);
     chunks[i % kRing] = chunk;
-    places[i % kRing] = row % kRowsOfChunk * request.weight_stride;
-    ++hits;
+    numbers[i % kRing] = static_cast<std::uint32_t>(row);
   }
 
   [[gnu::always_inline]] void fetch_row(std::size_t i) {
-    const std::byte* weights = *chunks[i % kRing] + request.first_weights + places[i % kRing];
+    const std::uint32_t row = numbers[i % kRing];
+    std::byte* const chunk = *chunks[i % kRing];
+    const std::size_t place = row == kNoRow ? 0 : row % kRowsOfChunk * copies.weight_stride;
+    const std::byte* weights = chunk + copies.first_weights + place;
+    source.note(i, chunk, row);
     rows[i % kRing] = reinterpret_cast<const float*>(weights);
     for (std::size_t byte = 0; byte < dim * sizeof(float); byte += 64) __builtin_prefetch(weights + byte);
   }
 
-  [[gnu::always_inline]] void copy(std::size_t i) const {
-    const float* row = rows[i % kRing];
-    float* out = request.out + i * request.stride;
+  [[gnu::always_inline]] void copy(std::size_t i) {
+    const bool found = numbers[i % kRing] != kNoRow;
+    if constexpr (kCopy == Copy::kNone) {
+      hits += found;
+    } else {
+      const float* row = rows[i % kRing];
+      const std::size_t num_copies = source.copy(i, [&](std::size_t position) { copy_row(position, row); });
+      hits += found ? num_copies : 0;
+    }
+  }
+
+  [[gnu::always_inline]] void copy_row(std::size_t position, const float* row) const {
+    float* out = copies.out + position * copies.stride;
 #if defined(__AVX2__)
     // 32 bytes also for AVX-512: outputs are rarely aligned to more.
-    if constexpr (kStreaming) {
+    if constexpr (kCopy == Copy::kStreaming) {
 #pragma GCC unroll 8
       for (std::size_t d = 0; d < dim; d += 8) _mm256_stream_ps(out + d, _mm256_loadu_ps(row + d));
       return;
@@ -106,51 +163,68 @@ struct Gatherer {
 
   // While id i is in the first stage, ids behind it are in the others. At the edges of the batch some have none.
   template <bool kEdge>
-  [[gnu::always_inline]] void all_stages(std::size_t i) {
-    const auto has_id = [&](std::size_t behind) { return !kEdge || (i >= behind && i - behind < request.count); };
+  [[gnu::always_inline]] void all_stages(std::size_t i, std::size_t count) {
+    const auto has_id = [&](std::size_t behind) { return !kEdge || (i >= behind && i - behind < count); };
     if (has_id(0)) fetch_line(i);
     if (has_id(kChunksAt)) fetch_chunk(i - kChunksAt);
     if (has_id(kRowsAt)) fetch_row(i - kRowsAt);
     if (has_id(kCopyAt)) copy(i - kCopyAt);
   }
 
-  std::size_t run() {
+  std::size_t run(std::size_t count) {
     std::size_t i = 0;
-    for (; i < kCopyAt; ++i) all_stages<true>(i);
-    for (; i < request.count; ++i) all_stages<false>(i);
-    for (; i < request.count + kCopyAt; ++i) all_stages<true>(i);
+    for (; i < kCopyAt; ++i) all_stages<true>(i, count);
+    for (; i < count; ++i) all_stages<false>(i, count);
+    for (; i < count + kCopyAt; ++i) all_stages<true>(i, count);
     return hits;
   }
 };
 
-template <bool kStreaming>
-std::size_t gather_any(const GatherRequest& request) {
-  switch (request.dim) {
+template <Copy kCopy, typename Request, typename Source>
+std::size_t gather_any(const Request& request, Source source) {
+  const auto run = [&]<std::size_t kDim>() {
+    return Gatherer<kDim, kCopy, Source>(request.sub_tables, request.copies, source).run(request.count);
+  };
+  switch (request.copies.dim) {
     case 8:
-      return Gatherer<8, kStreaming>(request).run();
+      return run.template operator()<8>();
     case 16:
-      return Gatherer<16, kStreaming>(request).run();
+      return run.template operator()<16>();
     case 32:
-      return Gatherer<32, kStreaming>(request).run();
+      return run.template operator()<32>();
     case 64:
-      return Gatherer<64, kStreaming>(request).run();
+      return run.template operator()<64>();
     default:
-      return Gatherer<0, kStreaming>(request).run();
+      return run.template operator()<0>();
   }
 }
 
-}  // namespace
-
-std::size_t gather_rows(const GatherRequest& request) {
+template <typename Request, typename Source>
+std::size_t gather_and_copy(const Request& request, Source source) {
 #if defined(__AVX2__)
-  if (request.streaming) {
-    const std::size_t hits = gather_any<true>(request);
+  if (request.copies.streaming) {
+    const std::size_t hits = gather_any<Copy::kStreaming>(request, source);
     // Streaming stores are weakly ordered: make them visible before another thread is told that the work is done.
     _mm_sfence();
     return hits;
   }
 #endif
-  return gather_any<false>(request);
+  return gather_any<Copy::kCached>(request, source);
+}
+
+template <bool kMerged>
+std::size_t gather_some_groups(const GroupsToGather& request) {
+  const GroupsSource<kMerged> source{request};
+  if (request.copies.out != nullptr) return gather_and_copy(request, source);
+  return Gatherer<0, Copy::kNone, GroupsSource<kMerged>>(request.sub_tables, request.copies, source).run(request.count);
+}
+
+}  // namespace
+
+std::size_t gather_ids(const IdsToGather& request) { return gather_and_copy(request, IdsSource{request}); }
+
+std::size_t gather_groups(const GroupsToGather& request) {
+  return request.firsts == nullptr ? gather_some_groups<false>(request) : gather_some_groups<true>(request);
 }
 
 }  // namespace monolith::MONOLITH_SIMD

@@ -129,11 +129,16 @@ void IdIndex::find_rows(const std::uint64_t* hashes, std::size_t count, std::uin
   find_scalar(view, hashes, count, rows);
 }
 
-std::size_t IdIndex::bytes_for(std::size_t size) { return size == 0 ? 0 : std::bit_ceil((size + 5) / 6) * kLineBytes; }
+std::size_t IdIndex::bytes_for(std::size_t size) const {
+  if (size == 0) return 0;
+  std::size_t lines = std::bit_ceil(size / kLineEntries + 1);
+  while (size > most_entries(lines)) lines *= 2;
+  return lines * kLineBytes;
+}
 
 std::size_t IdIndex::bytes_to_grow_for_one() const {
   if (lines_ == nullptr) return kLineBytes;
-  return size_ + 1 > num_lines() * 6 ? num_lines() * kLineBytes : 0;
+  return size_ + 1 > most_entries(num_lines()) ? num_lines() * kLineBytes : 0;
 }
 
 void IdIndex::reserve(std::size_t num_entries) {
@@ -142,11 +147,11 @@ void IdIndex::reserve(std::size_t num_entries) {
     lines_ = static_cast<std::uint64_t*>(huge_allocate(bytes));
     log2_lines_ = std::countr_zero(bytes / kLineBytes);
   }
-  while (num_entries > num_lines() * 6) grow();
+  while (num_entries > most_entries(num_lines())) grow();
 }
 
 void IdIndex::insert(std::uint64_t hash, std::uint32_t row) {
-  if (lines_ == nullptr || size_ + 1 > num_lines() * 6) grow();
+  if (lines_ == nullptr || size_ + 1 > most_entries(num_lines())) grow();
   while (!place(hash, row)) {
     // Only ids made to collide fill fifteen lines in a row while the index is nearly empty.
     if (num_lines() > 1024 && size_ * 64 < num_lines()) {

@@ -15,12 +15,11 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "table/found_row.h"
 #include "table/id_entry.h"
 #include "table/id_hash.h"
 
 namespace monolith {
-
-inline constexpr std::uint32_t kNoRow = ~0U;
 
 class IdIndex {
  public:
@@ -34,7 +33,7 @@ class IdIndex {
 
   // Brings the home line of a hash into the cache, for a find_rows that follows. The one call that needs no lock: if
   // the index grows meanwhile, the wrong line is fetched and nothing else happens.
-  void prefetch(std::uint64_t hash) const {
+  [[gnu::always_inline]] void prefetch(std::uint64_t hash) const {
     const std::uint64_t* lines = lines_.load(std::memory_order_relaxed);
     const int log2_lines = log2_lines_.load(std::memory_order_relaxed);
     __builtin_prefetch(lines + home_line_of(hash, log2_lines) * kLineEntries);
@@ -53,7 +52,7 @@ class IdIndex {
   int log2_lines() const { return log2_lines_.load(std::memory_order_relaxed); }
 
   // What an index of this many entries takes.
-  static std::size_t bytes_for(std::size_t size);
+  std::size_t bytes_for(std::size_t size) const;
 
   // What insert will need, so that a caller can keep to a memory limit: bytes allocated if one more entry comes.
   std::size_t bytes_to_grow_for_one() const;
@@ -61,7 +60,7 @@ class IdIndex {
   // Grows until `num_entries` fit without growing again. Throws std::bad_alloc and stays usable.
   void reserve(std::size_t num_entries);
 
-  // Adds an absent hash. Grows when three quarters full. Throws std::bad_alloc without memory, and std::length_error
+  // Adds an absent hash. Grows when most_entries are in. Throws std::bad_alloc without memory, and std::length_error
   // when too many ids share their hash's first bits (ids made on purpose); all entries then stay as they were.
   void insert(std::uint64_t hash, std::uint32_t row);
 
@@ -88,6 +87,11 @@ class IdIndex {
 
  private:
   static constexpr std::size_t kLineBytes = 64;
+
+  // How many entries that many lines hold before they are doubled: four and a half to six a line. It differs from
+  // sub-table to sub-table. Hashing fills all of them alike, so with one limit all would grow in the same few batches,
+  // and these would take many times as long as others.
+  std::size_t most_entries(std::size_t lines) const { return lines * (2304 + 3 * std::size_t{sub_table_}) / 512; }
 
   int row_bits() const { return log2_lines_ + 3; }
   std::uint64_t line_mask() const { return (std::uint64_t{1} << log2_lines_) - 1; }

@@ -57,6 +57,18 @@ std::size_t MultiBatchPlan::lookup(float* out) {
   return hits.load();
 }
 
+// Takes a table that nobody has taken yet: the first that no other batch is changing just now, so that batches that
+// come at once go on side by side without locks; or the first.
+std::size_t MultiBatchPlan::take_table(std::vector<std::atomic<bool>>& is_taken) const {
+  for (const bool also_busy : {false, true}) {
+    for (std::size_t t = 0; t < tables_.size(); ++t) {
+      if (is_taken[t].load(std::memory_order_relaxed) || (!also_busy && tables_[t]->is_being_changed())) continue;
+      if (!is_taken[t].exchange(true, std::memory_order_relaxed)) return t;
+    }
+  }
+  throw std::logic_error("more tasks than tables");
+}
+
 ChangeResult MultiBatchPlan::change(const ChangeRequest& request) {
   std::vector<std::size_t> first_rate(tables_.size() + 1, 0);
   for (std::size_t t = 0; t < tables_.size(); ++t) {
@@ -71,7 +83,9 @@ ChangeResult MultiBatchPlan::change(const ChangeRequest& request) {
   ChangeResult total;
   std::mutex mutex;
   std::vector<std::exception_ptr> not_finite(tables_.size());
-  parallel_for(tables_.size(), [&](std::size_t t) {
+  std::vector<std::atomic<bool>> is_taken(tables_.size());
+  parallel_for(tables_.size(), [&](std::size_t) {
+    const std::size_t t = take_table(is_taken);
     ChangeRequest own = request;
     own.values += first_float_[t];
     if (takes_rates) {

@@ -1,6 +1,7 @@
 // Many tables behind one call: the ids of table 0, then of table 1, and so on, flattened.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -38,6 +39,8 @@ class MultiBatchPlan {
   ChangeResult change(const ChangeRequest& request);
 
  private:
+  std::size_t take_table(std::vector<std::atomic<bool>>& is_taken) const;
+
   std::vector<std::shared_ptr<RowTable>> tables_;
   std::vector<PooledPlan> plans_;
   std::vector<std::size_t> first_float_;

@@ -56,9 +56,10 @@ class RowLayout {
   void advance_compressors(std::int64_t global_step) const;
   void restart_compressors() const;
 
-  // One optimizer step. `learning_rates` has one value a segment. Returns whether all weights and all numbers of the
-  // state are finite then; if not, the caller puts back what they were, which is in `old`.
-  bool step(std::int64_t id, std::byte* weights, std::byte* state, const float* gradient,
+  // One optimizer step of the row of the id with this hash. `learning_rates` has one value a segment. Returns whether
+  // all weights and all numbers of the state are finite then; if not, the caller puts back what they were, which is in
+  // `old`.
+  bool step(std::uint64_t hash, std::byte* weights, std::byte* state, const float* gradient,
             std::span<const float> learning_rates, std::int64_t global_step, const OldRow& old) const;
 
   // Of rows as files have them, weights then state: the number of the first with a weight or a number of its state that

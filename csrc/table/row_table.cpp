@@ -26,6 +26,8 @@ RowTable::RowTable(TableOptions options)
     throw std::invalid_argument("table '" + options_.name + "': only a serving table can skip zero embeddings");
   }
   for (std::uint32_t i = 0; i < kNumSubTables; ++i) {
+    sub_tables_[i].view = &views_[i];
+    sub_tables_[i].refresh_view();
     sub_tables_[i].index.set_sub_table(i);
     sub_tables_[i].max_changes = std::max<std::size_t>(1, options_.max_changes_per_consumer / kNumSubTables);
     reserve(sub_tables_[i]);
@@ -38,7 +40,7 @@ void RowTable::reserve(SubTable& sub_table) {
   if (mean == 0) return;
   const std::size_t count = mean + 4 * static_cast<std::size_t>(std::sqrt(static_cast<double>(mean)));
   const std::size_t share = options_.max_memory_bytes / kNumSubTables;
-  if (share != 0 && SubTable::bytes_for(chunk_layout_, count) > share) {
+  if (share != 0 && sub_table.bytes_for(chunk_layout_, count) > share) {
     throw std::invalid_argument("table '" + options_.name + "': an initial_capacity of " +
                                 std::to_string(options_.initial_capacity) +
                                 " rows does not fit a max_memory_bytes of " +
@@ -49,17 +51,20 @@ void RowTable::reserve(SubTable& sub_table) {
 
 void RowTable::expect_rows(std::uint32_t number, std::size_t num_rows) {
   const std::shared_lock batch(batch_mutex_);
-  const ClosedGate closed(gate_);
+  const Writer writer(gate_);
+  const Guest guest(gate_);
   SubTable& sub_table = sub_tables_[number];
   const std::unique_lock lock(sub_table.lock);
   const std::size_t share = options_.max_memory_bytes / kNumSubTables;
-  if (sub_table.index.size() != 0 || (share != 0 && SubTable::bytes_for(chunk_layout_, num_rows) > share)) return;
+  if (sub_table.index.size() != 0 || (share != 0 && sub_table.bytes_for(chunk_layout_, num_rows) > share)) return;
   sub_table.index.reserve(num_rows);
+  sub_table.refresh_view();
 }
 
 std::size_t RowTable::size() const {
   std::size_t rows = 0;
   for (std::uint32_t i = 0; i < kNumSubTables; ++i) {
+    const Guest guest(gate_);
     const std::shared_lock lock(sub_tables_[i].lock);
     rows += sub_tables_[i].index.size();
   }
@@ -70,6 +75,7 @@ TableMemory RowTable::memory() const {
   TableMemory memory;
   for (std::uint32_t i = 0; i < kNumSubTables; ++i) {
     const SubTable& sub_table = sub_tables_[i];
+    const Guest guest(gate_);
     const std::shared_lock lock(sub_tables_[i].lock);
     memory.index_bytes += sub_table.index.bytes() + sizeof(SubTable);
     memory.row_bytes += sub_table.bytes(chunk_layout_) - sub_table.index.bytes() - sizeof(SubTable);
@@ -99,7 +105,7 @@ void RowTable::set_filter(std::shared_ptr<AdmissionFilter> filter, SlotThreshold
 
 std::size_t RowTable::erase(std::span<const std::int64_t> ids) {
   const std::shared_lock batch(batch_mutex_);
-  const ClosedGate closed(gate_);
+  const Writer writer(gate_);
   return erase_rows(ids);
 }
 
@@ -107,19 +113,23 @@ std::size_t RowTable::erase_rows(std::span<const std::int64_t> ids) {
   std::size_t erased = 0;
   for (const std::int64_t id : ids) {
     const std::uint64_t hash = hash_id(id);
-    const Block block(sub_tables_.get(), std::span(&hash, 1), Access::kExclusive);
-    erased += sub_table_of(hash).erase(chunk_layout_, hash);
+    const Block block(gate_, sub_tables_.get(), std::span(&hash, 1), Access::kExclusive);
+    erased += erase_row(sub_table_of(hash), hash);
   }
-  ++erase_count_;
   return erased;
+}
+
+bool RowTable::erase_row(SubTable& sub_table, std::uint64_t hash) {
+  erase_count_.fetch_add(1, std::memory_order_relaxed);
+  return sub_table.erase(chunk_layout_, hash);
 }
 
 void RowTable::reinitialize(std::span<const std::int64_t> ids, std::uint32_t time, std::int32_t* status) {
   const std::shared_lock batch(batch_mutex_);
-  const ClosedGate closed(gate_);
+  const Writer writer(gate_);
   for (std::size_t i = 0; i < ids.size(); ++i) {
     const std::uint64_t hash = hash_id(ids[i]);
-    const Block block(sub_tables_.get(), std::span(&hash, 1), Access::kExclusive);
+    const Block block(gate_, sub_tables_.get(), std::span(&hash, 1), Access::kExclusive);
     SubTable& sub_table = sub_table_of(hash);
     std::uint32_t row = sub_table.index.find_row(hash);
     status[i] = row == kNoRow ? 0 : 1;
@@ -148,7 +158,7 @@ bool RowTable::is_expired(std::int64_t id, std::uint32_t last_seen, std::uint32_
 
 std::size_t RowTable::evict(std::uint32_t now) {
   const std::shared_lock batch(batch_mutex_);
-  const ClosedGate closed(gate_);
+  const Writer writer(gate_);
   constexpr std::size_t kLinesAtOnce = 8;  // 64 entries
   std::atomic<std::size_t> evicted{0};
   parallel_for(kNumSubTables, [&](std::size_t number) {
@@ -156,6 +166,7 @@ std::size_t RowTable::evict(std::uint32_t now) {
     std::vector<std::uint64_t> victims;
     std::size_t lines = 0;
     for (std::size_t line = 0;;) {
+      const Guest guest(gate_);
       const std::unique_lock lock(sub_table.lock);
       if (lines != sub_table.index.num_lines()) {  // it grew meanwhile: entries have moved
         lines = sub_table.index.num_lines();
@@ -167,19 +178,18 @@ std::size_t RowTable::evict(std::uint32_t now) {
       sub_table.index.visit_lines(line, last, [&](std::uint64_t hash, std::uint32_t row) {
         if (is_expired(id_of_hash(hash), sub_table.last_seen(row), now)) victims.push_back(hash);
       });
-      for (const std::uint64_t hash : victims) sub_table.erase(chunk_layout_, hash);
+      for (const std::uint64_t hash : victims) erase_row(sub_table, hash);
       evicted.fetch_add(victims.size(), std::memory_order_relaxed);
       // Erasing may pull entries back into these lines, so they are looked at again until none expires.
       if (victims.empty()) line = last;
     }
   });
-  ++erase_count_;
   return evicted.load();
 }
 
 void RowTable::clear() {
   const std::unique_lock batch(batch_mutex_);
-  const ClosedGate closed(gate_);
+  const Writer writer(gate_);
   if (snapshot_running_) throw std::logic_error("table '" + options_.name + "' cannot be cleared during a snapshot");
   for (std::uint32_t i = 0; i < kNumSubTables; ++i) sub_tables_[i].lock.lock();
   for (std::uint32_t i = 0; i < kNumSubTables; ++i) sub_tables_[i].clear();

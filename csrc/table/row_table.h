@@ -1,8 +1,9 @@
 // A collisionless, expirable hash table: rows of floats with optimizer state, addressed by 64-bit id.
 //
-// Safe for concurrent readers and writers. The unit of work is a batch (a BatchPlan); a reader/writer lock per
-// sub-table is held for at most 64 rows. Lookups of many ids take no lock while nobody writes (read_gate.h); a writer
-// then waits for at most 4096 ids. Results do not depend on the number of threads.
+// Safe for concurrent readers and writers. The unit of work is a batch (a BatchPlan). Lookups take no locks while
+// nobody writes, and a batch of changes takes none while it is the only one (table_gate.h); in both cases the others
+// wait for a few thousand rows at most. Otherwise a reader/writer lock per sub-table is held for at most 64 rows.
+// Results do not depend on the number of threads.
 #pragma once
 
 #include <array>
@@ -21,8 +22,9 @@
 #include "filter/admission_filter.h"
 #include "table/batch_plan.h"
 #include "table/copy_row.h"
-#include "table/read_gate.h"
+#include "table/gather_kernels.h"
 #include "table/sub_table.h"
+#include "table/table_gate.h"
 
 namespace monolith {
 
@@ -132,6 +134,9 @@ class RowTable {
   // It names the first of these ids in the plan's order, so it does not depend on threads.
   ChangeResult change(BatchPlan& plan, const ChangeRequest& request);
 
+  // Whether a batch is changing the table just now: a hint for callers that have other tables to change.
+  bool is_being_changed() const { return gate_.has_writer(); }
+
   std::vector<EntryDump> lookup_entries(std::span<const std::int64_t> ids) const;
   void contains(std::span<const std::int64_t> ids, bool* out) const;
   std::size_t erase(std::span<const std::int64_t> ids);
@@ -189,47 +194,57 @@ class RowTable {
   void start_snapshot(const AtThatMoment& also);
   void check_snapshot(std::uint32_t sub_table) const;
   void append_row(const SubTable& sub_table, std::uint32_t row, RowBatch& batch) const;
-  static PreservedRows take_preserved(SubTable& sub_table);
+  PreservedRows take_preserved(SubTable& sub_table) const;
   std::size_t erase_rows(std::span<const std::int64_t> ids);
+  bool erase_row(SubTable& sub_table, std::uint64_t hash);
 
-  // Whether a lookup of `num_ids` ids fills more than the caches.
-  bool is_large(std::size_t num_ids) const;
-  std::size_t lookup_locked(std::span<const std::int64_t> ids, float* out, std::size_t stride) const;
-  template <std::size_t kWeightBytes, typename Copy>
-  std::size_t for_found_rows(BatchPlan& plan, const Copy& copy) const;
-  template <Store kStore, std::size_t kDim>
-  std::size_t lookup_plain(BatchPlan& plan, float* out, std::size_t stride) const;
-  template <Store kStore>
-  std::size_t lookup_plain_any(BatchPlan& plan, float* out, std::size_t stride) const;
-  void find(BatchPlan& plan) const;
+  // Whether rows of `num_ids` ids are written around the caches.
+  bool streams(std::size_t num_ids, const float* out, std::size_t stride) const;
+  RowCopies copies_to(float* out, std::size_t stride, bool streaming) const;
+  GroupsToGather groups_to_gather(BatchPlan& plan, std::size_t first, std::size_t count, const RowCopies& copies) const;
+  template <typename Read>
+  std::size_t read_groups(BatchPlan& plan, const RowCopies& copies, const Read& read) const;
+  template <typename Read>
+  std::size_t read_locked(BatchPlan& plan, std::size_t first, std::size_t count, const Read& read) const;
+
+  void find(BatchPlan& plan);
   void admit(BatchPlan& plan, const ChangeRequest& request, std::vector<std::uint32_t>& skipped, ChangeResult& result);
-  void insert_admitted(BatchPlan& plan, bool search, const ChangeRequest& request,
-                       const std::vector<std::uint32_t>& skipped, ChangeResult& result);
+  void insert_missing(BatchPlan& plan, bool rows_are_known, const ChangeRequest& request,
+                      const std::vector<std::uint32_t>& skipped, ChangeResult& result);
   // With `assigned`, the caller writes the weights next.
   std::uint32_t insert_row(SubTable& sub_table, std::uint64_t hash, std::uint32_t time, bool assigned = false);
   bool make_room(SubTable& sub_table);
   void reserve(SubTable& sub_table);
-  void change_rows(BatchPlan& plan, const ChangeRequest& request, const std::vector<std::uint32_t>& skipped,
-                   ChangeResult& result);
+
+  struct Change;  // of the rows of one batch: what its threads share
+  bool may_work_alone(const BatchPlan& plan) const;
+  void change_rows(Change& change);
+  template <bool kAlone>
+  void change_groups(Change& change, std::size_t first, std::size_t last);
+  template <bool kAlone>
+  void change_group(Change& change, std::size_t g, Scratch& scratch);
+  void fetch_group(const Change& change, std::size_t g) const;
+  void find_again(Change& change, std::size_t g, SubTable& sub_table);
+  void mark_change(const Change& change, std::uint64_t hash, FoundRow at) const;
   // False if the row would not be finite then, and stays as it was.
-  bool change_row(SubTable& sub_table, std::uint64_t hash, BatchPlan::FoundRow at, const ChangeRequest& request,
-                  std::span<const std::uint32_t> positions, Scratch& scratch) const;
-  void assign_row(SubTable& sub_table, std::uint64_t hash, std::byte* weights, const float* values) const;
+  bool change_row(Change& change, std::size_t g, BatchPlan::Positions positions, Scratch& scratch);
+  void assign_row(std::uint64_t hash, std::byte* weights, const float* values);
   [[noreturn]] void refuse_not_finite(ChangeRequest::Kind kind, std::int64_t id, std::size_t count) const;
 
   TableOptions options_;
   RowLayout layout_;
   ChunkLayout chunk_layout_;
   std::unique_ptr<SubTable[]> sub_tables_;
-  std::vector<std::byte> no_chunk_;  // zeros up to the end of a first row, which unknown ids read
+  std::array<SubTableView, kNumSubTables> views_;
+  mutable std::vector<std::byte> no_chunk_;  // zeros up to the end of a first row, which unknown ids read
   ChunkArena arena_;
   std::shared_ptr<AdmissionFilter> filter_;
   SlotThresholds thresholds_;
   std::atomic<std::uint32_t> max_time_{0};
   std::atomic<std::int64_t> max_step_{0};
-  mutable std::atomic<std::uint64_t> erase_count_{
-      0};          // calls that erased rows, so that plans know when to search again
-  ReadGate gate_;  // closed by everything that changes weights or the index
+  // Grows with every erased row, while its sub-table is locked: plans know by it when to search again.
+  std::atomic<std::uint64_t> erase_count_{0};
+  TableGate gate_;
   // Held shared by every change of a batch, so that a snapshot begins between batches, never inside one.
   std::shared_mutex batch_mutex_;
   std::uint64_t snapshot_epoch_ = 0;

@@ -1,22 +1,30 @@
 // The writing half of RowTable.
 //
-// A batch is changed in three passes: find the rows or make them (all memory is taken here, so that running out of it
-// leaves the table as it was), ask the admission filter about new ids (one after the other, in the plan's order, so
-// that its answers do not depend on threads), and change the rows.
+// A batch is changed in two passes: every id gets a row (row_table_insert.cpp), then the rows are changed, in the order
+// of the batch. One visit to a row sums its gradients, notes the change for consumers and snapshots, and steps.
 #include <algorithm>
+#include <atomic>
 #include <cstring>
-#include <exception>
-#include <new>
+#include <optional>
 
-#include "table/block.h"
+#include "ops/parallel_for.h"
 #include "table/copy_row.h"
 #include "table/row_table.h"
 
 namespace monolith {
 
 namespace {
+
 // How many rows ahead of the one being changed are fetched: three or more cache lines each.
-constexpr std::size_t kFetchAhead = 8;
+constexpr std::size_t kFetchAhead = 12;
+// A thread's share of the rows: large enough to pay for handing it over, small enough to balance.
+constexpr std::size_t kTaskRows = 2048;
+// How many rows a guest changes before it lets a writer in that could work alone.
+constexpr std::size_t kGuestRows = 64;
+
+// How many rows are changed before others are let in: some hundred microseconds.
+std::size_t rows_alone() { return kTaskRows * std::max<std::size_t>(4, static_cast<std::size_t>(num_threads())); }
+
 }  // namespace
 
 struct RowTable::Scratch {
@@ -46,233 +54,166 @@ struct RowTable::Scratch {
   OldRow between() { return {last_weights.data(), last_state.data()}; }
 };
 
-ChangeResult RowTable::change(BatchPlan& plan, const ChangeRequest& request) {
-  const std::shared_lock batch(batch_mutex_);
-  const ClosedGate closed(gate_);
-  raise_max_time(request.time);
-  if (request.kind == ChangeRequest::Kind::kStep) raise_max_step(request.global_step);
-  ChangeResult result;
-  // How many first occurrences of a group the filter held back; all of them if the group gets no row.
-  std::vector<std::uint32_t> skipped;
-  const bool search = !plan.rows_are_known() || plan.erase_count() != erase_count_.load();
-  plan.set_erase_count(erase_count_.load());
-  if (filter_ != nullptr) {
-    if (search) find(plan);
-    admit(plan, request, skipped, result);
-    insert_admitted(plan, false, request, skipped, result);
-  } else {
-    insert_admitted(plan, search, request, skipped, result);
-  }
-  plan.set_rows_known(true);
-  change_rows(plan, request, skipped, result);
-  return result;
-}
+struct RowTable::Change {
+  BatchPlan& plan;
+  const ChangeRequest& request;
+  // How many first occurrences of a group the filter held back, all of them if the group gets no row; or empty.
+  const std::vector<std::uint32_t>& skipped;
+  // While nobody names a time, all rows have time 0 and none is written.
+  bool keeps_time;
+  std::size_t num_consumers;
+  bool is_watched;  // by a consumer or a snapshot
 
-void RowTable::find(BatchPlan& plan) const {
-  for_each_block(sub_tables_.get(), plan.hashes(),
-                 [&](std::size_t first, std::size_t count, const auto& prefetch_next) {
-                   prefetch_whole_next(prefetch_next);
-                   const auto hashes = plan.hashes().subspan(first, count);
-                   const Block block(sub_tables_.get(), hashes, Access::kShared);
-                   block.find_rows(hashes, plan.found().data() + first);
-                 });
-}
-
-void RowTable::admit(BatchPlan& plan, const ChangeRequest& request, std::vector<std::uint32_t>& skipped,
-                     ChangeResult& result) {
-  skipped.assign(plan.num_groups(), 0);
-  const bool one_by_one = request.kind != ChangeRequest::Kind::kStep || !request.sum_repeated;
-  for (std::size_t g = 0; g < plan.num_groups(); ++g) {
-    if (plan.found()[g].row != kNoRow) continue;
-    const std::int64_t id = id_of_hash(plan.hashes()[g]);
-    const std::uint32_t threshold = thresholds_.threshold(id);
-    const auto occurrences = static_cast<std::uint32_t>(plan.positions(g).size());
-    if (one_by_one) {
-      while (skipped[g] < occurrences && filter_->should_be_filtered(id, 1, threshold)) ++skipped[g];
-    } else if (filter_->should_be_filtered(id, occurrences, threshold)) {
-      skipped[g] = occurrences;
-    }
-    result.filtered += skipped[g] == occurrences;
-  }
-}
-
-// Gives every group without a row one, unless the filter held all its occurrences back. With `search`, what the plan
-// knows of rows does not count.
-void RowTable::insert_admitted(BatchPlan& plan, bool search, const ChangeRequest& request,
-                               const std::vector<std::uint32_t>& skipped, ChangeResult& result) {
-  std::vector<BatchPlan::FoundRow>& found = plan.found();
-  std::vector<std::int64_t> inserted;
-  std::mutex inserted_mutex;
-  std::atomic<std::size_t> refused{0};
-  const bool assigned = request.kind == ChangeRequest::Kind::kAssign;
-  const auto is_wanted = [&](std::size_t g) {
-    return found[g].row == kNoRow && (skipped.empty() || skipped[g] < plan.positions(g).size());
-  };
-  const auto insert_block = [&](std::size_t first, std::size_t count, const auto& prefetch_next) {
-    const auto any_wanted = [&] {
-      for (std::size_t g = first; g < first + count; ++g) {
-        if (is_wanted(g)) return true;
-      }
-      return false;
-    };
-    if (!search && !any_wanted()) return;
-    prefetch_whole_next(prefetch_next);
-    const auto hashes = plan.hashes().subspan(first, count);
-    std::array<std::int64_t, kBlockGroups> new_ids;
-    std::size_t num_new = 0;
-    std::exception_ptr error;
-    {
-      const Block block(sub_tables_.get(), hashes, Access::kExclusive);
-      // Also without `search`: another batch may have made the rows meanwhile.
-      block.find_rows(hashes, found.data() + first);
-      try {
-        for (const Block::Run& run : block.runs()) {
-          for (std::size_t i = run.first; i < run.first + run.count; ++i) {
-            if (!is_wanted(first + i)) continue;
-            // Without merging, an earlier group may be the same id.
-            std::uint32_t row = plan.is_merged() ? kNoRow : run.sub_table->index.find_row(hashes[i]);
-            if (row == kNoRow) {
-              row = insert_row(*run.sub_table, hashes[i], request.time, assigned);
-              if (row == kNoRow) {
-                refused.fetch_add(1, std::memory_order_relaxed);
-                continue;
-              }
-              new_ids[num_new++] = id_of_hash(hashes[i]);
-            }
-            found[first + i] = run.sub_table->found(row);
-          }
-        }
-      } catch (...) {
-        error = std::current_exception();
-      }
-    }
-    if (num_new != 0) {
-      const std::lock_guard lock(inserted_mutex);
-      inserted.insert(inserted.end(), new_ids.begin(), new_ids.begin() + static_cast<std::ptrdiff_t>(num_new));
-    }
-    if (error) std::rethrow_exception(error);
-  };
-  try {
-    for_each_block(sub_tables_.get(), plan.hashes(), insert_block);
-  } catch (...) {
-    erase_rows(inserted);
-    plan.set_rows_known(false);
-    throw;
-  }
-  result.inserted += inserted.size();
-  result.refused += refused.load();
-}
-
-// `time` counts from now on: a row that looked unseen until it is changed would be the first to be evicted.
-std::uint32_t RowTable::insert_row(SubTable& sub_table, std::uint64_t hash, std::uint32_t time, bool assigned) {
-  if (options_.max_memory_bytes != 0 && !make_room(sub_table)) return kNoRow;
-  const std::uint32_t row = sub_table.insert(chunk_layout_, arena_, hash);
-  std::byte* weights = sub_table.weights(chunk_layout_, row);
-  std::byte* state = sub_table.state(chunk_layout_, row);
-  if (assigned) {
-    layout_.initialize_state(weights, state);
-  } else {
-    layout_.initialize(id_of_hash(hash), weights, state);
-  }
-  sub_table.last_seen(row) = time;
-  sub_table.after_insert(chunk_layout_, hash, row);
-  return row;
-}
-
-// Each sub-table has its share of the memory limit, so that who is refused or evicted does not depend on threads.
-bool RowTable::make_room(SubTable& sub_table) {
-  const std::size_t share = options_.max_memory_bytes / kNumSubTables;
-  const std::size_t more = sub_table.bytes_for_one_more(chunk_layout_);
-  // An index now and then grows before it is full (id_index.h) and takes a sub-table over its share. Free rows are used
-  // nevertheless: otherwise every new id would push out a sixteenth of the rows.
-  if (more == 0 || sub_table.bytes(chunk_layout_) + more <= share) return true;
-  if (options_.memory_policy == MemoryPolicy::kRefuseNewIds || sub_table.index.size() == 0) return false;
-  // The oldest sixteenth goes at once: a scan for every new id would be far too slow.
-  std::vector<std::pair<std::uint32_t, std::uint64_t>> by_age;
-  by_age.reserve(sub_table.index.size());
-  sub_table.index.visit_lines(0, sub_table.index.num_lines(), [&](std::uint64_t row_hash, std::uint32_t row) {
-    by_age.emplace_back(sub_table.last_seen(row), row_hash);
-  });
-  const std::size_t num_victims = std::max<std::size_t>(1, by_age.size() / 16);
-  std::nth_element(by_age.begin(), by_age.begin() + static_cast<std::ptrdiff_t>(num_victims - 1), by_age.end());
-  for (std::size_t i = 0; i < num_victims; ++i) sub_table.erase(chunk_layout_, by_age[i].second);
-  ++erase_count_;
-  return true;
-}
-
-void RowTable::change_rows(BatchPlan& plan, const ChangeRequest& request, const std::vector<std::uint32_t>& skipped,
-                           ChangeResult& result) {
-  std::vector<BatchPlan::FoundRow>& found = plan.found();
+  std::span<const std::uint64_t> hashes = plan.hashes();
+  std::span<FoundRow> found = plan.found();
   std::atomic<std::size_t> inserted{0};
   std::atomic<std::size_t> refused{0};
   std::atomic<std::size_t> num_not_finite{0};
   std::atomic<std::size_t> first_not_finite{plan.num_groups()};
-  const std::size_t dim = layout_.dim();
-  // While nobody names a time, all rows have time 0 and none is written.
-  const bool keeps_time = max_time() != 0;
-  // The rows are known: no index line need be fetched.
-  for_each_block(sub_tables_.get(), plan.hashes(), [&](std::size_t first, std::size_t count, const auto&) {
-    thread_local Scratch scratch;
-    scratch.fit(layout_);
-    const auto hashes = plan.hashes().subspan(first, count);
-    const Block block(sub_tables_.get(), hashes, Access::kExclusive);
-    std::array<SubTable*, kBlockGroups> sub_table_of_group;
-    for (const Block::Run& run : block.runs()) {
-      std::fill_n(sub_table_of_group.data() + run.first, run.count, run.sub_table);
+
+  void note_not_finite(std::size_t g) {
+    num_not_finite.fetch_add(1, std::memory_order_relaxed);
+    std::size_t earliest = first_not_finite.load(std::memory_order_relaxed);
+    while (g < earliest && !first_not_finite.compare_exchange_weak(earliest, g, std::memory_order_relaxed)) {
     }
-    const auto fetch = [&](std::size_t i) {
-      BatchPlan::FoundRow& at = found[first + i];
-      const SubTable& sub_table = *sub_table_of_group[i];
-      if (at.row != kNoRow && at.erase_version != sub_table.erase_version) {
-        const std::uint32_t row = sub_table.index.find_row(hashes[i]);
-        if (row == kNoRow) return;
-        at = sub_table.found(row);
-      }
-      const std::size_t position = request.per_group ? first + i : plan.first_position(first + i);
-      prefetch_lines(request.values + position * dim, dim * sizeof(float));
-      if (at.row == kNoRow) return;
-      prefetch_lines(chunk_layout_.weights(at.chunk, at.row), chunk_layout_.weight_bytes);
-      prefetch_lines(chunk_layout_.state(at.chunk, at.row), chunk_layout_.state_bytes);
-      if (keeps_time) __builtin_prefetch(&ChunkLayout::last_seen(at.chunk, at.row), 1);
-      if (sub_table.watches_changes()) __builtin_prefetch(at.chunk, 1);
-    };
-    // Rows are fetched while earlier ones are changed.
-    for (std::size_t i = 0; i < std::min(count, kFetchAhead); ++i) fetch(i);
-    for (const Block::Run& run : block.runs()) {
-      for (std::size_t i = run.first; i < run.first + run.count; ++i) {
-        if (i + kFetchAhead < count) fetch(i + kFetchAhead);
-        const std::size_t g = first + i;
-        // Since the row was found, another thread may have erased it, an earlier group of this batch may be the same id
-        // and have erased it (skip_zero_embedding), or new ids of this batch may have pushed it out: it comes back.
-        if (found[g].erase_version != run.sub_table->erase_version && found[g].row != kNoRow) {
-          std::uint32_t row = run.sub_table->index.find_row(hashes[i]);
-          if (row == kNoRow) {
-            row = insert_row(*run.sub_table, hashes[i], request.time);
-            (row == kNoRow ? refused : inserted).fetch_add(1, std::memory_order_relaxed);
-          }
-          found[g] = run.sub_table->found(row);
-        }
-        const BatchPlan::FoundRow at = found[g];
-        if (at.row == kNoRow) continue;
-        auto positions = plan.positions(g).subspan(skipped.empty() ? 0 : skipped[g]);
-        const auto group = static_cast<std::uint32_t>(g);
-        if (request.per_group && !positions.empty()) positions = {&group, 1};
-        if (positions.empty()) continue;
-        run.sub_table->before_change(chunk_layout_, hashes[i], at.row);
-        if (keeps_time) ChunkLayout::last_seen(at.chunk, at.row) = request.time;
-        if (change_row(*run.sub_table, hashes[i], at, request, positions, scratch)) continue;
-        num_not_finite.fetch_add(1, std::memory_order_relaxed);
-        std::size_t earliest = first_not_finite.load(std::memory_order_relaxed);
-        while (g < earliest && !first_not_finite.compare_exchange_weak(earliest, g, std::memory_order_relaxed)) {
-        }
-      }
-    }
-  });
-  result.inserted += inserted.load();
-  result.refused += refused.load();
-  if (const std::size_t g = first_not_finite.load(); g < plan.num_groups()) {
-    refuse_not_finite(request.kind, id_of_hash(plan.hashes()[g]), num_not_finite.load());
   }
+};
+
+ChangeResult RowTable::change(BatchPlan& plan, const ChangeRequest& request) {
+  const std::shared_lock batch(batch_mutex_);
+  const Writer writer(gate_);
+  raise_max_time(request.time);
+  if (request.kind == ChangeRequest::Kind::kStep) raise_max_step(request.global_step);
+  ChangeResult result;
+  std::vector<std::uint32_t> skipped;
+  bool known = plan.rows_are_known() && plan.erase_count() == erase_count_.load();
+  plan.set_erase_count(erase_count_.load());
+  // Most ids of a step have rows. Those of an assignment have none, as a rule: insert_missing searches for them.
+  if (!known && (filter_ != nullptr || request.kind != ChangeRequest::Kind::kAssign)) {
+    find(plan);
+    known = true;
+  }
+  if (filter_ != nullptr) admit(plan, request, skipped, result);
+  insert_missing(plan, known, request, skipped, result);
+  plan.set_rows_known(true);
+  const std::size_t num_consumers = sub_tables_[0].consumers.size();
+  Change change{plan, request, skipped, max_time() != 0, num_consumers, num_consumers != 0 || snapshot_running_};
+  change_rows(change);
+  result.inserted += change.inserted.load();
+  result.refused += change.refused.load();
+  if (const std::size_t g = change.first_not_finite.load(); g < plan.num_groups()) {
+    refuse_not_finite(request.kind, id_of_hash(plan.hashes()[g]), change.num_not_finite.load());
+  }
+  return result;
+}
+
+// Rows of a serving table are read at any time, so its writers never keep the readers waiting for long.
+bool RowTable::may_work_alone(const BatchPlan& plan) const {
+  return !layout_.serving() && plan.erase_count() == erase_count_.load();
+}
+
+void RowTable::change_rows(Change& change) {
+  // Without merging, two groups may be the same id; and where rows have been pushed out for new ones, rows that come
+  // back push out others. One thread then, so that the outcome depends on the batch alone.
+  const bool one_thread =
+      !change.plan.is_merged() || (options_.max_memory_bytes != 0 && change.plan.erase_count() != erase_count_.load());
+  const std::size_t num_groups = change.plan.num_groups();
+  for (std::size_t first = 0; first < num_groups;) {
+    const std::size_t last = std::min(num_groups, first + rows_alone());
+    const std::size_t num_tasks = one_thread ? 1 : (last - first + kTaskRows - 1) / kTaskRows;
+    const auto first_of = [&](std::size_t task) { return first + (last - first) * task / num_tasks; };
+    struct Alone {
+      TableGate& gate;
+      bool is_alone = gate.try_alone();
+      void end() {
+        if (is_alone) gate.end_alone();
+        is_alone = false;
+      }
+      ~Alone() { end(); }
+    } alone{gate_};
+    // Only now nobody else can erase rows.
+    if (!may_work_alone(change.plan)) alone.end();
+    parallel_for(num_tasks, [&](std::size_t task) {
+      if (alone.is_alone) {
+        change_groups<true>(change, first_of(task), first_of(task + 1));
+      } else {
+        change_groups<false>(change, first_of(task), first_of(task + 1));
+      }
+    });
+    first = last;
+  }
+}
+
+// The row may be gone by now; then other memory is fetched, and nothing else happens.
+[[gnu::always_inline]] inline void RowTable::fetch_group(const Change& change, std::size_t g) const {
+  const FoundRow at = change.found[g];
+  const std::size_t position = change.request.per_group ? g : change.plan.first_position(g);
+  prefetch_lines(change.request.values + position * layout_.dim(), layout_.dim() * sizeof(float));
+  if (at.row == kNoRow) return;
+  prefetch_lines(chunk_layout_.weights(at.chunk, at.row), chunk_layout_.weight_bytes);
+  prefetch_lines(chunk_layout_.state(at.chunk, at.row), chunk_layout_.state_bytes);
+  if (change.keeps_time) __builtin_prefetch(&ChunkLayout::last_seen(at.chunk, at.row), 1);
+  if (change.is_watched) __builtin_prefetch(at.chunk, 1);
+}
+
+template <bool kAlone>
+void RowTable::change_groups(Change& change, std::size_t first, std::size_t last) {
+  thread_local Scratch scratch;
+  scratch.fit(layout_);
+  for (std::size_t g = first; g < std::min(last, first + kFetchAhead); ++g) fetch_group(change, g);
+  for (std::size_t begin = first; begin < last; begin += kGuestRows) {
+    std::optional<Guest> guest;
+    if constexpr (!kAlone) guest.emplace(gate_);
+    for (std::size_t g = begin; g < std::min(last, begin + kGuestRows); ++g) {
+      if (g + kFetchAhead < last) fetch_group(change, g + kFetchAhead);
+      change_group<kAlone>(change, g, scratch);
+    }
+  }
+}
+
+template <bool kAlone>
+void RowTable::change_group(Change& change, std::size_t g, Scratch& scratch) {
+  const std::uint64_t hash = change.hashes[g];
+  FoundRow& at = change.found[g];
+  if (at.row == kNoRow) return;
+  const auto positions = change.plan.positions(g).without_first(change.skipped.empty() ? 0 : change.skipped[g]);
+  if (positions.empty()) return;
+  std::unique_lock<RwSpinLock> lock;
+  if constexpr (kAlone) {
+    if (change.is_watched) mark_change(change, hash, at);
+  } else {
+    SubTable& sub_table = sub_table_of(hash);
+    lock = std::unique_lock(sub_table.lock);
+    if (change.plan.erase_count() != erase_count_.load(std::memory_order_relaxed)) {
+      find_again(change, g, sub_table);
+      if (at.row == kNoRow) return;
+    }
+    sub_table.before_change(chunk_layout_, hash, at.row);
+  }
+  if (change.keeps_time) ChunkLayout::last_seen(at.chunk, at.row) = change.request.time;
+  if (!change_row(change, g, positions, scratch)) change.note_not_finite(g);
+}
+
+// Since the row was found, another thread may have erased it, an earlier group of this batch may be the same id and
+// have erased it (skip_zero_embedding), or new ids of this batch may have pushed it out: it comes back.
+void RowTable::find_again(Change& change, std::size_t g, SubTable& sub_table) {
+  std::uint32_t row = sub_table.index.find_row(change.hashes[g]);
+  if (row == kNoRow) {
+    row = insert_row(sub_table, change.hashes[g], change.request.time);
+    (row == kNoRow ? change.refused : change.inserted).fetch_add(1, std::memory_order_relaxed);
+  }
+  change.found[g] = sub_table.found(row);
+}
+
+// For a thread that has the table for itself but for other threads of its batch. Rows of one chunk share a word of
+// dirty bits, so they are set under the lock; most rows that training changes are dirty already, and need none.
+void RowTable::mark_change(const Change& change, std::uint64_t hash, FoundRow at) const {
+  auto& header = *reinterpret_cast<ChunkHeader*>(at.chunk);
+  const std::uint64_t bit = std::uint64_t{1} << SubTable::place_of(at.row);
+  if (!snapshot_running_ && header.is_dirty_for_all(change.num_consumers, bit)) return;
+  SubTable& sub_table = sub_table_of(hash);
+  const std::unique_lock lock(sub_table.lock);
+  sub_table.before_change(chunk_layout_, hash, at.row);
 }
 
 void RowTable::refuse_not_finite(ChangeRequest::Kind kind, std::int64_t id, std::size_t count) const {
@@ -285,37 +226,36 @@ void RowTable::refuse_not_finite(ChangeRequest::Kind kind, std::int64_t id, std:
   throw NotFiniteRow(message);
 }
 
-void RowTable::assign_row(SubTable& sub_table, std::uint64_t hash, std::byte* weights, const float* values) const {
+void RowTable::assign_row(std::uint64_t hash, std::byte* weights, const float* values) {
   const bool skips = options_.skip_zero_embedding;
   const bool is_skipped = skips && std::all_of(values, values + dim(), [](float x) { return x == 0; });
   if (!is_skipped) layout_.write(weights, values);
   // Compressors may make zeros of small numbers, and one_bit makes none of zeros.
-  if (is_skipped || (skips && layout_.reads_as_zeros(weights))) {
-    sub_table.erase(chunk_layout_, hash);
-    ++erase_count_;
-  }
+  if (is_skipped || (skips && layout_.reads_as_zeros(weights))) erase_row(sub_table_of(hash), hash);
 }
 
-bool RowTable::change_row(SubTable& sub_table, std::uint64_t hash, BatchPlan::FoundRow at, const ChangeRequest& request,
-                          std::span<const std::uint32_t> positions, Scratch& scratch) const {
+bool RowTable::change_row(Change& change, std::size_t g, BatchPlan::Positions positions, Scratch& scratch) {
+  const ChangeRequest& request = change.request;
   const std::size_t dim = layout_.dim();
+  const FoundRow at = change.found[g];
   std::byte* weights = chunk_layout_.weights(at.chunk, at.row);
   std::byte* state = chunk_layout_.state(at.chunk, at.row);
-  const auto value = [&](std::uint32_t position) { return request.values + position * dim; };
+  const auto value = [&](std::size_t position) { return request.values + position * dim; };
   const auto step = [&](const float* gradient, const OldRow& old) {
-    return layout_.step(id_of_hash(hash), weights, state, gradient, request.learning_rates, request.global_step, old);
+    return layout_.step(change.hashes[g], weights, state, gradient, request.learning_rates, request.global_step, old);
   };
   if (request.kind == ChangeRequest::Kind::kAssign) {
-    assign_row(sub_table, hash, weights, value(positions.back()));
+    assign_row(change.hashes[g], weights, value(change.plan.last_position(g)));
     return true;
   }
   if (request.kind == ChangeRequest::Kind::kStep && request.sum_repeated) {
-    const float* gradient = value(positions[0]);
-    if (positions.size() > 1) {
+    const float* gradient = value(request.per_group ? g : positions.front());
+    auto next = ++positions.begin();
+    if (!request.per_group && next != positions.end()) {
       float* const sum = scratch.gradient.data();
       copy_row(sum, gradient, dim);
-      for (const std::uint32_t position : positions.subspan(1)) {
-        const float* more = value(position);
+      for (; next != positions.end(); ++next) {
+        const float* more = value(*next);
         for (std::size_t i = 0; i < dim; ++i) sum[i] += more[i];
       }
       gradient = sum;
@@ -325,7 +265,7 @@ bool RowTable::change_row(SubTable& sub_table, std::uint64_t hash, BatchPlan::Fo
     std::memcpy(scratch.weights.data(), weights, layout_.weight_bytes());
     std::memcpy(scratch.state.data(), state, layout_.state_bytes());
     const bool added = request.kind == ChangeRequest::Kind::kAdd;
-    if (std::ranges::all_of(positions, [&](std::uint32_t position) {
+    if (std::all_of(positions.begin(), positions.end(), [&](std::uint32_t position) {
           return added ? layout_.add(weights, value(position)) : step(value(position), scratch.between());
         })) {
       return true;

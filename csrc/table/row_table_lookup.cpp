@@ -1,145 +1,197 @@
-// The reading half of RowTable.
+// The reading half of RowTable: in the order of the batch, without locks while nobody writes.
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
-#include "table/block.h"
+#include "ops/parallel_for.h"
+#include "ops/simd.h"
 #include "table/copy_row.h"
 #include "table/row_table.h"
 
 namespace monolith {
 
 namespace {
+
+// A task's rows are read without letting writers in: about 50 microseconds.
+constexpr std::size_t kTaskRows = 4096;
 // Above this many bytes an output does not fit the caches beside the table's own lines.
 constexpr std::size_t kStreamBytes = std::size_t{8} << 20;
+// How many rows a guest reads before it lets a writer in.
+constexpr std::size_t kGuestRows = 64;
+
+std::size_t gather(const IdsToGather& request) {
+  switch (simd_level()) {
+    case SimdLevel::kAvx512:
+      return avx512::gather_ids(request);
+    case SimdLevel::kAvx2:
+      return avx2::gather_ids(request);
+    case SimdLevel::kScalar:
+      break;
+  }
+  return scalar::gather_ids(request);
+}
+
+std::size_t gather(const GroupsToGather& request) {
+  switch (simd_level()) {
+    case SimdLevel::kAvx512:
+      return avx512::gather_groups(request);
+    case SimdLevel::kAvx2:
+      return avx2::gather_groups(request);
+    case SimdLevel::kScalar:
+      break;
+  }
+  return scalar::gather_groups(request);
+}
+
+// Calls task(first, count) for all rows, several at a time; returns the sum of what the calls return.
+template <typename Task>
+std::size_t sum_of_tasks(std::size_t num_rows, const Task& task) {
+  if (num_rows <= kTaskRows) return num_rows == 0 ? 0 : task(0, num_rows);
+  std::atomic<std::size_t> sum{0};
+  parallel_for((num_rows + kTaskRows - 1) / kTaskRows, [&](std::size_t number) {
+    const std::size_t first = number * kTaskRows;
+    sum.fetch_add(task(first, std::min(kTaskRows, num_rows - first)), std::memory_order_relaxed);
+  });
+  return sum.load();
+}
+
 }  // namespace
 
-// Finds the rows of a plan's groups block by block and calls copy(group, weights) for each, with nullptr for an
-// unknown id, while the row cannot change. A merged plan remembers the rows for the step that follows.
-template <std::size_t kWeightBytes, typename Copy>
-std::size_t RowTable::for_found_rows(BatchPlan& plan, const Copy& copy) const {
-  const std::size_t weight_bytes = kWeightBytes == 0 ? chunk_layout_.weight_bytes : kWeightBytes;
-  BatchPlan::FoundRow* const found = plan.is_merged() ? plan.found().data() : nullptr;
-  std::atomic<std::size_t> hits{0};
-  plan.set_erase_count(erase_count_.load());
-  for_each_block(sub_tables_.get(), plan.hashes(),
-                 [&](std::size_t first, std::size_t count, const auto& prefetch_next) {
-                   const std::uint64_t* hashes = plan.hashes().data() + first;
-                   std::array<std::uint32_t, kBlockGroups> rows;
-                   std::array<const std::byte*, kBlockGroups> weights;
-                   const Block block(sub_tables_.get(), {hashes, count}, Access::kShared);
-                   for (const Block::Run& run : block.runs()) {
-                     const SubTable& sub_table = *run.sub_table;
-                     for (std::size_t from = run.first; from < run.first + run.count; from += kFetchAtOnce) {
-                       const std::size_t until = std::min(from + kFetchAtOnce, run.first + run.count);
-                       sub_table.index.find_rows(hashes + from, until - from, rows.data() + from);
-                       for (std::size_t i = from; i < until; ++i) {
-                         const BatchPlan::FoundRow at = sub_table.found(rows[i]);
-                         weights[i] = at.row == kNoRow ? nullptr : chunk_layout_.weights(at.chunk, at.row);
-                         prefetch_lines(weights[i], weight_bytes);
-                         if (found != nullptr) found[first + i] = at;
-                       }
-                     }
-                   }
-                   std::size_t block_hits = 0;
-                   for (std::size_t from = 0; from < count; from += kFetchAtOnce) {
-                     prefetch_next(from);
-                     for (std::size_t i = from; i < std::min(count, from + kFetchAtOnce); ++i) {
-                       const std::size_t copies = copy(first + i, weights[i]);
-                       block_hits += weights[i] == nullptr ? 0 : copies;
-                     }
-                   }
-                   hits.fetch_add(block_hits, std::memory_order_relaxed);
-                 });
-  plan.set_rows_known(plan.is_merged());
-  return hits.load();
+bool RowTable::streams(std::size_t num_ids, const float* out, std::size_t stride) const {
+  return num_ids * layout_.dim() * sizeof(float) > kStreamBytes && can_stream(out, stride, layout_.dim());
 }
 
-// Rows whose lookup is a plain copy; kDim is the width of a row, or 0 for any.
-template <Store kStore, std::size_t kDim>
-std::size_t RowTable::lookup_plain(BatchPlan& plan, float* out, std::size_t stride) const {
-  const std::size_t dim = kDim == 0 ? layout_.dim() : kDim;
-  const auto copy_to = [=](std::uint32_t position, const std::byte* weights) {
-    float* to = out + position * stride;
-    if (weights != nullptr) {
-      copy_row<kStore>(to, reinterpret_cast<const float*>(weights), dim);
-    } else {
-      std::fill_n(to, dim, 0.0F);
-    }
+RowCopies RowTable::copies_to(float* out, std::size_t stride, bool streaming) const {
+  return {out,      stride, layout_.dim(), chunk_layout_.first_weights, chunk_layout_.weight_stride, no_chunk_.data(),
+          streaming};
+}
+
+GroupsToGather RowTable::groups_to_gather(BatchPlan& plan, std::size_t first, std::size_t count,
+                                          const RowCopies& copies) const {
+  return {views_.data(), plan.hashes().data(), first, count, plan.firsts(), plan.nexts(), plan.found().data(), copies};
+}
+
+std::size_t RowTable::lookup(std::span<const std::int64_t> ids, float* out, std::size_t stride) const {
+  const auto locked = [&](std::span<const std::int64_t> part, float* part_out) {
+    const PooledPlan plan = acquire_plan();
+    plan->build(part, false);
+    return lookup(*plan, part_out, stride);
   };
-  if (!plan.is_merged()) {
-    return for_found_rows<kDim * sizeof(float)>(plan, [&plan, copy_to](std::size_t group, const std::byte* weights) {
-      copy_to(plan.first_position(group), weights);
-      return std::size_t{1};
-    });
-  }
-  return for_found_rows<kDim * sizeof(float)>(plan, [&plan, copy_to](std::size_t group, const std::byte* weights) {
-    const auto positions = plan.positions(group);
-    for (const std::uint32_t position : positions) copy_to(position, weights);
-    return positions.size();
+  if (!layout_.reads_plain()) return locked(ids, out);
+  const bool streaming = streams(ids.size(), out, stride);
+  return sum_of_tasks(ids.size(), [&](std::size_t first, std::size_t count) {
+    const auto part = ids.subspan(first, count);
+    float* const part_out = out + first * stride;
+    if (!gate_.try_enter_reader()) return locked(part, part_out);
+    const std::size_t hits = gather({views_.data(), part.data(), count, copies_to(part_out, stride, streaming)});
+    gate_.leave_reader();
+    return hits;
   });
 }
-
-bool RowTable::is_large(std::size_t num_ids) const { return num_ids * layout_.dim() * sizeof(float) > kStreamBytes; }
 
 std::size_t RowTable::lookup(BatchPlan& plan, float* out, std::size_t stride) const {
-  const std::size_t dim = layout_.dim();
-  if (layout_.reads_plain()) {
-    if (is_large(plan.num_ids()) && can_stream(out, stride, dim)) {
-      const std::size_t hits = lookup_plain_any<Store::kStreaming>(plan, out, stride);
-      finish_streaming();
-      return hits;
-    }
-    return lookup_plain_any<Store::kCached>(plan, out, stride);
-  }
-  return for_found_rows<0>(plan, [&](std::size_t group, const std::byte* weights) {
-    const auto positions = plan.positions(group);
-    for (const std::uint32_t position : positions) {
+  const auto read = [&](std::size_t group, const std::byte* weights) {
+    std::size_t copies = 0;
+    for (const std::uint32_t position : plan.positions(group)) {
       float* to = out + position * stride;
       if (weights == nullptr) {
-        std::fill_n(to, dim, 0.0F);
+        std::fill_n(to, layout_.dim(), 0.0F);
       } else {
         layout_.read(weights, to);
+        ++copies;
       }
     }
-    return positions.size();
-  });
-}
-
-// Usual widths get a loop of their own, which the compiler unrolls.
-template <Store kStore>
-std::size_t RowTable::lookup_plain_any(BatchPlan& plan, float* out, std::size_t stride) const {
-  switch (layout_.dim()) {
-    case 8:
-      return lookup_plain<kStore, 8>(plan, out, stride);
-    case 16:
-      return lookup_plain<kStore, 16>(plan, out, stride);
-    case 32:
-      return lookup_plain<kStore, 32>(plan, out, stride);
-    case 64:
-      return lookup_plain<kStore, 64>(plan, out, stride);
-    default:
-      return lookup_plain<kStore, 0>(plan, out, stride);
-  }
+    return copies;
+  };
+  const bool plain = layout_.reads_plain();
+  return read_groups(plan, copies_to(plain ? out : nullptr, stride, plain && streams(plan.num_ids(), out, stride)),
+                     read);
 }
 
 std::size_t RowTable::lookup_groups(BatchPlan& plan, float* out) const {
   const std::size_t dim = layout_.dim();
-  return for_found_rows<0>(plan, [&](std::size_t group, const std::byte* weights) {
+  return read_groups(plan, copies_to(nullptr, 0, false), [&](std::size_t group, const std::byte* weights) {
+    float* to = out + group * dim;
     if (weights == nullptr) {
-      std::fill_n(out + group * dim, dim, 0.0F);
-    } else {
-      layout_.read(weights, out + group * dim);
+      std::fill_n(to, dim, 0.0F);
+      return std::size_t{0};
     }
+    layout_.read(weights, to);
     return plan.positions(group).size();
   });
+}
+
+void RowTable::contains(std::span<const std::int64_t> ids, bool* out) const {
+  const PooledPlan plan = acquire_plan();
+  plan->build(ids, false);
+  read_groups(*plan, copies_to(nullptr, 0, false), [&](std::size_t group, const std::byte* weights) {
+    out[group] = weights != nullptr;
+    return std::size_t{0};
+  });
+}
+
+// Finds the rows of all groups, and copies them or calls read(group, weights) for each, with nullptr for an unknown id,
+// while the row cannot change. The plan remembers the rows for the step that follows. Returns the sum of the calls.
+template <typename Read>
+std::size_t RowTable::read_groups(BatchPlan& plan, const RowCopies& copies, const Read& read) const {
+  plan.set_erase_count(erase_count_.load());
+  const std::size_t sum = sum_of_tasks(plan.num_groups(), [&](std::size_t first, std::size_t count) {
+    if (!gate_.try_enter_reader()) return read_locked(plan, first, count, read);
+    std::size_t hits = gather(groups_to_gather(plan, first, count, copies));
+    if (copies.out == nullptr) {
+      hits = 0;
+      for (std::size_t g = first; g < first + count; ++g) {
+        const FoundRow at = plan.found()[g];
+        hits += read(g, at.row == kNoRow ? nullptr : chunk_layout_.weights(at.chunk, at.row));
+      }
+    }
+    gate_.leave_reader();
+    return hits;
+  });
+  plan.set_rows_known(true);
+  return sum;
+}
+
+template <typename Read>
+std::size_t RowTable::read_locked(BatchPlan& plan, std::size_t first, std::size_t count, const Read& read) const {
+  std::size_t sum = 0;
+  for (std::size_t begin = first; begin < first + count; begin += kGuestRows) {
+    const std::size_t end = std::min(begin + kGuestRows, first + count);
+    const auto hashes = plan.hashes().subspan(begin, end - begin);
+    for (const std::uint64_t hash : hashes) sub_table_of(hash).index.prefetch(hash);
+    const Guest guest(gate_);
+    for (std::size_t g = begin; g < end; ++g) {
+      SubTable& sub_table = sub_table_of(plan.hashes()[g]);
+      const std::shared_lock lock(sub_table.lock);
+      const FoundRow at = sub_table.found(sub_table.index.find_row(plan.hashes()[g]));
+      plan.found()[g] = at;
+      sum += read(g, at.row == kNoRow ? nullptr : chunk_layout_.weights(at.chunk, at.row));
+    }
+  }
+  return sum;
+}
+
+// For a writer, which keeps readers out itself.
+void RowTable::find(BatchPlan& plan) {
+  constexpr std::size_t kRowsAlone = 16 * kTaskRows;
+  const auto note_only = [](std::size_t, const std::byte*) { return std::size_t{0}; };
+  for (std::size_t first = 0; first < plan.num_groups(); first += kRowsAlone) {
+    const bool alone = !layout_.serving() && gate_.try_alone();
+    sum_of_tasks(std::min(kRowsAlone, plan.num_groups() - first), [&](std::size_t begin, std::size_t count) {
+      if (!alone) return read_locked(plan, first + begin, count, note_only);
+      return gather(groups_to_gather(plan, first + begin, count, copies_to(nullptr, 0, false)));
+    });
+    if (alone) gate_.end_alone();
+  }
 }
 
 std::vector<EntryDump> RowTable::lookup_entries(std::span<const std::int64_t> ids) const {
   std::vector<EntryDump> entries(ids.size());
   for (std::size_t i = 0; i < ids.size(); ++i) {
     const std::uint64_t hash = hash_id(ids[i]);
-    const Block block(sub_tables_.get(), std::span(&hash, 1), Access::kShared);
-    const SubTable& sub_table = sub_table_of(hash);
+    SubTable& sub_table = sub_table_of(hash);
+    const Guest guest(gate_);
+    const std::shared_lock lock(sub_table.lock);
     const std::uint32_t row = sub_table.index.find_row(hash);
     if (row == kNoRow) continue;
     EntryDump& entry = entries[i];
@@ -153,15 +205,6 @@ std::vector<EntryDump> RowTable::lookup_entries(std::span<const std::int64_t> id
     }
   }
   return entries;
-}
-
-void RowTable::contains(std::span<const std::int64_t> ids, bool* out) const {
-  const PooledPlan plan = acquire_plan();
-  plan->build(ids, false);
-  for_found_rows<0>(*plan, [&](std::size_t group, const std::byte* weights) {
-    out[plan->first_position(group)] = weights != nullptr;
-    return std::size_t{1};
-  });
 }
 
 }  // namespace monolith

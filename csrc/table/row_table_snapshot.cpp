@@ -7,33 +7,27 @@
 
 #include "table/block.h"
 #include "table/row_table.h"
+#include "table/sub_table_order.h"
 
 namespace monolith {
 
 namespace {
-
-// Files hold rows in this order, so that the same rows are the same bytes.
-bool comes_before(std::uint64_t a, std::uint64_t b) {
-  const std::uint32_t bucket_a = bucket_of_hash(a);
-  const std::uint32_t bucket_b = bucket_of_hash(b);
-  return bucket_a != bucket_b ? bucket_a < bucket_b : id_of_hash(a) < id_of_hash(b);
-}
 
 struct Located {
   std::uint64_t hash;
   std::uint32_t row;
 };
 
-// Gives rows their ids, and the order of files.
+// Gives rows their ids, and the order of files, which is that of hashes: the same rows are the same bytes.
 RowBatch in_file_order(RowBatch batch, const std::vector<std::uint64_t>& hashes, std::size_t row_bytes) {
   batch.ids.resize(hashes.size());
-  if (std::ranges::is_sorted(hashes, comes_before)) {
+  if (std::ranges::is_sorted(hashes)) {
     std::ranges::transform(hashes, batch.ids.begin(), id_of_hash);
     return batch;
   }
   std::vector<std::uint32_t> order(hashes.size());
   std::iota(order.begin(), order.end(), 0U);
-  std::ranges::sort(order, [&](std::uint32_t a, std::uint32_t b) { return comes_before(hashes[a], hashes[b]); });
+  std::ranges::sort(order, {}, [&](std::uint32_t row) { return hashes[row]; });
   RowBatch sorted;
   sorted.ids.resize(hashes.size());
   sorted.last_seen.resize(hashes.size());
@@ -105,6 +99,7 @@ RowBatch RowTable::read_snapshot(std::uint32_t number) {
   SubTable& sub_table = sub_tables_[number];
   std::vector<Located> live;
   {
+    const Guest guest(gate_);
     const std::shared_lock lock(sub_table.lock);
     check_snapshot(number);
     live.reserve(sub_table.index.size());
@@ -118,8 +113,9 @@ RowBatch RowTable::read_snapshot(std::uint32_t number) {
   hashes.reserve(live.size());
   // In the order of the file, so that most rows need not be moved again. Rows that training has not touched are copied
   // block by block; the others were set aside by before_change.
-  std::ranges::sort(live, [](const Located& a, const Located& b) { return comes_before(a.hash, b.hash); });
+  std::ranges::sort(live, {}, &Located::hash);
   for (std::size_t first = 0; first < live.size(); first += kBlockGroups) {
+    const Guest guest(gate_);
     const std::unique_lock lock(sub_table.lock);
     for (std::size_t i = first; i < std::min(live.size(), first + kBlockGroups); ++i) {
       const auto [hash, row] = live[i];
@@ -140,16 +136,18 @@ RowBatch RowTable::read_snapshot_changes(std::uint32_t number, const ConsumerCha
   SubTable& sub_table = sub_tables_[number];
   std::vector<std::uint64_t> changed = changes.touched_hashes;
   changed.insert(changed.end(), changes.erased_hashes.begin(), changes.erased_hashes.end());
-  std::ranges::sort(changed, comes_before);
+  std::ranges::sort(changed);
   const auto repeated = std::ranges::unique(changed);
   changed.erase(repeated.begin(), repeated.end());
   {
+    const Guest guest(gate_);
     const std::shared_lock lock(sub_table.lock);
     check_snapshot(number);
   }
   RowBatch found;
   std::vector<std::uint64_t> hashes;
   for (std::size_t first = 0; first < changed.size(); first += kBlockGroups) {
+    const Guest guest(gate_);
     const std::unique_lock lock(sub_table.lock);
     for (std::size_t i = first; i < std::min(changed.size(), first + kBlockGroups); ++i) {
       const std::uint32_t row = sub_table.index.find_row(changed[i]);
@@ -161,7 +159,7 @@ RowBatch RowTable::read_snapshot_changes(std::uint32_t number, const ConsumerCha
   const PreservedRows aside = take_preserved(sub_table);
   const std::size_t row_bytes = layout_.row_bytes();
   for (std::size_t i = 0; i < aside.hashes.size(); ++i) {
-    if (!std::ranges::binary_search(changed, aside.hashes[i], comes_before)) continue;
+    if (!std::ranges::binary_search(changed, aside.hashes[i])) continue;
     hashes.push_back(aside.hashes[i]);
     found.last_seen.push_back(aside.last_seen[i]);
     const auto row = aside.rows.begin() + static_cast<std::ptrdiff_t>(i * row_bytes);
@@ -179,7 +177,8 @@ RowBatch RowTable::read_snapshot_changes(std::uint32_t number, const ConsumerCha
   return batch;
 }
 
-PreservedRows RowTable::take_preserved(SubTable& sub_table) {
+PreservedRows RowTable::take_preserved(SubTable& sub_table) const {
+  const Guest guest(gate_);
   const std::unique_lock lock(sub_table.lock);
   sub_table.snapshot_epoch = 0;  // this sub-table is done: writers need not set rows aside any more
   return std::exchange(sub_table.preserved, {});
@@ -188,19 +187,21 @@ PreservedRows RowTable::take_preserved(SubTable& sub_table) {
 bool RowTable::has_room_for(std::uint32_t number, std::size_t num_rows, bool after_clear) const {
   if (options_.max_memory_bytes == 0 || options_.memory_policy != MemoryPolicy::kRefuseNewIds) return true;
   const SubTable& sub_table = sub_tables_[number];
+  const Guest guest(gate_);
   const std::shared_lock lock(sub_tables_[number].lock);
   if (!after_clear) num_rows += sub_table.index.size();
-  return SubTable::bytes_for(chunk_layout_, num_rows) <= options_.max_memory_bytes / kNumSubTables;
+  return sub_table.bytes_for(chunk_layout_, num_rows) <= options_.max_memory_bytes / kNumSubTables;
 }
 
 RowBatch RowTable::read_rows(std::uint32_t number) const {
   const SubTable& sub_table = sub_tables_[number];
+  const Guest guest(gate_);
   const std::shared_lock lock(sub_tables_[number].lock);
   std::vector<Located> live;
   live.reserve(sub_table.index.size());
   sub_table.index.visit_lines(0, sub_table.index.num_lines(),
                               [&](std::uint64_t hash, std::uint32_t row) { live.push_back({hash, row}); });
-  std::ranges::sort(live, [](const Located& a, const Located& b) { return comes_before(a.hash, b.hash); });
+  std::ranges::sort(live, {}, &Located::hash);
   RowBatch batch;
   const std::size_t row_bytes = layout_.row_bytes();
   batch.rows.resize(live.size() * row_bytes);
@@ -218,32 +219,30 @@ RowBatch RowTable::read_rows(std::uint32_t number) const {
 void RowTable::restore(std::span<const std::int64_t> ids, std::span<const std::uint32_t> last_seen,
                        std::span<const std::byte> rows) {
   const std::shared_lock batch(batch_mutex_);
-  const ClosedGate closed(gate_);
+  const Writer writer(gate_);
   const std::size_t row_bytes = layout_.row_bytes();
   const PooledPlan pooled = acquire_plan();
   BatchPlan& plan = *pooled;
   plan.build(ids, true);
-  for_each_block(sub_tables_.get(), plan.hashes(),
+  const SubTableOrder order(plan.hashes());
+  for_each_block(sub_tables_.get(), order.hashes(),
                  [&](std::size_t first, std::size_t count, const auto& prefetch_next) {
                    prefetch_whole_next(prefetch_next);
-                   const auto hashes = plan.hashes().subspan(first, count);
+                   const auto hashes = order.hashes().subspan(first, count);
                    std::array<std::uint32_t, kBlockGroups> found;
-                   const Block block(sub_tables_.get(), hashes, Access::kExclusive);
+                   const Block block(gate_, sub_tables_.get(), hashes, Access::kExclusive);
                    block.find_rows(hashes, found.data());
                    for (const Block::Run& run : block.runs()) {
                      SubTable& sub_table = *run.sub_table;
                      const std::uint32_t found_version = sub_table.erase_version;
                      for (std::size_t i = run.first; i < run.first + run.count; ++i) {
-                       const std::uint32_t position = plan.positions(first + i).back();
+                       const std::uint32_t position = plan.last_position(order.groups()[first + i]);
                        const std::byte* from = rows.data() + position * row_bytes;
                        // Making room for an earlier row may have evicted this one.
                        std::uint32_t row =
                            sub_table.erase_version == found_version ? found[i] : sub_table.index.find_row(hashes[i]);
                        if (options_.skip_zero_embedding && layout_.reads_as_zeros(from)) {
-                         if (row != kNoRow) {
-                           sub_table.erase(chunk_layout_, hashes[i]);
-                           ++erase_count_;
-                         }
+                         if (row != kNoRow) erase_row(sub_table, hashes[i]);
                          raise_max_time(last_seen[position]);
                          continue;
                        }

@@ -3,33 +3,32 @@
 
 #include <atomic>
 #include <cstdint>
-#include <thread>
+
+#include "table/backoff.h"
 
 namespace monolith {
 
 class RwSpinLock {
  public:
   void lock() {
-    for (int spins = 0;; ++spins) {
+    for (Backoff backoff;; backoff.wait()) {
       std::uint32_t free = 0;
       if (state_.compare_exchange_weak(free, kWriter, std::memory_order_acquire, std::memory_order_relaxed)) return;
       // A waiting writer turns new readers away, or a stream of lookups would starve it.
       state_.fetch_or(kWaiting, std::memory_order_relaxed);
       std::uint32_t waiting = kWaiting;
       if (state_.compare_exchange_weak(waiting, kWriter, std::memory_order_acquire, std::memory_order_relaxed)) return;
-      pause(spins);
     }
   }
   void unlock() { state_.fetch_and(~kWriter, std::memory_order_release); }
 
   void lock_shared() {
-    for (int spins = 0;; ++spins) {
+    for (Backoff backoff;; backoff.wait()) {
       std::uint32_t seen = state_.load(std::memory_order_relaxed);
       if ((seen & (kWriter | kWaiting)) == 0 &&
           state_.compare_exchange_weak(seen, seen + kReader, std::memory_order_acquire, std::memory_order_relaxed)) {
         return;
       }
-      pause(spins);
     }
   }
   void unlock_shared() { state_.fetch_sub(kReader, std::memory_order_release); }
@@ -38,16 +37,6 @@ class RwSpinLock {
   static constexpr std::uint32_t kWriter = 1;
   static constexpr std::uint32_t kWaiting = 2;
   static constexpr std::uint32_t kReader = 4;
-
-  static void pause(int spins) {
-    if (spins < 64) {
-#if defined(__x86_64__)
-      __builtin_ia32_pause();
-#endif
-    } else {
-      std::this_thread::yield();
-    }
-  }
 
   std::atomic<std::uint32_t> state_{0};
 };

@@ -36,14 +36,20 @@ ChunkLayout::ChunkLayout(const RowLayout& rows) : weight_bytes(rows.weight_bytes
   }
 }
 
+void SubTable::refresh_view() {
+  alignas(64) static constexpr std::uint64_t kEmptyLine[kLineEntries] = {};
+  if (view == nullptr) return;
+  *view = {index.lines() == nullptr ? kEmptyLine : index.lines(), chunks.data(), index.log2_lines()};
+}
+
 std::size_t SubTable::bytes(const ChunkLayout& layout) const {
   return sizeof(SubTable) + index.bytes() + chunks.capacity() * sizeof(std::byte*) + chunks.size() * layout.bytes;
 }
 
-std::size_t SubTable::bytes_for(const ChunkLayout& layout, std::size_t num_rows) {
+std::size_t SubTable::bytes_for(const ChunkLayout& layout, std::size_t num_rows) const {
   const std::size_t num_chunks = (num_rows + kChunkRows - 1) / kChunkRows;
   const std::size_t capacity = num_chunks == 0 ? 0 : std::max<std::size_t>(4, std::bit_ceil(num_chunks));
-  return sizeof(SubTable) + IdIndex::bytes_for(num_rows) + capacity * sizeof(std::byte*) + num_chunks * layout.bytes;
+  return sizeof(SubTable) + index.bytes_for(num_rows) + capacity * sizeof(std::byte*) + num_chunks * layout.bytes;
 }
 
 std::size_t SubTable::bytes_for_one_more(const ChunkLayout& layout) const {
@@ -66,9 +72,15 @@ void SubTable::reserve(const ChunkLayout& layout, ChunkArena& arena, std::size_t
     }
     chunks.push_back(chunk);
   }
+  refresh_view();
 }
 
 std::uint32_t SubTable::insert(const ChunkLayout& layout, ChunkArena& arena, std::uint64_t hash) {
+  // Also if there is no memory: the index or the list of chunks may have moved before that showed.
+  struct Refresh {
+    SubTable& sub_table;
+    ~Refresh() { sub_table.refresh_view(); }
+  } const refresh{*this};
   const bool reuse = first_free_row != kNoRow;
   if (!reuse && num_rows == chunks.size() * kChunkRows) {
     if (chunks.size() == chunks.capacity()) chunks.reserve(more_chunks(chunks));
@@ -91,7 +103,9 @@ void SubTable::after_insert(const ChunkLayout& layout, std::uint64_t hash, std::
 
 void SubTable::mark_dirty(std::size_t consumer, std::uint64_t hash, std::uint32_t row) {
   ConsumerChanges& changes = consumers[consumer];
-  header(row).dirty[consumer] |= std::uint64_t{1} << place_of(row);
+  // Only a thread with the lock changes these bits, but others may look (is_dirty_for_all).
+  const std::atomic_ref dirty(header(row).dirty[consumer]);
+  dirty.store(dirty.load(std::memory_order_relaxed) | std::uint64_t{1} << place_of(row), std::memory_order_relaxed);
   if (changes.overflowed) return;
   changes.touched_hashes.push_back(hash);
   changes.touched_rows.push_back(row);
@@ -162,6 +176,7 @@ void SubTable::clear() {
   first_free_row = kNoRow;
   num_rows = 0;
   ++erase_version;
+  refresh_view();
   for (ConsumerChanges& changes : consumers) overflow(changes);
 }
 

@@ -7,20 +7,23 @@
 // Where both parts fill whole cache lines, or share one, a row's weights and state stand side by side: a step then
 // touches one place in memory. Otherwise the weights of all rows come first, so that a lookup touches whole lines.
 //
-// Callers hold `lock` (shared to read, exclusive to change) for at most a block of 64 ids.
+// Callers hold `lock` (shared to read, exclusive to change) for at most a block of 64 ids, as guests of the table's
+// gate (table_gate.h); or have the whole table for themselves.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <vector>
 
-#include "table/batch_plan.h"
 #include "table/chunk_arena.h"
+#include "table/found_row.h"
 #include "table/id_index.h"
 #include "table/row_layout.h"
 #include "table/rw_spin_lock.h"
+#include "table/sub_table_view.h"
 
 namespace monolith {
 
@@ -31,6 +34,14 @@ struct alignas(64) ChunkHeader {
   std::uint64_t dirty[kMaxConsumers];  // a bit per row: changed since the consumer last took its changes
   std::uint64_t preserved;             // a bit per row: the snapshot being taken has this row, or must not have it
   std::uint64_t preserved_epoch;       // which snapshot `preserved` speaks of
+
+  // Whether a row is dirty for all of the first `num_consumers` already. Needs no lock: another thread may set bits.
+  bool is_dirty_for_all(std::size_t num_consumers, std::uint64_t bit) {
+    for (std::size_t i = 0; i < num_consumers; ++i) {
+      if ((std::atomic_ref(dirty[i]).load(std::memory_order_relaxed) & bit) == 0) return false;
+    }
+    return true;
+  }
 };
 static_assert(sizeof(ChunkHeader) == 64);
 
@@ -74,6 +85,7 @@ struct alignas(64) SubTable {
   std::uint32_t erase_version = 0;  // changes when a row number may have come to mean another id
   std::uint32_t num_rows = 0;       // row numbers ever given out
   // All that finding a row needs is above, in one cache line.
+  SubTableView* view = nullptr;           // the same for callers without locks; this sub-table keeps it up to date
   std::uint32_t first_free_row = kNoRow;  // each names the next where its last seen was: no memory to erase a row
   std::uint64_t snapshot_epoch = 0;       // not 0 while a snapshot is being taken of this sub-table
   PreservedRows preserved;
@@ -81,9 +93,7 @@ struct alignas(64) SubTable {
   std::size_t max_changes = 0;  // that one consumer may have outstanding here, before it overflows
 
   std::byte* chunk_of(std::uint32_t row) const { return chunks[row / kChunkRows]; }
-  BatchPlan::FoundRow found(std::uint32_t row) const {
-    return {row == kNoRow ? nullptr : chunk_of(row), row, erase_version};
-  }
+  FoundRow found(std::uint32_t row) const { return {row == kNoRow ? nullptr : chunk_of(row), row}; }
   static std::size_t place_of(std::uint32_t row) { return row % kChunkRows; }
   ChunkHeader& header(std::uint32_t row) const { return *reinterpret_cast<ChunkHeader*>(chunk_of(row)); }
   std::uint32_t& last_seen(std::uint32_t row) const { return ChunkLayout::last_seen(chunk_of(row), row); }
@@ -93,11 +103,14 @@ struct alignas(64) SubTable {
   // Someone wants to know of changes: a consumer or a snapshot.
   bool watches_changes() const { return snapshot_epoch != 0 || !consumers.empty(); }
 
+  // After the index or the list of chunks may have moved.
+  void refresh_view();
+
   // What all of this takes, but for changes that consumers have not taken and what a snapshot has set aside.
   std::size_t bytes(const ChunkLayout& layout) const;
 
-  // What a sub-table of `num_rows` rows takes.
-  static std::size_t bytes_for(const ChunkLayout& layout, std::size_t num_rows);
+  // What this sub-table would take with `num_rows` rows.
+  std::size_t bytes_for(const ChunkLayout& layout, std::size_t num_rows) const;
 
   // Bytes that one more row would add.
   std::size_t bytes_for_one_more(const ChunkLayout& layout) const;

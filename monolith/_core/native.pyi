@@ -65,7 +65,7 @@ class ProbabilisticFilter(AdmissionFilter):
     def num_draws(self, arg: int, /) -> None: ...
 
 class SlidingHashFilter(AdmissionFilter):
-    def __init__(self, capacity: int, split_num: int, first_bucket: int = 0, last_bucket: int = 1024) -> None: ...
+    def __init__(self, capacity: int, split_num: int, shard: int = 0, num_shards: int = 1) -> None: ...
     def restore_changed(self, basename: str, changes: Sequence[str]) -> int:
         """Returns the version of older files, whose counts are dropped; 0 if there are none."""
 
@@ -96,7 +96,7 @@ class TouchedKeySet:
     def __len__(self) -> int: ...
 
 def join_filters(parts: Sequence[SlidingHashFilter]) -> SlidingHashFilter:
-    """The filter of all buckets, from its parts in the order of their buckets."""
+    """The filter of all ids, from its parts in the order of their shards."""
 
 def crc32c(data: bytes, initial: int = 0) -> int:
     """The CRC-32C of `data`, continuing from `initial`."""
@@ -342,6 +342,16 @@ class FrozenTable:
         drop_expired: bool = True,
         in_parallel: bool = True,
     ) -> SavedTable: ...
+    def save_shard(
+        self,
+        basename: str,
+        shard: int,
+        num_shards: int,
+        schema: str,
+        plan_hash: int = 0,
+        generation: int = 0,
+        epoch: int = 0,
+    ) -> SavedTable: ...
     def save_changes(
         self,
         basename: str,
@@ -357,20 +367,26 @@ def reshard_table(paths: Sequence[str], basename: str, num_shards: int) -> Resha
 def read_table_file_info(path: str) -> TableFileInfo: ...
 def check_table_fits(table: RowTable, paths: Sequence[str], cleared: bool = True) -> None: ...
 def check_table_files(
-    table: RowTable, paths: Sequence[str], cleared: bool = True, not_finite: NotFinite = NotFinite.REFUSE
-) -> SavedTable: ...
-def load_table(
     table: RowTable,
     paths: Sequence[str],
-    first_bucket: int = 0,
-    last_bucket: int = 1024,
+    cleared: bool = True,
     not_finite: NotFinite = NotFinite.REFUSE,
+    shard: int = 0,
+    num_shards: int = 1,
+) -> SavedTable: ...
+def load_table(
+    table: RowTable, paths: Sequence[str], not_finite: NotFinite = NotFinite.REFUSE, shard: int = 0, num_shards: int = 1
 ) -> SavedTable: ...
 def bucket_of_id(id: int) -> int: ...
 
 NUM_BUCKETS: int = 1024
 
 NUM_SUB_TABLES: int = 256
+
+def shards_of_ids(ids: _Int64s, num_shards: int, out: _Int32s) -> None:
+    """Writes the shard of each id."""
+
+MAX_SHARDS: int = 65536
 
 class HyperParameter:
     """A number that a rule takes beside the learning rate."""
@@ -489,6 +505,11 @@ class Compressor:
 
 def plain_gather(rows: _Floats, ids: _Int64s, out: _Floats, streaming: bool) -> None:
     """Writes rows[ids] to out with prefetching, on all threads: the bound for a table's lookup."""
+
+def plain_train(
+    rows: _Floats, ids: _Int64s, out: _Floats, gradients: _Floats, learning_rate: float, ids_per_task: int
+) -> None:
+    """Writes the weights of rows[ids] to out, then steps these rows with Adagrad: the bound for a training step."""
 
 def huge_empty(num_bytes: int) -> NDArray[numpy.uint8]:
     """Returns uninitialised bytes on huge pages where the kernel has them, as a NumPy array that owns them."""
@@ -840,9 +861,6 @@ def encode_frames(
 
 class CorruptFrame(ValueError):
     pass
-
-def shards_of_ids(ids: _Int64s, num_shards: int) -> NDArray[numpy.int64]:
-    """Returns the table server of every id: servers have equal ranges of the id's hash."""
 
 class TableService:
     def __init__(

@@ -11,16 +11,13 @@ import torch
 from torch import Tensor
 
 from monolith._core import native
+from monolith.embedding.hash_shards import WHOLE, HashShard, check_shard
 
 HASH_FILTER_CAPACITY = 300000000
 """Ids a sliding filter remembers unless told otherwise."""
 
 HASH_FILTER_SPLIT_NUM = 7
 """Parts of a sliding filter's ring, and files of its save, unless told otherwise."""
-
-
-ALL_BUCKETS = (0, native.NUM_BUCKETS)
-"""The first bucket of ids, and the one after the last."""
 
 
 class FilterType(StrEnum):
@@ -179,32 +176,33 @@ def create_hash_filter(
     split_num: int = HASH_FILTER_SPLIT_NUM,
     thresholds: SlotOccurrenceThresholdConfig = NO_THRESHOLDS,
     name_suffix: str = "",
-    buckets: tuple[int, int] = ALL_BUCKETS,
+    shard: HashShard = WHOLE,
 ) -> AdmissionFilter:
     """Return a sliding filter: it counts sightings of the last `capacity` or so different ids.
 
     Its counters end at 15, so larger thresholds, which no id would ever pass, are refused.
-    Capacities below 300 and split numbers below 5 are raised to those. With `buckets` (the first, and the one after the
-    last), it is the part of such a filter that one of several shards has: for ids of these buckets only.
+    Capacities below 300 and split numbers below 5 are raised to those. With a `shard`, it is the
+    part of such a filter that one of several shards has: for ids of this shard only.
 
     >>> seen_once = create_hash_filter(1000, 7, SlotOccurrenceThresholdConfig(default_occurrence_threshold=1))
     >>> seen_once.should_be_filtered(torch.tensor([5, 6, 5]))
     tensor([ True,  True, False])
     """
+    check_shard(shard)
     if capacity < 1 or split_num < 1:
         raise ValueError(f"hash filter: capacity and split_num must be positive, got {capacity} and {split_num}")
     return AdmissionFilter(
-        native.SlidingHashFilter(capacity, split_num, *buckets),
+        native.SlidingHashFilter(capacity, split_num, *shard),
         name="MonolithHashFilter" + name_suffix,
         thresholds=thresholds,
     )
 
 
 def join_filters(parts: Sequence[AdmissionFilter]) -> AdmissionFilter:
-    """Return the sliding filter of all buckets that these are the parts of, in the order of their buckets.
+    """Return the sliding filter of all ids that these are the parts of, in the order of their shards.
 
     Raises:
-        ValueError: A part is missing, of another kind or capacity, or has counted ids of other buckets.
+        ValueError: A part is missing, of another kind or capacity, or has counted ids of other shards.
     """
     counts = [one.native_filter for one in parts if isinstance(one.native_filter, native.SlidingHashFilter)]
     if not counts or len(counts) < len(parts):

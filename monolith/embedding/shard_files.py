@@ -14,6 +14,7 @@ from torch import Tensor
 
 from monolith._core import native
 from monolith._core.native import NotFinite as NotFinite
+from monolith.embedding.hash_shards import MAX_SHARDS, WHOLE, HashShard, check_num_shards, check_shard
 from monolith.errors import CorruptFileError, NotFiniteError, TableFullError
 
 _log = logging.getLogger(__name__)
@@ -103,6 +104,26 @@ class FrozenTable:
         )
         return _checksums(basename, saved)
 
+    def save_shard(
+        self,
+        basename: str | PathLike[str],
+        shard: HashShard,
+        *,
+        plan_hash: int = 0,
+        generation: int = 0,
+        epoch: int = 0,
+    ) -> str:
+        """Write the file of one shard, of a table that holds the rows of this shard only, and return its path.
+
+        Rows that have expired are written too.
+
+        Raises:
+            ValueError: The table has rows of another shard.
+        """
+        check_shard(shard)
+        self._frozen.save_shard(fspath(basename), *shard, self._schema, plan_hash, generation, epoch)
+        return native.shard_file_name(fspath(basename), *shard)
+
     def save_changes(
         self,
         basename: str | PathLike[str],
@@ -125,8 +146,8 @@ class FrozenTable:
     def _checked(self, num_shards: int | None) -> int:
         if num_shards is None:
             return default_num_shards(self._num_rows)
-        if not 1 <= num_shards <= native.NUM_SUB_TABLES:
-            raise ValueError(f"table {self._name!r}: num_shards must be 1 to {native.NUM_SUB_TABLES}, got {num_shards}")
+        if not 1 <= num_shards <= MAX_SHARDS:
+            raise ValueError(f"table {self._name!r}: num_shards must be 1 to {MAX_SHARDS}, got {num_shards}")
         return num_shards
 
 
@@ -144,14 +165,16 @@ def reshard_files(
 ) -> dict[str, int]:
     """Write the table saved under `basename` as `num_shards` files under `out`; returns each path with its CRC-32C.
 
-    Rows are copied bucket by bucket, no table is made; from N files to M and back to N gives the same bytes. With
-    `checksums`, each file that is read has to have the one under its path; what was written is of no use otherwise.
+    Rows are copied bucket by bucket, no table is made; from N files to M and back to N gives the same bytes. Files of
+    an older format become files of today's. With `checksums`, each file that is read has to have the one under its
+    path; what was written is of no use otherwise.
 
     Raises:
         FileNotFoundError: There are no files.
         CorruptFileError: A file is damaged, or the files are not of one save.
-        ValueError: A shard is missing, or `num_shards` is not 1 to 256.
+        ValueError: A shard is missing, or `num_shards` is not 1 to 65,536.
     """
+    check_num_shards(num_shards)
     paths = find_shard_files(fspath(basename))
     with _errors_of_files():
         _check_one_save(paths, [native.read_table_file_info(path) for path in paths])
@@ -167,27 +190,32 @@ def check_shard_files(
     *,
     cleared: bool,
     not_finite: NotFinite = NotFinite.REFUSE,
+    shard: HashShard = WHOLE,
 ) -> None:
     """Raise unless the files are whole, of one save, and hold rows such as the table's, for which it has room.
 
     `schema` is what the table says of itself in files; `cleared` tells that its own rows will make room first. Rows
-    that are not finite are a NotFiniteError unless they are to be dropped or kept.
+    that are not finite are a NotFiniteError unless they are to be dropped or kept. With a `shard`, only the parts of
+    files that hold rows of it are read, and only its rows need room.
     """
     with _errors_of_files():
         _check_kind(schema, paths)
-        native.check_table_files(table, list(paths), cleared, not_finite)
+        native.check_table_files(table, list(paths), cleared, not_finite, *shard)
 
 
 def load_shard_files(
     table: native.RowTable,
     paths: Sequence[str],
-    buckets: tuple[int, int] = (0, native.NUM_BUCKETS),
+    shard: HashShard = WHOLE,
     *,
     not_finite: NotFinite = NotFinite.REFUSE,
 ) -> native.SavedTable:
-    """Add the rows of checked files to a table, those of some buckets; returns how many, and how many were dropped."""
+    """Add the rows of checked files to a table, those of one shard; returns how many, and how many were dropped.
+
+    The files may be of any other number of shards: only the parts that hold rows of this one are read.
+    """
     with _errors_of_files():
-        loaded = native.load_table(table, list(paths), *buckets, not_finite)
+        loaded = native.load_table(table, list(paths), not_finite, *shard)
     if loaded.num_dropped:
         _log.warning(
             "%s: %d rows were not finite and were dropped; their ids have no row now",

@@ -9,6 +9,7 @@ from torch import Tensor
 from monolith._core import native
 from monolith.closing import Closing
 from monolith.embedding import TableConfig
+from monolith.embedding.hash_shards import shards_of_ids
 from monolith.embedding.table import NO_TIME
 from monolith.embedding.tensor_checks import concatenate_ids, detached_floats, flat_ids, float_rows
 from monolith.parallel.batch_key import CallNumbers
@@ -248,5 +249,5 @@ class RemoteTable:
 
 def _split_by_shard(ids: Tensor, num_shards: int) -> list[Tensor]:
     """Return the places of the ids of every shard, in order."""
-    shards = torch.from_numpy(native.shards_of_ids(ids, num_shards))
+    shards = shards_of_ids(ids, num_shards)
     return [torch.nonzero(shards == shard).view(-1) for shard in range(num_shards)]

@@ -62,6 +62,7 @@ FIGURES: dict[str, dict[str, str | None]] = {
         "small_pull_vs_socket": None,
         "tls_cost": None,
     },
+    "shards": {"shard_imbalance_1000": None},
     "table": {
         "lookup_vs_index_select": None,
         "lookup_vs_bound": None,
@@ -69,6 +70,9 @@ FIGURES: dict[str, dict[str, str | None]] = {
         "lookup_vs_tfra": "tfra",
         "insert_vs_tfra": "tfra",
         "overhead_bytes_per_row": None,
+        "train_vs_bound": None,
+        "two_writers_vs_one": None,
+        "busy_vs_quiet": None,
         "train_vs_torch": None,
         "train_vs_fbgemm": "fbgemm",
         "train_vs_fbgemm_rowwise": "fbgemm",

@@ -11,7 +11,7 @@ from monolith._core import native
 
 HEADER = struct.Struct("<8sHHI3Q10Iq")
 SHORT_HEADER_BYTES, CRC_AT = 80, 76
-MINOR, NUM_SHARDS, WEIGHT_BYTES, STATE_BYTES, SCHEMA_BYTES = 2, 9, 12, 13, 15
+VERSION, NUM_SHARDS, WEIGHT_BYTES, STATE_BYTES, SCHEMA_BYTES = slice(1, 3), 9, 12, 13, 15
 """Places among the header's fields."""
 
 
@@ -69,10 +69,17 @@ class TableFile:
             offset = first + count * row_bytes + 4
         return cls(header, schema, blocks)
 
+    def make_old(self, major: int, minor: int) -> None:
+        """Make it a file of an older version, in which rows of a bucket were sorted by id; of small buckets only."""
+        self.header[VERSION] = [major, minor]
+        for block in self.blocks:
+            by_id = sorted(zip(block.ids, block.last_seen, block.rows, strict=True))
+            block.ids, block.last_seen, block.rows = map(list, zip(*by_id, strict=True))
+
     def __bytes__(self) -> bytes:
         """Return the file, every checksum in it right."""
         header = HEADER.pack(*self.header)
-        start, rest = header[:CRC_AT], header[SHORT_HEADER_BYTES:] if self.header[MINOR] else b""
+        start, rest = header[:CRC_AT], b"" if self.header[VERSION] == [1, 0] else header[SHORT_HEADER_BYTES:]
         rest += self.schema
         data = start + struct.pack("<I", native.crc32c(start + rest)) + rest
         places, found = {}, dict.fromkeys(range(native.NUM_BUCKETS), 0)

@@ -15,9 +15,10 @@ from monolith.embedding import Table
 from monolith.errors import CorruptFileError
 from monolith.model import make_tables
 from monolith.train.trained_model import TrainedModel
-from tests.checkpoint.crafted_tables import HEADER, MINOR, NUM_SHARDS, Block, TableFile
+from tests.checkpoint.crafted_tables import HEADER, NUM_SHARDS, Block, TableFile
 from tests.checkpoint.made_snapshots import rewrite_manifest
 from tests.checkpoint.small_state import PLAN, Model, State, content_of, rows_of
+from tests.embedding.written_hash import hash_of
 from tests.train import counting_model
 
 FILE = "{}-00000-of-00001"
@@ -81,6 +82,14 @@ def id_twice_in_two_blocks(file: TableFile) -> None:
     file.blocks.append(Block(last.bucket, last.ids[-1:], [9], [bytes(len(last.rows[0]))]))
 
 
+def ids_sorted_by_their_number(file: TableFile) -> None:
+    """Give the last bucket two ids, in the order of older versions."""
+    block = file.blocks[-1]
+    crowd = [one for one in range(-30_000, 30_000) if native.bucket_of_id(one) == block.bucket]
+    block.ids = next([a, b] for a in crowd for b in crowd if a < b and hash_of(a) > hash_of(b))
+    block.last_seen, block.rows = block.last_seen[:1] * 2, block.rows[:1] * 2
+
+
 def shard_that_does_not_exist(file: TableFile) -> None:
     file.header[NUM_SHARDS] = 0
 
@@ -101,6 +110,7 @@ REFUSED = [
     block_of_a_bucket_that_does_not_exist,
     id_twice_in_a_block,
     id_twice_in_two_blocks,
+    ids_sorted_by_their_number,
     shard_that_does_not_exist,
 ]
 """The last block is the one that is wrong, so that all others could have been taken before it is seen."""
@@ -163,13 +173,13 @@ def test_files_are_put_together_as_they_were(chain):
         assert bytes(TableFile.read(path)) == path.read_bytes()
 
 
-def test_a_file_of_the_first_minor_version_restores_without_a_step(chain):
+def test_a_file_of_the_first_version_restores_without_a_step(chain):
     path = chain[0] / "tables" / FILE.format("uid")
     wanted, table = make_tables(PLAN)["uid"], make_tables(PLAN)["uid"]
     wanted.restore(chain[0] / "tables" / "uid")
     assert wanted.native.max_step > 0
     file = TableFile.read(path)
-    file.header[MINOR] = 0
+    file.make_old(1, 0)
     assert len(bytes(file)) == path.stat().st_size - 8
     path.write_bytes(bytes(file))
     table.restore(chain[0] / "tables" / "uid")
@@ -255,7 +265,7 @@ def test_a_shard_that_lives_on_keeps_rows_counts_and_weights(tmp_path):
         fill(shard, seed)
     craft(path, "uid", id_in_the_wrong_bucket)
     before, weight = rows_of(shard.tables), shard.dense["weight"].clone()
-    with pytest.raises(CorruptFileError, match="a row stands in the wrong bucket"):
+    with pytest.raises(CorruptFileError, match="a row stands in the wrong bucket or shard"):
         saver.restore(path)
     assert rows_of(shard.tables) == before
     assert torch.equal(shard.dense["weight"], weight)

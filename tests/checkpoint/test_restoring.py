@@ -35,7 +35,7 @@ def test_resharding_refuses_what_makes_no_sense(tmp_path):
     _, path = make_snapshot(tmp_path)
     with pytest.raises(ValueError, match="over itself"):
         reshard(path, tmp_path, 2)
-    with pytest.raises(ValueError, match="1 to 256 shards, got 0"):
+    with pytest.raises(ValueError, match="1 to 65536 shards, got 0"):
         reshard(path, tmp_path / "out", 0)
     with pytest.raises(ValueError, match="compact its folder"):
         reshard(path.with_name(f"{path.name}.delta-1"), tmp_path / "out", 2)

@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "check.h"
+#include "ops/parallel_for.h"
+#include "table/id_hash.h"
 
 namespace {
 
@@ -21,14 +23,14 @@ std::vector<std::int64_t> random_ids(std::size_t count, std::int64_t range, std:
   return ids;
 }
 
-// The groups in the order the header promises: by sub-table, inside it by first occurrence; positions ascend.
+// The groups in the order the header promises: by first occurrence; positions ascend.
 std::vector<std::pair<std::int64_t, std::vector<std::uint32_t>>> plain_groups(const std::vector<std::int64_t>& ids,
                                                                               bool merge_repeated) {
-  std::map<std::pair<std::uint32_t, std::uint32_t>, std::pair<std::int64_t, std::vector<std::uint32_t>>> groups;
+  std::map<std::uint32_t, std::pair<std::int64_t, std::vector<std::uint32_t>>> groups;
   std::map<std::int64_t, std::uint32_t> first_position;
   for (std::uint32_t i = 0; i < ids.size(); ++i) {
     const std::uint32_t first = merge_repeated ? first_position.emplace(ids[i], i).first->second : i;
-    auto& group = groups[{sub_table_of_hash(hash_id(ids[i])), first}];
+    auto& group = groups[first];
     group.first = ids[i];
     group.second.push_back(i);
   }
@@ -56,8 +58,10 @@ void check_plan(const BatchPlan& plan, const std::vector<std::int64_t>& ids, boo
     wrong += unique[g] != id;
     wrong += plan.hashes()[g] != hash_id(id);
     wrong += counts[g] != static_cast<std::int32_t>(positions.size());
-    wrong += plan.first_position(g) != positions[0];
+    wrong += plan.first_position(g) != positions.front();
+    wrong += plan.last_position(g) != positions.back();
     const auto found = plan.positions(g);
+    wrong += found.size() != positions.size();
     wrong += !std::equal(found.begin(), found.end(), positions.begin(), positions.end());
     for (const std::uint32_t position : positions) wrong += inverse[position] != static_cast<std::int32_t>(g);
   }
@@ -66,7 +70,7 @@ void check_plan(const BatchPlan& plan, const std::vector<std::int64_t>& ids, boo
 
 void test_groups() {
   for (const bool merge_repeated : {true, false}) {
-    for (const std::size_t count : {1UL, 2UL, 63UL, 1000UL, 20000UL}) {
+    for (const std::size_t count : {1UL, 2UL, 63UL, 1000UL, 20000UL, 100000UL}) {
       for (const std::int64_t range : {1LL, 2LL, 300LL, 1LL << 62}) {
         const auto ids = random_ids(count, range, count + static_cast<std::uint64_t>(range));
         check_plan(BatchPlan(ids, merge_repeated), ids, merge_repeated);
@@ -142,7 +146,10 @@ void test_pool() {
 }  // namespace
 
 int main() {
-  test_groups();
+  for (const int threads : {1, 3}) {
+    set_num_threads(threads);
+    test_groups();
+  }
   test_empty();
   test_one_id_many_times();
   test_one_sub_table();

@@ -8,7 +8,6 @@
 
 #include "check.h"
 #include "ops/simd.h"
-#include "table/read_gate.h"
 #include "table/row_table.h"
 
 namespace {
@@ -96,37 +95,10 @@ void test_large_outputs_are_streamed() {
   check_lookup(table, 3000, 40000, 72);
 }
 
-// A writer and a reader that count together, without atomics: the sanitizer sees it if they ever meet.
-void test_gate_keeps_writers_and_readers_apart() {
-  ReadGate gate;
-  int written = 0;
-  int seen = 0;
-  {
-    const std::jthread writer([&] {
-      for (int i = 0; i < 2000; ++i) {
-        const ClosedGate closed(gate);
-        ++written;
-      }
-    });
-    for (int i = 0; i < 20000; ++i) {
-      if (!gate.try_enter()) continue;
-      CHECK(written >= seen);
-      seen = written;
-      gate.leave();
-    }
-  }
-  CHECK_EQ(written, 2000);
-  CHECK(gate.try_enter());
-  gate.leave();
-  const ClosedGate closed(gate);
-  CHECK(!gate.try_enter());
-}
-
 }  // namespace
 
 int main() {
   test_every_width_and_level();
   test_large_outputs_are_streamed();
-  test_gate_keeps_writers_and_readers_apart();
   return monolith::test::finish();
 }

@@ -28,15 +28,16 @@ namespace {
 std::atomic<std::size_t> largest_request{0};
 }
 
-void* operator new(std::size_t size) {
+// Not inlined: where only one of a pair is, GCC 13 warns that memory of `new` is freed by `free`.
+[[gnu::noinline]] void* operator new(std::size_t size) {
   std::size_t before = largest_request.load();
   while (before < size && !largest_request.compare_exchange_weak(before, size)) {
   }
   if (void* memory = std::malloc(size)) return memory;
   throw std::bad_alloc();
 }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace {
 

@@ -116,7 +116,7 @@ void test_round_trip(const TempFolder& folder) {
   RowTable table(options(3));
   step(table, first_ids(9000), 100);
   step(table, first_ids(3000), 200);
-  for (const std::uint32_t num_shards : {1U, 3U, 16U}) {
+  for (const std::uint32_t num_shards : {1U, 3U, 16U, 300U}) {
     const std::string basename = folder / ("round" + std::to_string(num_shards));
     CHECK_EQ(save_table(table, basename, num_shards, some_info(), false), 9000U);
     const auto paths = paths_of(basename, num_shards);
@@ -146,20 +146,96 @@ void test_round_trip(const TempFolder& folder) {
     save_table(loaded, again, num_shards, some_info(), false);
     CHECK(read_all(paths.back()) == read_all(paths_of(again, num_shards).back()));
   }
-  CHECK_THROWS(save_table(table, folder / "none", 0, some_info(), false), "1 to 256 shards");
-  CHECK_THROWS(save_table(table, folder / "many", 257, some_info(), false), "1 to 256 shards");
+  CHECK_THROWS(save_table(table, folder / "none", 0, some_info(), false), "1 to 65536 shards, got 0");
+  CHECK_THROWS(save_table(table, folder / "many", 65537, some_info(), false), "1 to 65536 shards, got 65537");
 }
 
-void test_a_range_of_buckets(const TempFolder& folder) {
+// A shard of any number of shards is read from files of any other number.
+void test_a_shard_of_other_shards(const TempFolder& folder) {
   RowTable table(options(2));
-  step(table, first_ids(5000), 1);
-  save_table(table, folder / "range", 4, some_info(), false);
-  RowTable part(options(2));
-  const std::uint64_t loaded = load_table(part, paths_of(folder / "range", 4), 100, 301).num_rows;
-  std::size_t expected = 0;
-  for (const std::int64_t id : first_ids(5000)) expected += bucket_of_id(id) >= 100 && bucket_of_id(id) < 301;
-  CHECK_EQ(loaded, expected);
-  CHECK_EQ(part.size(), expected);
+  step(table, first_ids(5000, -2500), 1);
+  for (const std::uint32_t num_files : {1U, 4U, 300U}) {
+    save_table(table, folder / "shards", num_files, some_info(), false);
+    for (const HashShard shard : {HashShard{1, 3}, HashShard{0, 1000}, HashShard{999, 1000}, HashShard{9999, 65536}}) {
+      RowTable part(options(2));
+      const std::uint64_t checked =
+          check_table_files(part, paths_of(folder / "shards", num_files), true, NotFinite::kRefuse, shard).num_rows;
+      const std::uint64_t loaded = load_table(part, paths_of(folder / "shards", num_files), shard).num_rows;
+      std::size_t expected = 0;
+      for (const std::int64_t id : first_ids(5000, -2500)) {
+        expected += hash_id(id) >= shard.first_hash() && hash_id(id) <= shard.last_hash();
+      }
+      CHECK(checked == expected && loaded == expected && part.size() == expected);
+    }
+    RowTable none(options(2));
+    CHECK_THROWS(load_table(none, paths_of(folder / "shards", num_files), {3, 3}), "there is no shard 3 of 3");
+  }
+}
+
+// From one number of shards to another, the same rows are the same bytes as if the table had been saved so.
+void test_resharding(const TempFolder& folder) {
+  RowTable table(options(2));
+  step(table, first_ids(20'000, -2500), 1);
+  std::uint32_t before = 3;
+  save_table(table, folder / "from3", before, some_info(), false);
+  for (const std::uint32_t num_shards : {7U, 1100U, 4U, 1U}) {
+    const auto from = paths_of(folder / ("from" + std::to_string(before)), before);
+    const std::string name = "from" + std::to_string(num_shards);
+    const ReshardedTable done = reshard_table(from, folder / name, num_shards);
+    CHECK(done.read.num_rows == 20'000 && done.written.num_rows == 20'000);
+    save_table(table, folder / "direct", num_shards, some_info(), false);
+    std::size_t num_different = 0;
+    for (std::uint32_t i = 0; i < num_shards; ++i) {
+      const std::string bytes = read_all(shard_file_name(folder / name, i, num_shards));
+      num_different += bytes != read_all(shard_file_name(folder / "direct", i, num_shards));
+      num_different += done.written.checksums[i] != crc32c(std::as_bytes(std::span(bytes)));
+    }
+    for (std::uint32_t i = 0; i < before; ++i) {
+      const std::string bytes = read_all(from[i]);
+      num_different += done.read.checksums[i] != crc32c(std::as_bytes(std::span(bytes)));
+    }
+    CHECK_EQ(num_different, 0U);
+    before = num_shards;
+  }
+  CHECK_THROWS(reshard_table(paths_of(folder / "from7", 7), folder / "none", 65537), "got 65537");
+  CHECK_THROWS(reshard_table({shard_file_name(folder / "from7", 0, 7)}, folder / "none", 2), "it is not shard 0 of 1");
+}
+
+void test_every_hash_belongs_to_one_shard() {
+  constexpr std::uint64_t kLargest = ~std::uint64_t{0};
+  for (const std::uint32_t count : {1U, 2U, 3U, 7U, 200U, 256U, 1000U, 65535U, 65536U}) {
+    std::uint64_t next = 0;
+    std::uint64_t smallest = kLargest;
+    std::uint64_t largest = 0;
+    for (std::uint32_t i = 0; i < count; ++i) {
+      const HashShard shard{i, count};
+      CHECK(shard.first_hash() == next && shard.last_hash() >= next);
+      CHECK(shard_of_hash(shard.first_hash(), count) == i && shard_of_hash(shard.last_hash(), count) == i);
+      smallest = std::min(smallest, shard.last_hash() - shard.first_hash());
+      largest = std::max(largest, shard.last_hash() - shard.first_hash());
+      next = shard.last_hash() + 1;
+    }
+    CHECK_EQ(next, 0U);
+    CHECK(largest - smallest <= 1);
+  }
+}
+
+// A shard's own table writes one file, which is that of the whole table; rows of others are refused.
+void test_one_shard_alone(const TempFolder& folder) {
+  RowTable table(options(2));
+  step(table, first_ids(3000), 5);
+  save_table(table, folder / "whole", 200, some_info(), false);
+  const auto own = std::make_shared<RowTable>(options(2));
+  const HashShard shard{77, 200};
+  load_table(*own, paths_of(folder / "whole", 200), shard);
+  const SavedTable saved = FrozenTable(own).save_shard(folder / "alone", some_info(), shard);
+  CHECK_EQ(saved.num_rows, own->size());
+  CHECK(read_all(shard_file_name(folder / "alone", 77, 200)) == read_all(shard_file_name(folder / "whole", 77, 200)));
+  CHECK_EQ(saved.checksums.size(), 1U);
+  step(*own, {1}, 6);
+  CHECK_THROWS(FrozenTable(own).save_shard(folder / "mixed", some_info(), shard),
+               "shard 77 of 200 holds rows of shard");
+  CHECK(!fs::exists(shard_file_name(folder / "mixed", 77, 200)));
 }
 
 void test_expired_rows_are_left_out(const TempFolder& folder) {
@@ -262,7 +338,10 @@ int main() {
   const TempFolder folder;
   test_joined_checksums();
   test_round_trip(folder);
-  test_a_range_of_buckets(folder);
+  test_a_shard_of_other_shards(folder);
+  test_every_hash_belongs_to_one_shard();
+  test_resharding(folder);
+  test_one_shard_alone(folder);
   test_expired_rows_are_left_out(folder);
   test_damage_is_found(folder);
   test_hostile_offsets(folder);

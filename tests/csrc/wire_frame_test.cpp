@@ -12,8 +12,8 @@
 #include "net/aligned_buffer.h"
 #include "net/applied_batches.h"
 #include "net/frame.h"
-#include "net/hash_shard.h"
 #include "net/table_service.h"
+#include "table/hash_shard.h"
 
 namespace {
 

@@ -12,8 +12,8 @@ from tests.embedding.test_admission import files, with_header
 IDS = torch.arange(100)
 
 
-def make(buckets: tuple[int, int] = (0, 1024)) -> AdmissionFilter:
-    return create_hash_filter(5000, 7, SlotOccurrenceThresholdConfig(default_occurrence_threshold=1), buckets=buckets)
+def make(shard: tuple[int, int] = (0, 1)) -> AdmissionFilter:
+    return create_hash_filter(5000, 7, SlotOccurrenceThresholdConfig(default_occurrence_threshold=1), shard=shard)
 
 
 def save_old(folder: Path, version: int) -> AdmissionFilter:
@@ -30,12 +30,12 @@ def save_old(folder: Path, version: int) -> AdmissionFilter:
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_the_counts_are_dropped_with_a_warning(tmp_path: Path, version: int) -> None:
     save_old(tmp_path / "old", version)
-    for buckets in ((0, 1024), (0, 512)):
-        restored = make(buckets)
+    for shard in ((0, 1), (0, 2)):
+        restored = make(shard)
         restored.should_be_filtered(torch.arange(1000, 1100))
         with pytest.warns(UserWarning, match=rf"old/f have format version {version}; .* dropped"):
             restored.restore(tmp_path / "old" / "f")
-        assert restored.native_filter.equals(make(buckets).native_filter)
+        assert restored.native_filter.equals(make(shard).native_filter)
     assert restored.should_be_filtered(IDS).all(), "an id that the old file had seen was let in"
 
 

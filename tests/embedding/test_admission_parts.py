@@ -3,36 +3,26 @@
 from pathlib import Path
 
 import pytest
+import torch
 
 from monolith._core import native
 from monolith.embedding.admission import create_hash_filter
+from monolith.embedding.hash_shards import shards_of_ids
+from tests.embedding.written_hash import hash_of
 
 CAPACITY = 6000
 
 
-def signature(one: int) -> int:
-    """Return the low 12 bits of the hash, as docs/formats.md has it."""
-    mixed = (one ^ one >> 32) * 0x9FB21C651E98DF25 % 2**64
-    mixed = (mixed ^ mixed >> 29) * 0xD6E8FEB86659FD93 % 2**64
-    return (mixed ^ mixed >> 32) & 0xFFF
-
-
 # Their signatures are all different, so no two of these ids share a count.
-IDS = list({signature(one): one for one in range(30_000)}.values())[:4000]
-
-
-def borders(num_parts: int) -> list[tuple[int, int]]:
-    edges = [native.NUM_BUCKETS * one // num_parts for one in range(num_parts + 1)]
-    return list(zip(edges, edges[1:], strict=False))
+IDS = list({hash_of(one) & 0xFFF: one for one in range(30_000)}.values())[:4000]
 
 
 def make_parts(num_parts: int, capacity: int = CAPACITY) -> list[native.SlidingHashFilter]:
-    return [native.SlidingHashFilter(capacity, 7, *buckets) for buckets in borders(num_parts)]
+    return [native.SlidingHashFilter(capacity, 7, part, num_parts) for part in range(num_parts)]
 
 
 def part_of(parts: list[native.SlidingHashFilter], one: int) -> native.SlidingHashFilter:
-    bucket = native.bucket_of_id(one)
-    return next(part for part, (_, last) in zip(parts, borders(len(parts)), strict=True) if bucket < last)
+    return parts[int(shards_of_ids(torch.tensor([one]), len(parts)))]
 
 
 def count(parts: list[native.SlidingHashFilter], ids: list[int]) -> None:
@@ -71,7 +61,7 @@ def test_taken_apart_and_joined_in_any_number_it_is_the_same_to_the_byte(tmp_pat
         whole.add(one)
     assert whole.head > 0
     first = bytes_of(whole, tmp_path / "0")
-    for number, num_parts in enumerate([3, 5, 256, 1]):
+    for number, num_parts in enumerate([3, 5, 256, 1000, 1]):
         joined = native.join_filters(restored(tmp_path / str(number), num_parts))
         assert bytes_of(joined, tmp_path / str(number + 1)) == first
 
@@ -110,7 +100,7 @@ def test_parts_whose_heads_moved_differently_often_are_joined_head_to_head(tmp_p
 
 
 def test_a_part_holds_its_share_before_it_forgets() -> None:
-    whole, quarter = native.SlidingHashFilter(CAPACITY, 7), native.SlidingHashFilter(CAPACITY, 7, 0, 256)
+    whole, quarter = native.SlidingHashFilter(CAPACITY, 7), native.SlidingHashFilter(CAPACITY, 7, 0, 4)
     own = [one for one in IDS if native.bucket_of_id(one) < 256]
     for one in own[:240]:
         whole.add(one)
@@ -136,19 +126,19 @@ def test_failures_add_up_again(tmp_path: Path) -> None:
 
 def test_what_cannot_be_joined_is_refused() -> None:
     parts = make_parts(3)
-    with pytest.raises(ValueError, match="stands where one from bucket 0"):
+    with pytest.raises(ValueError, match="the part of shard 1 of 3 stands where that of shard 0 of 3"):
         native.join_filters(parts[1:])
-    with pytest.raises(ValueError, match="stands where one from bucket 341"):
+    with pytest.raises(ValueError, match="the part of shard 2 of 3 stands where that of shard 1 of 3"):
         native.join_filters([parts[0], parts[2]])
-    with pytest.raises(ValueError, match="the part from bucket 682 is missing"):
+    with pytest.raises(ValueError, match="the part of shard 2 of 3 is missing"):
         native.join_filters(parts[:2])
-    with pytest.raises(ValueError, match="the part from bucket 0 is missing"):
+    with pytest.raises(ValueError, match="the part of shard 0 of 1 is missing"):
         native.join_filters([])
     parts[0].add(next(one for one in IDS if native.bucket_of_id(one) > 900))
-    with pytest.raises(ValueError, match="buckets 0 to 341 has counted ids of others; send each id to its shard"):
+    with pytest.raises(ValueError, match="shard 0 of 3 has counted ids of others; send each id to its shard"):
         native.join_filters(parts)
-    with pytest.raises(ValueError, match="buckets 7 to 7 are no range"):
-        create_hash_filter(CAPACITY, buckets=(7, 7))
+    with pytest.raises(ValueError, match="there is no shard 7 of 7"):
+        create_hash_filter(CAPACITY, shard=(7, 7))
 
 
 def test_the_files_of_a_part_are_those_of_that_part_alone(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import pytest
 
 from monolith._core import native
+from tests.embedding.written_hash import hash_of
 
 FIGURES = {0: 0, 1: 236, 2: 511, -1: 880, 185: 963, -(1 << 63): 993, (1 << 63) - 1: 850, (3 << 48) | 5: 530}
 
@@ -14,13 +15,5 @@ def test_buckets_stay_what_they_were(one, bucket):
 
 
 def test_buckets_are_those_of_the_written_format():
-    def written(one):
-        x = one % (1 << 64)
-        x ^= x >> 32
-        x = x * 0x9FB21C651E98DF25 % (1 << 64)
-        x ^= x >> 29
-        x = x * 0xD6E8FEB86659FD93 % (1 << 64)
-        return (x ^ (x >> 32)) >> 54
-
     ids = [sign * (number * 0x9E3779B97F4A7C15 % (1 << 63)) for number in range(500) for sign in (1, -1)]
-    assert [native.bucket_of_id(one) for one in ids] == [written(one) for one in ids]
+    assert [native.bucket_of_id(one) for one in ids] == [hash_of(one) >> 54 for one in ids]

@@ -79,10 +79,9 @@ def test_nothing_changed_is_a_small_file_too(chain, tmp_path):
 def test_parts_take_what_concerns_them(chain, tmp_path, count):
     admission, base, changes = chain
     admission.save(tmp_path / "whole")
-    ends = [native.NUM_BUCKETS * part // count for part in range(count + 1)]
-    parts = [restored(base, [changes], buckets=span) for span in zip(ends, ends[1:], strict=False)]
-    for part, span in zip(parts, zip(ends, ends[1:], strict=False), strict=True):
-        assert part.native_filter.equals(restored(tmp_path / "whole", [], buckets=span).native_filter)
+    parts = [restored(base, [changes], shard=(number, count)) for number in range(count)]
+    for number, part in enumerate(parts):
+        assert part.native_filter.equals(restored(tmp_path / "whole", [], shard=(number, count)).native_filter)
     assert join_filters(parts).native_filter.equals(admission.native_filter)
 
 

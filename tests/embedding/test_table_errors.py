@@ -59,8 +59,8 @@ MISTAKES: list[tuple[Callable[[Table], object], type[Exception], str]] = [
         "'movie': the gradient of id 0 in row 0, column 0 is nan",
     ),
     (lambda t: t.plan(IDS).apply_gradients(ROWS * torch.inf), ValueError, "is inf; nothing was changed"),
-    (lambda t: t.save("/nowhere", num_shards=0), ValueError, "'movie': num_shards must be 1 to 256, got 0"),
-    (lambda t: t.save("/nowhere", num_shards=257), ValueError, "got 257"),
+    (lambda t: t.save("/nowhere", num_shards=0), ValueError, "'movie': num_shards must be 1 to 65536, got 0"),
+    (lambda t: t.save("/nowhere", num_shards=65_537), ValueError, "got 65537"),
     (lambda t: t.native.read_rows(256), ValueError, "sub-tables are 0 to 255, got 256"),
     (lambda t: t.native.take_changes(0), ValueError, "'movie' has no consumer 0"),
 ]

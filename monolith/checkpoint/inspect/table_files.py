@@ -18,10 +18,9 @@ from monolith.embedding.shard_files import NotFinite, check_shard_files, find_sh
 from monolith.errors import CorruptFileError
 
 NUM_PARTS = 32
-"""The buckets are divided into this many parts: two saves have the same ids in the same part."""
+"""Ids are divided into this many parts: two saves have the same ids in the same part."""
 
 _SUB_TABLES = native.NUM_SUB_TABLES // NUM_PARTS
-_BUCKETS = native.NUM_BUCKETS // NUM_PARTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +91,7 @@ class TableFiles:
             for paths, erased in self.links:
                 if erased is not None:
                     self._table.erase(erased)
-                buckets = part * _BUCKETS, (part + 1) * _BUCKETS
-                load_shard_files(self._table.native, paths, buckets, not_finite=NotFinite.KEEP)
+                load_shard_files(self._table.native, paths, (part, NUM_PARTS), not_finite=NotFinite.KEEP)
             read = [self._table.native.read_rows(part * _SUB_TABLES + offset) for offset in range(_SUB_TABLES)]
             ids, last_seen, stored = (np.concatenate(arrays) for arrays in zip(*read, strict=True))
             order = np.argsort(ids)

@@ -22,7 +22,7 @@ from monolith.embedding.shard_files import (
 )
 from monolith.features.fid import slot_of_v2
 
-_BUCKETS_AT_ONCE = 64
+_NUM_PARTS = 16
 """A sixteenth of a table is in memory twice."""
 
 
@@ -80,13 +80,12 @@ class _Copy:
 
     def run(self) -> int:
         self._table.clear()
-        for first in range(0, native.NUM_BUCKETS, _BUCKETS_AT_ONCE):
+        for number in range(_NUM_PARTS):
             part = Table(self._saved)
             for paths, erased in zip(self._files, self._erased, strict=True):
                 if erased is not None:
                     part.erase(erased)
-                buckets = first, first + _BUCKETS_AT_ONCE
-                load_shard_files(part.native, paths, buckets, not_finite=self._not_finite)
+                load_shard_files(part.native, paths, (number, _NUM_PARTS), not_finite=self._not_finite)
             self._add(part)
             self._table.native.raise_max_time(part.native.max_time)
             self._table.native.raise_max_step(part.native.max_step)

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from monolith._core import native
 from monolith.checkpoint.format.layout import (
     TABLES_NAME,
     TEMPORARY_SUFFIX,
@@ -24,6 +23,7 @@ from monolith.checkpoint.keep.model_dir import ModelDirOwner
 from monolith.checkpoint.restore.saved_tables import make_saved_tables, saved_configs
 from monolith.checkpoint.restore.snapshot import load_snapshot
 from monolith.checkpoint.save.save_snapshot import save_snapshot
+from monolith.embedding.hash_shards import check_num_shards
 from monolith.embedding.shard_files import reshard_files
 from monolith.model import LookupPlan
 
@@ -41,10 +41,10 @@ def reshard(
     """Write a snapshot with `num_shards` files per table into another folder `out`, and return it.
 
     Rows are copied as they lie in the files, a bucket at a time, whatever the size of the table, also rows that are not
-    finite. From N files to M and back to N gives the same bytes.
+    finite. From N files to M and back to N gives the same bytes. A snapshot of an older format becomes one of today's.
 
     Raises:
-        ValueError: It is a delta, `out` is where the snapshot is, or `num_shards` is not 1 to 256.
+        ValueError: It is a delta, `out` is where the snapshot is, or `num_shards` is not 1 to 65,536.
         CorruptFileError: A file is damaged.
         ModelDirInUseError: A process trains in `out`.
     """
@@ -54,8 +54,7 @@ def reshard(
         raise ValueError(f"{folder} is a delta, which has one file per table; compact its folder first")
     if target.resolve() == folder.resolve():
         raise ValueError(f"{folder} cannot be written over itself; name another folder than {out}")
-    if not 1 <= num_shards <= native.NUM_SUB_TABLES:
-        raise ValueError(f"a table is written in 1 to {native.NUM_SUB_TABLES} shards, got {num_shards}")
+    check_num_shards(num_shards)
     manifest = read_manifest(folder)
     tables = saved_configs(folder, manifest)
     on_progress("checking", 0.0)

@@ -1,6 +1,6 @@
 """Saving and restoring a model whose rows lie in several processes; after a failure only the new ones restore."""
 
 from monolith.checkpoint.shards.partial_recovery import PartialRecoverySaver, PsMonitor
-from monolith.checkpoint.shards.table_shard import Shard, TableShard, shard_buckets
+from monolith.checkpoint.shards.table_shard import Shard, TableShard
 
-__all__ = ["PartialRecoverySaver", "PsMonitor", "Shard", "TableShard", "shard_buckets"]
+__all__ = ["PartialRecoverySaver", "PsMonitor", "Shard", "TableShard"]

@@ -31,7 +31,7 @@ from monolith.checkpoint.format.write_errors import writing_of
 from monolith.checkpoint.keep.generations import commit_by
 from monolith.checkpoint.keep.retention import Retention, retire_snapshots
 from monolith.checkpoint.restore.snapshot import check_plan
-from monolith.checkpoint.shards.table_shard import Shard, dense_part_name, filter_parts, shard_buckets
+from monolith.checkpoint.shards.table_shard import Shard, dense_part_name, filter_parts
 from monolith.embedding.admission import join_filters
 from monolith.model import LookupPlan, make_filters
 
@@ -179,7 +179,7 @@ class PartialRecoverySaver:
 
     def _join_filters(self, folder: Path) -> None:
         count = len(self._shards)
-        parts = [make_filters(self._plan, shard_buckets(index, count)) for index in range(count)]
+        parts = [make_filters(self._plan, (index, count)) for index in range(count)]
         for name in parts[0]:
             for index, part in enumerate(parts):
                 part[name].restore(filter_parts(folder, index) / name)

@@ -1,24 +1,19 @@
 """The part of a model that one process holds, and how it goes to the files of a snapshot and back."""
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
-import torch
 from safetensors import safe_open
 from torch import Tensor
 
-from monolith._core import native
 from monolith.checkpoint.format.delta_chain import chain_to
 from monolith.checkpoint.format.layout import DENSE_NAME, FILTERS_NAME, TABLES_NAME
 from monolith.checkpoint.format.tensor_file import save_tensors
 from monolith.checkpoint.restore.apply_delta import restore_filter
 from monolith.checkpoint.restore.checked_rows import CheckedRows
-from monolith.errors import CorruptFileError
+from monolith.embedding.hash_shards import check_shard, shards_of_ids
 from monolith.model import LookupPlan, admission_filters, make_tables
-
-_BUCKETS_PER_SUB_TABLE = native.NUM_BUCKETS // native.NUM_SUB_TABLES
 
 
 class Shard(Protocol):
@@ -45,16 +40,6 @@ class Shard(Protocol):
         ...
 
 
-def shard_buckets(index: int, num_shards: int) -> tuple[int, int]:
-    """Return the first bucket of a shard, and the one after its last.
-
-    >>> [shard_buckets(index, 3) for index in range(3)]
-    [(0, 340), (340, 680), (680, 1024)]
-    """
-    first, last = (native.NUM_SUB_TABLES * one // num_shards for one in (index, index + 1))
-    return first * _BUCKETS_PER_SUB_TABLE, last * _BUCKETS_PER_SUB_TABLE
-
-
 def dense_part_name(index: int, num_shards: int) -> str:
     """Return the name of the file for the dense tensors of a shard, while a snapshot is being written."""
     return f"dense-{index:05d}-of-{num_shards:05d}.safetensors"
@@ -66,13 +51,12 @@ def filter_parts(folder: Path, index: int) -> Path:
 
 
 class TableShard:
-    """The rows of a range of buckets, and dense tensors of its own; a `Shard` inside this process."""
+    """The rows of a range of hashes, and dense tensors of its own; a `Shard` inside this process."""
 
     def __init__(self, index: int, num_shards: int, plan: LookupPlan, dense: Mapping[str, Tensor]) -> None:
         """Make empty tables; `dense` are the tensors that live here, changed in place by a restore."""
-        if not 0 <= index < num_shards <= native.NUM_SUB_TABLES:
-            raise ValueError(f"shard {index} of {num_shards}: there can be 1 to {native.NUM_SUB_TABLES} shards")
-        self.tables = make_tables(plan, buckets=shard_buckets(index, num_shards))
+        check_shard((index, num_shards))
+        self.tables = make_tables(plan, shard=(index, num_shards))
         self.dense = dict(dense)
         self._index = index
         self._num_shards = num_shards
@@ -89,8 +73,7 @@ class TableShard:
 
     def owns(self, ids: Tensor) -> Tensor:
         """Return for each id whether its row belongs here."""
-        first, last = shard_buckets(self._index, self._num_shards)
-        return torch.tensor([first <= native.bucket_of_id(one) < last for one in ids.tolist()], dtype=torch.bool)
+        return shards_of_ids(ids, self._num_shards) == self._index
 
     def progress(self) -> dict[str, tuple[int, int]]:
         """Return time and step of the newest update of each table."""
@@ -103,15 +86,13 @@ class TableShard:
             max_time, max_step = progress[name]
             table.native.raise_max_time(max_time)
             table.native.raise_max_step(max_step)
-            paths = table.save(
-                Path(folder) / TABLES_NAME / f".part-{self._index}-{name}",
-                num_shards=self._num_shards,
+            table.freeze().save_shard(
+                Path(folder) / TABLES_NAME / name,
+                (self._index, self._num_shards),
                 plan_hash=self._plan.hash,
                 generation=generation,
                 epoch=epoch,
-                drop_expired=False,
             )
-            self._keep_own(Path(folder) / TABLES_NAME / name, paths)
         parts = filter_parts(Path(folder), self._index)
         parts.mkdir()
         for name, admission in admission_filters(self.tables).items():
@@ -119,18 +100,18 @@ class TableShard:
         save_tensors(self.dense, Path(folder) / dense_part_name(self._index, self._num_shards))
 
     def restore_part(self, path: str) -> None:
-        """Read the rows of its buckets from all links of the chain, their counts, and its dense tensors.
+        """Read its rows from all links of the chain, their counts, and its dense tensors.
 
         All of it is checked before anything changes: a process that lives on must not be left with parts.
         """
         links = chain_to(Path(path))
         dense = self._read_dense(links[-1])
-        rows = CheckedRows(links, self.tables.tables)
+        rows = CheckedRows(links, self.tables.tables, shard=(self._index, self._num_shards))
         for name, admission in admission_filters(self.tables).items():
             restore_filter(links, name, admission)
         for name, tensor in self.dense.items():
             tensor.copy_(dense[name])
-        rows.load(shard_buckets(self._index, self._num_shards))
+        rows.load()
 
     def _read_dense(self, link: Path) -> dict[str, Tensor]:
         with safe_open(link / DENSE_NAME, framework="pt") as saved:
@@ -146,14 +127,3 @@ class TableShard:
                     f"{tuple(tensor.shape)}; it was saved by another model"
                 )
         return found
-
-    def _keep_own(self, basename: Path, paths: list[str]) -> None:
-        for shard, path in enumerate(paths):
-            if shard == self._index:
-                os.rename(path, native.shard_file_name(os.fspath(basename), shard, self._num_shards))
-                continue
-            if native.read_table_file_info(path).num_rows:
-                raise CorruptFileError(
-                    f"shard {self._index} of {self._num_shards} holds rows of shard {shard}; send each id to its shard"
-                )
-            os.unlink(path)

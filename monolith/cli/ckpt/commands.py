@@ -87,7 +87,7 @@ def diff(first: SnapshotArgument, second: SnapshotArgument, as_json: JsonOption 
 def reshard(
     snapshot: SnapshotArgument,
     out: Annotated[Path, typer.Argument(help="Folder to write the snapshot of the same name to; not its own.")],
-    num_shards: Annotated[int, typer.Option("--shards", "-n", help="Files per table, 1 to 256.", min=1, max=256)],
+    num_shards: Annotated[int, typer.Option("--shards", "-n", help="Files per table, 1 to 65,536.", min=1, max=65_536)],
 ) -> None:
     """Write a snapshot with another number of files per table into another folder.
 

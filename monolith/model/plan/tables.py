@@ -4,24 +4,24 @@ from dataclasses import replace
 
 from monolith.embedding import MultiTable
 from monolith.embedding.admission import (
-    ALL_BUCKETS,
     AdmissionFilter,
     FilterType,
     SlotOccurrenceThresholdConfig,
     create_hash_filter,
     create_probabilistic_filter,
 )
+from monolith.embedding.hash_shards import WHOLE, HashShard
 from monolith.model.plan.lookup_plan import LookupPlan
 from monolith.model.plan.planned_table import PlannedTable, hash64
 
 
 def make_tables(
-    plan: LookupPlan, *, serving: bool = False, buckets: tuple[int, int] = ALL_BUCKETS, initial_capacity: int = 0
+    plan: LookupPlan, *, serving: bool = False, shard: HashShard = WHOLE, initial_capacity: int = 0
 ) -> MultiTable:
     """Return the empty tables of a plan, with an admission filter where a table has a threshold.
 
     Serving tables take rows as they come: they have no filter, no optimizer state, and cannot be trained. With
-    `buckets`, the filters are for ids of these buckets only. `initial_capacity` makes room for rows; 0 does not.
+    a `shard`, the filters are for ids of this shard only. `initial_capacity` makes room for rows; 0 does not.
     """
     tables = MultiTable(
         {
@@ -30,24 +30,24 @@ def make_tables(
         }
     )
     if not serving:
-        for name, admission in make_filters(plan, buckets).items():
+        for name, admission in make_filters(plan, shard).items():
             tables[name].admission = admission
             tables[name].native.set_filter(admission.native_filter, admission.native_thresholds)
     return tables
 
 
-def make_filters(plan: LookupPlan, buckets: tuple[int, int] = ALL_BUCKETS) -> dict[str, AdmissionFilter]:
+def make_filters(plan: LookupPlan, shard: HashShard = WHOLE) -> dict[str, AdmissionFilter]:
     """Return empty admission filters for the tables of a plan that have a threshold, by table."""
     # One filter per table: it counts raw ids, and user 5 is not movie 5.
-    return {planned.name: _filter(planned, buckets) for planned in plan.planned_tables if planned.occurrence_threshold}
+    return {planned.name: _filter(planned, shard) for planned in plan.planned_tables if planned.occurrence_threshold}
 
 
-def _filter(planned: PlannedTable, buckets: tuple[int, int]) -> AdmissionFilter:
+def _filter(planned: PlannedTable, shard: HashShard) -> AdmissionFilter:
     thresholds = SlotOccurrenceThresholdConfig(default_occurrence_threshold=planned.occurrence_threshold)
     suffix, admission = f"_{planned.name}", planned.admission
     if admission.kind == FilterType.PROBABILISTIC_FILTER:
         return create_probabilistic_filter(admission.equal_probability, thresholds, suffix, hash64(planned.name))
-    return create_hash_filter(planned.filter_capacity, admission.split_num, thresholds, suffix, buckets)
+    return create_hash_filter(planned.filter_capacity, admission.split_num, thresholds, suffix, shard)
 
 
 def admission_filters(tables: MultiTable) -> dict[str, AdmissionFilter]:

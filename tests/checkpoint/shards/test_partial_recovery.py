@@ -5,7 +5,7 @@ from contextlib import contextmanager
 import pytest
 import torch
 
-from monolith.checkpoint import load_snapshot
+from monolith.checkpoint import load_snapshot, save_snapshot
 from monolith.checkpoint.shards import PartialRecoverySaver, PsMonitor, TableShard
 from monolith.errors import CorruptFileError
 from monolith.model import make_tables
@@ -159,10 +159,33 @@ def test_rows_in_the_wrong_shard_are_found_and_nothing_is_committed(tmp_path):
     foreign = ids[~shards[0].shard.owns(ids)]
     shards[0].shard.tables["uid"].assign(foreign, torch.ones(len(foreign), 1), time=1)
     saver = PartialRecoverySaver(shards, PLAN, tmp_path)
-    with pytest.raises(CorruptFileError, match="shard 0 of 2 holds rows of shard 1"):
+    with pytest.raises(ValueError, match="shard 0 of 2 holds rows of shard 1, such as that of id"):
         saver.save(1)
     assert saver.last_checkpoints == []
     assert [path.name for path in tmp_path.iterdir()] == []
+
+
+def test_one_of_a_thousand_writes_and_reads_its_own_rows_only(tmp_path):
+    ids, rows = torch.arange(-20_000, 20_000), torch.arange(40_000).float().view(-1, 1)
+    whole = make_tables(PLAN)
+    whole["uid"].assign(ids, rows, time=100)
+    path = save_snapshot(
+        tmp_path, 1, plan=PLAN, tables=whole, dense={"v7": torch.ones(())}, stream={}, generation=0, epoch=0
+    )
+    shard = TableShard(7, 1000, PLAN, {"v7": torch.zeros(())})
+    shard.restore_part(str(path))
+    mine = shard.owns(ids)
+    assert 20 < int(mine.sum()) == len(shard.tables["uid"]) < 60
+    assert torch.equal(shard.tables["uid"].lookup(ids[mine]), rows[mine])
+    for name in ("tables", "filters"):
+        (tmp_path / "part" / name).mkdir(parents=True)
+    shard.save_part(str(tmp_path / "part"), shard.progress(), generation=0, epoch=0)
+    names = sorted(file.name for file in (tmp_path / "part" / "tables").iterdir())
+    assert names == ["rare-00007-of-01000", "uid-00007-of-01000"]
+    with pytest.raises(ValueError, match="there is no shard 1000 of 1000"):
+        TableShard(1000, 1000, PLAN, {})
+    with pytest.raises(ValueError, match="1 to 65536 shards, got 65537"):
+        TableShard(0, 65_537, PLAN, {})
 
 
 def test_a_damaged_snapshot_changes_nobody(tmp_path):

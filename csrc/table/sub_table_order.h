@@ -1,0 +1,30 @@
+// Groups of a plan in the order of their sub-tables, for work that takes a sub-table's lock for many rows at once:
+// inserting. The order depends on the hashes alone.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace monolith {
+
+class SubTableOrder {
+ public:
+  // All groups of a plan with these hashes; or, with `groups`, these (ascending).
+  explicit SubTableOrder(std::span<const std::uint64_t> hashes);
+  SubTableOrder(std::span<const std::uint64_t> hashes, std::span<const std::uint32_t> groups);
+
+  // By sub-table, inside it in the order of the plan.
+  std::span<const std::uint64_t> hashes() const { return hashes_; }
+  std::span<const std::uint32_t> groups() const { return groups_; }
+
+ private:
+  template <typename GroupAt>
+  void sort(std::span<const std::uint64_t> hashes, std::size_t count, const GroupAt& group_at);
+
+  std::vector<std::uint64_t> hashes_;
+  std::vector<std::uint32_t> groups_;
+};
+
+}  // namespace monolith
