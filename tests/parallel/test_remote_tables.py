@@ -1,5 +1,6 @@
 """Tables on servers do what local tables do, with any number of servers."""
 
+import os
 import signal
 import socket
 import subprocess
@@ -261,6 +262,7 @@ def test_a_frozen_server_is_a_timeout_and_serves_again_when_it_wakes(cleanup):
     ids, ones = torch.tensor([1]), torch.ones(1, 3)
     remote["item"].assign(ids, ones)
     process.send_signal(signal.SIGSTOP)
+    os.waitpid(process.pid, os.WUNTRACED)  # a signal takes a moment to arrive
     with pytest.raises(TimeoutError, match="no answer within 0.8 seconds"):
         remote["item"].assign_add(ids, ones)
     process.send_signal(signal.SIGCONT)
