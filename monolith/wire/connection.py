@@ -102,7 +102,7 @@ class Connection:
     def send_frame(self, frame: bytes | Array, deadline: Deadline = NO_DEADLINE) -> None:
         """Write a frame that was encoded elsewhere."""
         self._socket.settimeout(deadline.remaining_seconds())
-        self._socket.sendall(memoryview(frame))
+        self._socket.sendall(frame if isinstance(frame, bytes) else frame.data)
 
     def refuse(self, reply: Message, request_id: int, deadline: Deadline) -> None:
         """Send a last reply, and read on for a moment: bytes that lie unread would make the other side lose it."""
