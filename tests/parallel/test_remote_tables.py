@@ -1,5 +1,6 @@
 """Tables on servers do what local tables do, with any number of servers."""
 
+import contextlib
 import os
 import signal
 import socket
@@ -153,6 +154,8 @@ class CuttingProxy:
         except OSError:
             pass
         for one in (source, target):
+            with contextlib.suppress(OSError):  # closing alone would not end the other thread's wait
+                one.shutdown(socket.SHUT_RDWR)
             one.close()
 
     def close(self) -> None:
