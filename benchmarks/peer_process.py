@@ -48,6 +48,7 @@ TORCH_SPARSE = PeerProgram(name="torch", module="benchmarks.peers.torch_sparse")
 FBGEMM = PeerProgram(name="fbgemm", module="benchmarks.peers.fbgemm_train", venv=".venv-fbgemm")
 TFRA = PeerProgram(name="tfra", module="benchmarks.peers.tfra", venv=".venv-tfra")
 TENSORFLOW = PeerProgram(name="tensorflow", module="benchmarks.peers.tensorflow_parse", venv=".venv-tensorflow")
+TABLE_SERVER = PeerProgram(name="table server", module="benchmarks.ps.server_process")
 DATA_WORKER = PeerProgram(name="data worker", module="benchmarks.data.service_worker")
 
 

@@ -7,8 +7,8 @@ import pytest
 from tests.security.page import TRIED, rows_of_the_page
 
 # They register what they try.
-for name in ("ports", "deltas", "other_doors"):
-    import_module(f"tests.security.test_{name}")
+for name in ("security.test_ports", "security.test_deltas", "security.test_other_doors", "parallel.test_strangers"):
+    import_module(f"tests.{name}")
 
 ROWS = rows_of_the_page()
 

@@ -34,6 +34,7 @@ PAGES = {
     "checkpoint": ("monolith.checkpoint", "monolith.checkpoint.keep"),
     "export": ("monolith.export",),
     "delta": ("monolith.delta",),
+    "parallel": ("monolith.parallel",),
     "tensors": ("monolith.tensors",),
     "wire": ("monolith.wire",),
 }

@@ -15,4 +15,5 @@ NB_MODULE(native, m) {
   bind_parse(m);
   bind_json(m);
   bind_record_frames(m);
+  bind_net(m);
 }

@@ -17,5 +17,6 @@ void bind_ops(nb::module_& m);
 void bind_parse(nb::module_& m);
 void bind_json(nb::module_& m);
 void bind_record_frames(nb::module_& m);
+void bind_net(nb::module_& m);
 
 }  // namespace monolith::bind

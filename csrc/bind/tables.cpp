@@ -246,6 +246,7 @@ void bind_results(nb::module_& m) {
       .def_ro("weights", &EntryDump::weights)
       .def_ro("state", &EntryDump::state);
   nb::enum_<ChangeRequest::Kind>(m, "ChangeKind")
+      .value("STEP", ChangeRequest::Kind::kStep)
       .value("ASSIGN", ChangeRequest::Kind::kAssign)
       .value("ADD", ChangeRequest::Kind::kAdd);
 }

@@ -60,7 +60,7 @@ int num_threads() {
 
 void set_num_threads(int count) { chosen_threads.store(std::max(0, count), std::memory_order_relaxed); }
 
-void work_alone() { caller_works_alone = true; }
+void work_alone(bool alone) { caller_works_alone = alone; }
 
 void parallel_for(std::size_t num_tasks, const std::function<void(std::size_t)>& task) {
   const int threads = static_cast<int>(std::min<std::size_t>(num_tasks, static_cast<std::size_t>(num_threads())));

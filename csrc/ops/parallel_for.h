@@ -10,10 +10,10 @@ namespace monolith {
 int num_threads();
 void set_num_threads(int count);
 
-// From now on, what the calling thread does is done by it alone. For threads in the background: each thread that uses
-// several has helpers of its own, and with more helpers than cores all of them go to sleep after every small task,
-// those of the training too.
-void work_alone();
+// From now on, what the calling thread does is done by it alone, or, with false, no longer so. For threads in the
+// background: each thread that uses several has helpers of its own, and with more helpers than cores all of them go to
+// sleep after every small task, those of the training too.
+void work_alone(bool alone = true);
 
 // Calls task(i) once for every i in [0, num_tasks), several at a time; tasks are taken in order as threads
 // become free. Returns when all are done. The first exception a task throws is rethrown here, after the others ended.

@@ -171,6 +171,8 @@ class EntryDump:
     def state(self) -> list[float]: ...
 
 class ChangeKind(enum.Enum):
+    STEP = 2
+
     ASSIGN = 0
 
     ADD = 1
@@ -856,3 +858,61 @@ def read_frames(
 def encode_frames(
     payloads: _Bytes, row_splits: _Int64s, headers: _Int64s, layout: FrameLayout, out: _Bytes
 ) -> None: ...
+
+class CorruptFrame(ValueError):
+    pass
+
+class TableService:
+    def __init__(
+        self,
+        tables: Sequence[RowTable],
+        counts_occurrences: Sequence[bool],
+        *,
+        plan_hash: int,
+        shard: int,
+        num_shards: int,
+        max_partitions: int,
+        max_frame_bytes: int,
+    ) -> None: ...
+    def serve(self, socket: int, frame_timeout_ms: int) -> None: ...
+    def answer(self, frame: _Bytes, deadline_ms: int | None = None) -> tuple[NDArray[numpy.uint8], bool]: ...
+    def applied_batches(self) -> list[tuple[str, int]]: ...
+    def restore_applied_batches(self, ends: Sequence[tuple[str, int]]) -> None: ...
+
+class ShardedCall:
+    @property
+    def pending(self) -> list[int]: ...
+    @property
+    def result(self) -> ChangeResult: ...
+    @property
+    def num_applied(self) -> int: ...
+    def exchange(self, sockets: Sequence[int], request_id: int, timeout_ms: int) -> list[tuple[int, str, bytes]]: ...
+    def request(self, shard: int, request_id: int, timeout_ms: int) -> bytes: ...
+    def take_reply(self, shard: int, request_id: int, frame: _Bytes) -> list[tuple[int, str, bytes]]: ...
+
+class ShardedBatch:
+    def __init__(
+        self, dims: Sequence[int], num_shards: int, ids: _Int64s, sizes: Sequence[int], merge_repeated: bool
+    ) -> None: ...
+    @property
+    def num_ids(self) -> int: ...
+    @property
+    def num_unique(self) -> int: ...
+    @property
+    def num_floats(self) -> int: ...
+    def pull(self, out: _Floats, *, plan_hash: int, half: bool) -> ShardedCall: ...
+    def change(
+        self,
+        kind: ChangeKind,
+        values: _Floats,
+        *,
+        learning_rates: Sequence[float],
+        global_step: int,
+        time: int,
+        partition: bytes,
+        begin: int,
+        end: int,
+        plan_hash: int,
+        half: bool,
+        counts: bool,
+    ) -> ShardedCall: ...

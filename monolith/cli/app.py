@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from monolith.cli.certs import certs
 from monolith.cli.ckpt import ckpt
 from monolith.cli.control import control
 from monolith.cli.data_service import data_service
@@ -44,6 +45,7 @@ app.command(short_help="Pause, resume or save a run.")(control)
 app.command(short_help="Watch a whole live system for a minute.")(demo)
 app.command(short_help="Show what this installation can do.")(info)
 app.add_typer(ckpt)
+app.add_typer(certs)
 app.add_typer(data_service)
 
 

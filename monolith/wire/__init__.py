@@ -6,7 +6,7 @@ from monolith.wire.deadline import Deadline
 from monolith.wire.frame import FrameLimits
 from monolith.wire.message import Array, Message
 from monolith.wire.secret import SharedSecret, make_secret
-from monolith.wire.server import Handler, Server, listen
+from monolith.wire.server import Handler, LastReply, Server, listen
 from monolith.wire.tls import TlsConfig
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "Deadline",
     "FrameLimits",
     "Handler",
+    "LastReply",
     "Message",
     "Server",
     "SharedSecret",

@@ -81,6 +81,14 @@ class Client(Closing):
                 self._drop()  # the server hangs up after these words
         raise _ERRORS.get(code, RemoteError)(f"{self.address}: {reply.meta.get('error', 'an error without words')}")
 
+    def detach(self) -> Connection:
+        """Connect if not connected, and return the connection: the caller's from now on, to use and to close."""
+        self.connect()
+        with self._lock:
+            connection, self._connection = self._connection, None
+        assert connection is not None
+        return connection
+
     def close(self) -> None:
         """Close the connection, if there is one."""
         with self._lock:

@@ -4,6 +4,7 @@ import contextlib
 import ipaddress
 import socket
 import ssl
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -11,12 +12,25 @@ import numpy as np
 from monolith.errors import CorruptFrameError
 from monolith.wire.deadline import NO_DEADLINE, Deadline
 from monolith.wire.frame import HEADER_BYTES, FrameLimits, Header, decode_frame, decode_header, encode_frame
-from monolith.wire.message import Kind, Message
+from monolith.wire.message import Array, Kind, Message
 
 # Linux takes at most 1024 buffers in one call (IOV_MAX); the order of a frame's buffers is kept across calls.
 _MAX_BUFFERS: Final = 1024
 
 _LAST_WORDS_SECONDS: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReceivedFrame:
+    """A frame as it came, for a reader of its own."""
+
+    header: Header
+
+    deadline: Deadline
+    """When the sender stops waiting."""
+
+    data: Array
+    """All of its bytes, the header's too."""
 
 
 class Connection:
@@ -59,25 +73,36 @@ class Connection:
 
         Its first byte must come by the deadline, and the others too, or within `begun_seconds` of the first.
         """
-        data = np.empty(HEADER_BYTES, dtype=np.uint8)
-        self._socket.settimeout(deadline.remaining_seconds())
-        begun = self._socket.recv_into(data.data)
-        if begun == 0:
-            return None
-        rest_by = deadline if begun_seconds is None else Deadline.after(begun_seconds)
-        self._read_into(data.data[begun:], rest_by)
-        return decode_header(data.tobytes(), self._limits)
+        head = self._receive_head(deadline, begun_seconds)
+        return None if head is None else decode_header(head, self._limits)
 
     def receive_rest(self, header: Header, deadline: Deadline = NO_DEADLINE) -> Message:
         """Return the message that the header announced."""
-        try:
-            # Memory is claimed, not touched: a frame that never comes costs address space and no more. The header's
-            # place stays free, so that arrays are aligned in memory as they are in the frame.
-            body = np.empty(header.total_bytes, dtype=np.uint8)[HEADER_BYTES:]
-        except MemoryError as error:
-            raise CorruptFrameError(f"there is no memory for a frame of {header.total_bytes} bytes") from error
+        # The header's place stays free, so that arrays are aligned in memory as they are in the frame.
+        body = _claim(header)[HEADER_BYTES:]
         self._read_into(body.data, deadline)
         return decode_frame(header, body)
+
+    def receive_frame(
+        self, deadline: Deadline = NO_DEADLINE, begun_seconds: float | None = None
+    ) -> ReceivedFrame | None:
+        """Return the next frame unread; None if the other side closed the connection between frames.
+
+        With `begun_seconds`, the rest of the header and the rest of the frame each have that long instead.
+        """
+        head = self._receive_head(deadline, begun_seconds)
+        if head is None:
+            return None
+        header = decode_header(head, self._limits)
+        frame = ReceivedFrame(header, header.deadline, _claim(header))
+        frame.data[:HEADER_BYTES] = np.frombuffer(head, np.uint8)
+        self._read_into(frame.data.data[HEADER_BYTES:], _once_begun(deadline, begun_seconds))
+        return frame
+
+    def send_frame(self, frame: bytes | Array, deadline: Deadline = NO_DEADLINE) -> None:
+        """Write a frame that was encoded elsewhere."""
+        self._socket.settimeout(deadline.remaining_seconds())
+        self._socket.sendall(frame if isinstance(frame, bytes) else frame.data)
 
     def refuse(self, reply: Message, request_id: int, deadline: Deadline) -> None:
         """Send a last reply, and read on for a moment: bytes that lie unread would make the other side lose it."""
@@ -91,6 +116,15 @@ class Connection:
                 self._socket.settimeout(patience.remaining_seconds())
                 if self._socket.recv_into(scrap) == 0:
                     return
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether only Python's TLS can read and write it."""
+        return isinstance(self._socket, ssl.SSLSocket)
+
+    def fileno(self) -> int:
+        """Return the socket's descriptor, for native code to read and write a connection that is not encrypted."""
+        return self._socket.fileno()
 
     def close(self) -> None:
         """Close the socket; harmless when closed already."""
@@ -112,6 +146,15 @@ class Connection:
             # Of the plain socket: an SSLSocket's own shutdown takes the TLS state from under the reading thread.
             socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
+    def _receive_head(self, deadline: Deadline, begun_seconds: float | None) -> bytes | None:
+        data = np.empty(HEADER_BYTES, dtype=np.uint8)
+        self._socket.settimeout(deadline.remaining_seconds())
+        begun = self._socket.recv_into(data.data)
+        if begun == 0:
+            return None
+        self._read_into(data.data[begun:], _once_begun(deadline, begun_seconds))
+        return data.tobytes()
+
     def _read_into(self, view: memoryview, deadline: Deadline) -> None:
         """Fill the view."""
         filled = 0
@@ -121,6 +164,18 @@ class Connection:
             if count == 0:
                 raise ConnectionError(f"the connection was lost after {filled} of {len(view)} bytes")
             filled += count
+
+
+def _once_begun(deadline: Deadline, begun_seconds: float | None) -> Deadline:
+    return deadline if begun_seconds is None else Deadline.after(begun_seconds)
+
+
+def _claim(header: Header) -> Array:
+    """Return memory for a frame: claimed, not touched. A frame that never comes costs address space and no more."""
+    try:
+        return np.empty(header.total_bytes, dtype=np.uint8)
+    except MemoryError as error:
+        raise CorruptFrameError(f"there is no memory for a frame of {header.total_bytes} bytes") from error
 
 
 def _name(socket_address: str | bytes | tuple[str, int]) -> str:

@@ -9,7 +9,7 @@ import ssl
 import stat
 import threading
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from monolith.closing import Closing
 from monolith.errors import CorruptFrameError, SecretError
@@ -25,6 +25,15 @@ from monolith.wire.tls import TlsConfig
 
 Handler = Callable[[Message], Message]
 """Answers one request; what it raises goes to the client as a RemoteError. Called from many threads."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class LastReply(Message):
+    """A reply after which the connection speaks another protocol, or none: it is closed when `serve_on` returns."""
+
+    serve_on: Callable[[Connection], None]
+    """Runs in the connection's thread. What it may raise is what reading a connection may."""
+
 
 _MIN_STRANGERS = 8
 """Places for strangers, however few known peers there may be."""
@@ -200,6 +209,9 @@ class Server(Closing):
             _log.error("%s: a reply of type %d cannot be sent: %s", self.address, message.type, error)
             reply = error_reply(message.type, "handler", f"{type(error).__name__}: {error}")
             connection.send(reply, kind=Kind.ERROR, request_id=header.request_id, deadline=answer_by)
+        if isinstance(reply, LastReply):
+            reply.serve_on(connection)
+            return False
         return True
 
     def _answer(self, message: Message) -> tuple[Kind, Message]:

@@ -56,6 +56,12 @@ FIGURES: dict[str, dict[str, str | None]] = {
         "events_per_second": None,
         "predictions_per_second": None,
     },
+    "ps": {
+        "pull_vs_socket": None,
+        "push_vs_socket": None,
+        "small_pull_vs_socket": None,
+        "tls_cost": None,
+    },
     "shards": {"shard_imbalance_1000": None},
     "table": {
         "lookup_vs_index_select": None,

@@ -1,0 +1,79 @@
+"""The server's process: one table behind a plain and an encrypted table server, and a plain socket beside them."""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from benchmarks.ids import ids_of_rows
+from benchmarks.peers.protocol import Operation, serve
+from benchmarks.ps.shape import table_configs
+from monolith.embedding import MultiTable
+from monolith.parallel import TableServer
+from monolith.wire import SharedSecret
+from monolith.wire.certificates import certificates_of
+
+LENGTHS = struct.Struct("<QQ")
+"""What a client of the plain socket says first: bytes of each request, and of each reply."""
+
+_FILL_ROWS = 1 << 18
+_running: list[object] = []
+
+
+def setup(settings: dict[str, Any]) -> Mapping[str, Operation]:
+    """Fill the table, listen, and write the addresses to `addresses.json` in the folder."""
+    folder = Path(settings["folder"])
+    tables = MultiTable(table_configs(settings["dim"]))
+    for begin in range(0, settings["num_rows"], _FILL_ROWS):
+        ids = ids_of_rows(np.arange(begin, min(begin + _FILL_ROWS, settings["num_rows"]), dtype=np.int64))
+        tables["benchmark"].assign(torch.from_numpy(ids), torch.randn(len(ids), settings["dim"]))
+    plain = TableServer(tables, secret=SharedSecret.made_in_folder(folder))
+    encrypted = TableServer(tables, tls=certificates_of(folder / "certificates"))
+    listener = socket.create_server(("127.0.0.1", 0))
+    threading.Thread(target=_answer, args=(listener,), daemon=True).start()
+    _running.extend([plain, encrypted, listener])
+    addresses = {
+        "plain": str(plain.address),
+        "encrypted": str(encrypted.address),
+        "socket": list(listener.getsockname()),
+    }
+    (folder / "addresses.json").write_text(json.dumps(addresses))
+    return {}
+
+
+def _answer(listener: socket.socket) -> None:
+    """Answer one client at a time: its number of bytes in, its number of bytes out, until it hangs up."""
+    while True:
+        client, _ = listener.accept()
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        with client:
+            lengths = bytearray(LENGTHS.size)
+            if not read_all(client, memoryview(lengths)):
+                continue
+            request_bytes, reply_bytes = LENGTHS.unpack(lengths)
+            request, reply = memoryview(bytearray(request_bytes)), bytes(reply_bytes)
+            while read_all(client, request):
+                client.sendall(reply)
+
+
+def read_all(sock: socket.socket, view: memoryview) -> bool:
+    """Fill the view; False if the other side hung up."""
+    filled = 0
+    while filled < len(view):
+        count = sock.recv_into(view[filled:])
+        if count == 0:
+            return False
+        filled += count
+    return True
+
+
+if __name__ == "__main__":
+    serve(setup)

@@ -1,0 +1,189 @@
+// Table servers and their clients.
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bind/arrays.h"
+#include "bind/module.h"
+#include "net/sharded_call.h"
+#include "net/table_service.h"
+
+namespace monolith::bind {
+
+using namespace nb::literals;
+using namespace monolith::net;
+
+namespace {
+
+using SharedTable = std::shared_ptr<RowTable>;
+using Milliseconds = std::chrono::milliseconds;
+using BytesIn = Array<const std::uint8_t>;
+
+// A reply as one piece of memory.
+class MemorySink : public ReplySink {
+ public:
+  void write(std::span<const std::byte> bytes, bool more) override {
+    // The header says how much there will be.
+    if (bytes_.empty() && more)
+      bytes_.reserve(decode_header(bytes.first(kHeaderBytes), {.max_frame_bytes = ~0ULL}).total_bytes);
+    const auto* from = reinterpret_cast<const std::uint8_t*>(bytes.data());
+    bytes_.insert(bytes_.end(), from, from + bytes.size());
+  }
+  std::vector<std::uint8_t>&& take() { return std::move(bytes_); }
+
+ private:
+  std::vector<std::uint8_t> bytes_;
+};
+
+std::shared_ptr<TableService> make_service(const std::vector<SharedTable>& tables,
+                                           const std::vector<bool>& counts_occurrences, std::uint64_t plan_hash,
+                                           std::uint32_t shard, std::uint32_t num_shards, std::size_t max_partitions,
+                                           std::uint64_t max_frame_bytes) {
+  if (counts_occurrences.size() != tables.size()) {
+    throw std::invalid_argument("counts_occurrences must have one value per table");
+  }
+  std::vector<ServedTable> served;
+  for (std::size_t t = 0; t < tables.size(); ++t) served.push_back({tables[t], counts_occurrences[t]});
+  ServiceOptions options;
+  options.plan_hash = plan_hash;
+  options.shard = shard;
+  options.num_shards = num_shards;
+  options.max_partitions = max_partitions;
+  options.limits.max_frame_bytes = max_frame_bytes;
+  return std::make_shared<TableService>(std::move(served), options);
+}
+
+// The reply, and whether the connection is of further use.
+nb::tuple answer(TableService& service, BytesIn frame, std::optional<std::int64_t> deadline_ms) {
+  MemorySink sink;
+  const bool goes_on = without_gil([&] {
+    const TableService::Connected connected(service);
+    TableService::Scratch scratch;
+    const auto bytes = std::as_bytes(as_span(frame));
+    Deadline deadline;
+    if (deadline_ms) deadline = deadline_after(Milliseconds(*deadline_ms));
+    const Header header = decode_header(bytes.first(std::min(bytes.size(), kHeaderBytes)), service.limits());
+    try {
+      service.answer(header, bytes, deadline, scratch, sink);
+    } catch (const CorruptFrame&) {
+      return false;
+    }
+    return true;
+  });
+  return nb::make_tuple(to_array(sink.take()), goes_on);
+}
+
+nb::list to_python(const std::vector<Failure>& failures) {
+  nb::list found;
+  for (const Failure& one : failures) {
+    const nb::bytes refusal(reinterpret_cast<const char*>(one.refusal.data()), one.refusal.size());
+    found.append(nb::make_tuple(one.shard, one.words, refusal));
+  }
+  return found;
+}
+
+nb::list exchange(ShardedCall& call, const std::vector<int>& sockets, std::uint64_t request_id,
+                  std::int64_t timeout_ms) {
+  return to_python(without_gil([&] { return call.exchange(sockets, request_id, Milliseconds(timeout_ms)); }));
+}
+
+nb::bytes request(ShardedCall& call, std::size_t shard, std::uint64_t request_id, std::int64_t timeout_ms) {
+  const auto bytes = call.request(shard, request_id, Milliseconds(timeout_ms));
+  return nb::bytes(bytes.data(), bytes.size());
+}
+
+nb::list take_reply(ShardedCall& call, std::size_t shard, std::uint64_t request_id, BytesIn frame) {
+  std::vector<Failure> failures;
+  auto failure = without_gil([&] { return call.take_reply(shard, request_id, std::as_bytes(as_span(frame))); });
+  if (failure) failures.push_back(std::move(*failure));
+  return to_python(failures);
+}
+
+ShardedCall pull(const ShardedBatch& batch, FloatsOut out, std::uint64_t plan_hash, bool half) {
+  return ShardedCall::pull(batch, plan_hash, half, sized(out, batch.num_floats()).data());
+}
+
+ShardedCall change(const ShardedBatch& batch, ChangeRequest::Kind kind, FloatsIn values,
+                   const std::vector<float>& learning_rates, std::int64_t global_step, std::int64_t time,
+                   nb::bytes partition, std::uint64_t begin, std::uint64_t end, std::uint64_t plan_hash, bool half,
+                   bool counts) {
+  ShardedCall::Change change;
+  change.kind = kind;
+  change.learning_rates = learning_rates;
+  change.global_step = global_step;
+  change.time = time;
+  change.partition = std::string(partition.c_str(), partition.size());
+  change.begin = begin;
+  change.end = end;
+  change.counts = counts;
+  const float* const data = sized(values, batch.num_floats()).data();
+  return without_gil([&] { return ShardedCall::change(batch, plan_hash, half, change, data); });
+}
+
+void bind_service(nb::module_& m) {
+  nb::class_<TableService>(m, "TableService")
+      .def(nb::new_(&make_service), "tables"_a, "counts_occurrences"_a, nb::kw_only(), "plan_hash"_a, "shard"_a,
+           "num_shards"_a, "max_partitions"_a, "max_frame_bytes"_a)
+      .def(
+          "serve",
+          [](TableService& service, int socket, std::int64_t frame_timeout_ms) {
+            with_os_errors([&] { serve_connection(service, socket, Milliseconds(frame_timeout_ms)); });
+          },
+          "socket"_a, "frame_timeout_ms"_a)
+      .def("answer", &answer, "frame"_a.noconvert(), "deadline_ms"_a.none() = nb::none())
+      .def(
+          "applied_batches", [](TableService& service) { return service.applied().ends(); },
+          nb::call_guard<nb::gil_scoped_release>())
+      .def(
+          "restore_applied_batches",
+          [](TableService& service, const std::vector<std::pair<std::string, std::uint64_t>>& ends) {
+            service.applied().restore(ends);
+          },
+          "ends"_a, nb::call_guard<nb::gil_scoped_release>());
+}
+
+void bind_client(nb::module_& m) {
+  const auto release = nb::call_guard<nb::gil_scoped_release>();
+  nb::class_<ShardedCall>(m, "ShardedCall")
+      .def_prop_ro("pending", &ShardedCall::pending)
+      .def_prop_ro("result", &ShardedCall::result)
+      .def_prop_ro("num_applied", &ShardedCall::num_applied)
+      .def("exchange", &exchange, "sockets"_a, "request_id"_a, "timeout_ms"_a)
+      .def("request", &request, "shard"_a, "request_id"_a, "timeout_ms"_a)
+      .def("take_reply", &take_reply, "shard"_a, "request_id"_a, "frame"_a.noconvert());
+  nb::class_<ShardedBatch>(m, "ShardedBatch")
+      .def(
+          "__init__",
+          [](ShardedBatch* self, const std::vector<std::size_t>& dims, std::size_t num_shards, IdsIn ids,
+             const std::vector<std::int64_t>& sizes,
+             bool merge_repeated) { new (self) ShardedBatch(dims, num_shards, as_span(ids), sizes, merge_repeated); },
+          "dims"_a, "num_shards"_a, "ids"_a.noconvert(), "sizes"_a, "merge_repeated"_a, release)
+      .def_prop_ro("num_ids", &ShardedBatch::num_ids)
+      .def_prop_ro("num_unique", &ShardedBatch::num_unique)
+      .def_prop_ro("num_floats", &ShardedBatch::num_floats)
+      // A call writes to `out` and reads the batch as long as it lasts.
+      .def("pull", &pull, "out"_a.noconvert(), nb::kw_only(), "plan_hash"_a, "half"_a, nb::keep_alive<0, 1>(),
+           nb::keep_alive<0, 2>())
+      .def("change", &change, "kind"_a, "values"_a.noconvert(), nb::kw_only(), "learning_rates"_a, "global_step"_a,
+           "time"_a, "partition"_a, "begin"_a, "end"_a, "plan_hash"_a, "half"_a, "counts"_a, nb::keep_alive<0, 1>());
+}
+
+}  // namespace
+
+void bind_net(nb::module_& m) {
+  nb::exception<CorruptFrame>(m, "CorruptFrame", PyExc_ValueError);
+  bind_service(m);
+  bind_client(m);
+}
+
+}  // namespace monolith::bind

@@ -1,0 +1,92 @@
+// One request to every table server of a job, and their replies.
+//
+// A call may take several attempts: servers that have answered are not asked again.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "net/aligned_buffer.h"
+#include "net/frame.h"
+#include "net/sharded_batch.h"
+#include "net/socket_io.h"
+#include "table/row_table.h"
+
+namespace monolith::net {
+
+// What became of one server's part of a call, unless it is done.
+struct Failure {
+  std::size_t shard = 0;
+  std::string words;               // the connection failed, or the reply was no reply: worth another attempt
+  std::vector<std::byte> refusal;  // or: the server's error reply, a whole frame
+};
+
+class ShardedCall {
+ public:
+  // How a batch changes rows, besides its values.
+  struct Change {
+    ChangeRequest::Kind kind = ChangeRequest::Kind::kStep;
+    std::span<const float> learning_rates;
+    std::int64_t global_step = 0;
+    std::int64_t time = 0;
+    std::string partition;  // with begin and end, the batch's key
+    std::uint64_t begin = 0;
+    std::uint64_t end = 0;
+    bool counts = false;  // say how often each id occurs
+  };
+
+  // Reads the rows of all ids of a batch to `out`, laid out as the batch is. Batch and `out` must outlive the call.
+  static ShardedCall pull(const ShardedBatch& batch, std::uint64_t plan_hash, bool half, float* out);
+
+  // Changes rows; `values` is laid out as the batch is and not needed afterwards.
+  static ShardedCall change(const ShardedBatch& batch, std::uint64_t plan_hash, bool half, const Change& change,
+                            const float* values);
+
+  ShardedCall(ShardedCall&&) = default;
+  ShardedCall& operator=(ShardedCall&&) = default;
+  ShardedCall(const ShardedCall&) = delete;
+  ShardedCall& operator=(const ShardedCall&) = delete;
+
+  // Servers that have not answered yet.
+  std::vector<std::size_t> pending() const;
+
+  // Sends to the servers that have not answered yet, then takes their replies. `sockets` has one per shard; a negative
+  // one leaves its server out.
+  std::vector<Failure> exchange(std::span<const int> sockets, std::uint64_t request_id,
+                                std::chrono::milliseconds timeout);
+
+  // The same for connections that only the caller can use: what to send, and what came back.
+  std::span<const std::byte> request(std::size_t shard, std::uint64_t request_id, std::chrono::milliseconds timeout);
+  std::optional<Failure> take_reply(std::size_t shard, std::uint64_t request_id, std::span<const std::byte> frame);
+
+  // Of a change: what all servers that have answered did; `num_applied` of them had not applied it before.
+  const ChangeResult& result() const { return result_; }
+  std::size_t num_applied() const { return num_applied_; }
+
+ private:
+  ShardedCall(const ShardedBatch& batch, float* out, bool half) : batch_(&batch), out_(out), half_(half) {}
+
+  // Reads a reply's bytes after its header, in order.
+  class Source;
+  class SocketSource;
+  class MemorySource;
+
+  std::optional<Failure> receive(std::size_t shard, std::uint64_t request_id, Source& source);
+  void take_rows(std::size_t shard, const Header& header, Source& source);
+  void take_result(const Header& header, std::span<const std::byte> head, Source& source);
+
+  const ShardedBatch* batch_;
+  float* out_;  // of a pull
+  bool half_;
+  std::vector<AlignedBuffer> requests_;
+  std::vector<bool> done_;
+  ChangeResult result_;
+  std::size_t num_applied_ = 0;
+};
+
+}  // namespace monolith::net

@@ -1,0 +1,122 @@
+// The requests of a table server, answered: one frame in, one frame out. docs/formats.md, "Table messages", lists them.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "net/aligned_buffer.h"
+#include "net/applied_batches.h"
+#include "net/frame.h"
+#include "net/socket_io.h"
+#include "table/multi_table.h"
+
+namespace monolith::net {
+
+enum class RequestType : std::uint16_t {
+  kHello = 64,  // answered before a connection comes here
+  kPull = 65,
+  kStep = 66,
+  kAssign = 67,
+  kAdd = 68,
+  kContains = 69,
+  kErase = 70,
+  kEvict = 71,
+  kStatus = 72,
+};
+
+// Takes the bytes of a reply, in order.
+class ReplySink {
+ public:
+  virtual ~ReplySink() = default;
+  // `more`: further bytes of the same frame follow.
+  virtual void write(std::span<const std::byte> bytes, bool more) = 0;
+};
+
+struct ServiceOptions {
+  std::uint64_t plan_hash = 0;
+  std::uint32_t shard = 0;
+  std::uint32_t num_shards = 1;
+  std::size_t max_partitions = 65536;
+  FrameLimits limits;
+};
+
+struct ServedTable {
+  std::shared_ptr<RowTable> table;
+  bool counts_occurrences = false;  // its admission filter counts how often a new id occurs in a batch
+};
+
+// The tables of one shard. Any number of threads may answer requests.
+class TableService {
+ public:
+  // Memory of one connection, used again by its next request.
+  struct Scratch {
+    std::vector<float> rows;
+    std::vector<std::uint16_t> halves;
+    std::vector<float> values;
+  };
+
+  TableService(std::vector<ServedTable> tables, ServiceOptions options);
+
+  const FrameLimits& limits() const { return options_.limits; }
+  AppliedBatches& applied() { return applied_; }
+
+  // Counts the connections that are served at the moment.
+  class Connected {
+   public:
+    explicit Connected(TableService& service) : service_(service) { ++service_.num_connections_; }
+    Connected(const Connected&) = delete;
+    Connected& operator=(const Connected&) = delete;
+    ~Connected() { --service_.num_connections_; }
+
+   private:
+    TableService& service_;
+  };
+
+  // Answers a request, which came as one whole frame, by its deadline. What cannot be carried out gets an error reply.
+  // CorruptFrame, after an error reply, if the bytes are no request: the connection is of no further use.
+  void answer(const Header& header, std::span<const std::byte> frame, const Deadline& deadline, Scratch& scratch,
+              ReplySink& sink);
+
+ private:
+  // The ids of a request, by table.
+  struct Ids {
+    std::span<const std::int64_t> all;
+    std::span<const std::int64_t> sizes;
+    std::size_t num_floats = 0;
+  };
+
+  void carry_out(const FrameView& request, const Deadline& deadline, Scratch& scratch, ReplySink& sink);
+  Ids ids_of(const FrameView& request) const;
+  void check_routes(std::span<const std::int64_t> ids) const;
+  std::span<const float> values_of(const FrameView& request, const Ids& ids, Scratch& scratch) const;
+  void check_finite(const Ids& ids, std::span<const float> values) const;
+
+  std::size_t floats_per_part(const Ids& ids) const;
+  void pull(const FrameView& request, Scratch& scratch, ReplySink& sink);
+  void change(const FrameView& request, ChangeRequest::Kind kind, const Deadline& deadline, Scratch& scratch,
+              ReplySink& sink);
+  ChangeResult step_counted(const Ids& ids, std::span<const std::uint32_t> counts, ChangeRequest step);
+  void contains(const FrameView& request, ReplySink& sink);
+  void erase(const FrameView& request, ReplySink& sink);
+  void evict(const FrameView& request, ReplySink& sink);
+  void status(const FrameView& request, ReplySink& sink);
+
+  std::vector<ServedTable> tables_;
+  std::vector<std::shared_ptr<RowTable>> shared_;
+  bool any_counts_ = false;
+  ServiceOptions options_;
+  AppliedBatches applied_;
+  std::atomic<int> num_connections_{0};
+};
+
+// Answers the requests that come over a connected socket until the other side closes it. A header that has begun, the
+// rest of its frame, and the reply must each get through within `frame_timeout`. Throws CorruptFrame or
+// std::system_error where the connection ends otherwise.
+void serve_connection(TableService& service, int socket, std::chrono::milliseconds frame_timeout);
+
+}  // namespace monolith::net

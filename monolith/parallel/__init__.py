@@ -1,0 +1,8 @@
+"""The same tables elsewhere: a server for the tables of a shard, and the client that uses many of them as one."""
+
+from monolith.parallel.batch_key import BatchKey
+from monolith.parallel.remote_tables import RemoteTables
+from monolith.parallel.server_group import RetryConfig
+from monolith.parallel.table_server import TableServer
+
+__all__ = ["BatchKey", "RemoteTables", "RetryConfig", "TableServer"]

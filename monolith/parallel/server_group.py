@@ -1,0 +1,183 @@
+"""All table servers of a job: one call to every one of them, tried again until it is done or its time is over."""
+
+import itertools
+import logging
+import threading
+import time
+from collections.abc import Callable, Container, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias, TypeVar
+
+from monolith._core import native
+from monolith.closing import Closing
+from monolith.errors import CorruptFrameError
+from monolith.parallel.messages import raise_refusal
+from monolith.parallel.server_link import ServerLink
+from monolith.wire import Deadline, Message
+from monolith.wire.connection import Connection
+
+_log = logging.getLogger(__name__)
+_Reply = TypeVar("_Reply")
+_Failure: TypeAlias = tuple[int, str, bytes]
+"""Shard; why it did not answer; or its error reply."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RetryConfig:
+    """How long a client waits for its table servers."""
+
+    deadline_seconds: float = 60.0
+    """A call that is not done by then is a TimeoutError or the last ConnectionError."""
+
+    attempt_seconds: float = 20.0
+    """A server that has not answered by then is asked again, over a new connection."""
+
+    connect_seconds: float = 5.0
+    """A connection must be made and greeted by then."""
+
+    first_pause_seconds: float = 0.02
+    """Pause after the first failure; it doubles with every further one."""
+
+    max_pause_seconds: float = 2.0
+
+    def __post_init__(self) -> None:
+        """Reject times that let nothing through."""
+        for name in ("deadline_seconds", "attempt_seconds", "connect_seconds", "first_pause_seconds"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
+
+
+class ServerGroup(Closing):
+    """The links to the servers of all shards, in their order. Calls of several threads take turns."""
+
+    def __init__(self, links: Sequence[ServerLink], retry: RetryConfig) -> None:
+        """Connect to all servers; those that are not there yet are waited for, up to the deadline."""
+        self.links = list(links)
+        self.num_retries = 0
+        """Attempts after the first, since the start."""
+        self._retry = retry
+        self._lock = threading.Lock()
+        self._request_ids = itertools.count(1)
+        try:
+            self._for_each(range(len(self.links)), lambda shard, deadline: self.links[shard].connection())
+        except BaseException:
+            self.close()
+            raise
+
+    def carry_out(self, call: native.ShardedCall) -> None:
+        """Return when every server has done its part of the call.
+
+        A change has a key, so a server that had carried it out before its reply was lost skips it.
+        """
+        with self._lock:
+            patience = _Patience(self._retry)
+            refusals: dict[int, bytes] = {}
+            while failures := self._attempt(call, refusals, patience):
+                lost = {shard: words for shard, words, refusal in failures if not refusal}
+                refusals |= {shard: refusal for shard, _, refusal in failures if refusal}
+                for shard in lost:
+                    self.links[shard].drop()
+                if not lost:
+                    break
+                shard, words = next(iter(lost.items()))
+                self.num_retries += 1
+                patience.pause(f"{self.links[shard].address}: {words}")
+            for shard, refusal in sorted(refusals.items()):
+                raise_refusal(self.links[shard].address, refusal)
+
+    def ask(self, messages: dict[int, Message]) -> dict[int, Message]:
+        """Return the reply of each server to its message; for requests that may be carried out twice."""
+        with self._lock:
+            return self._for_each(
+                messages, lambda shard, deadline: self.links[shard].request(messages[shard], deadline)
+            )
+
+    def close(self) -> None:
+        """Close all connections."""
+        for link in self.links:
+            link.close()
+
+    def _attempt(self, call: native.ShardedCall, refused: Container[int], patience: "_Patience") -> list[_Failure]:
+        """Send to the servers that have not answered yet and take their replies; return what failed."""
+        failures: list[_Failure] = []
+        connections: list[Connection | None] = []
+        for shard, link in enumerate(self.links):
+            try:
+                connections.append(None if shard in refused else link.connection())
+            except (OSError, CorruptFrameError) as error:
+                connections.append(None)
+                failures.append((shard, str(error), b""))
+        request_id, deadline = next(self._request_ids), patience.attempt()
+        left_ms = max(1, round((deadline.at_seconds - time.monotonic()) * 1000))
+        if self.links[0].is_encrypted:
+            return failures + self._exchange_encrypted(call, connections, request_id, left_ms, deadline)
+        sockets = [-1 if connection is None else connection.fileno() for connection in connections]
+        return failures + call.exchange(sockets, request_id, left_ms)
+
+    def _exchange_encrypted(
+        self,
+        call: native.ShardedCall,
+        connections: Sequence[Connection | None],
+        request_id: int,
+        left_ms: int,
+        deadline: Deadline,
+    ) -> list[_Failure]:
+        """Do what `ShardedCall.exchange` does, through Python's TLS."""
+        failures: list[_Failure] = []
+        sent: list[int] = []
+        for shard in call.pending:
+            connection = connections[shard]
+            if connection is None:
+                continue
+            try:
+                connection.send_frame(call.request(shard, request_id, left_ms), deadline)
+                sent.append(shard)
+            except OSError as error:
+                failures.append((shard, str(error), b""))
+        for shard in sent:
+            try:
+                failures += call.take_reply(shard, request_id, self.links[shard].receive(deadline).data)
+            except (OSError, CorruptFrameError) as error:
+                failures.append((shard, str(error), b""))
+        return failures
+
+    def _for_each(
+        self, shards: "Sequence[int] | dict[int, Message] | range", action: Callable[[int, Deadline], _Reply]
+    ) -> dict[int, _Reply]:
+        done: dict[int, _Reply] = {}
+        patience = _Patience(self._retry)
+        for shard in shards:
+            while shard not in done:
+                try:
+                    done[shard] = action(shard, patience.attempt())
+                except PermissionError:
+                    raise  # a wrong secret does not become right
+                except (OSError, CorruptFrameError) as error:
+                    self.links[shard].drop()
+                    self.num_retries += 1
+                    patience.pause(str(error))
+        return done
+
+
+class _Patience:
+    """The time that one call has, and the pauses between its attempts."""
+
+    def __init__(self, retry: RetryConfig) -> None:
+        self._retry = retry
+        self._deadline = Deadline.after(retry.deadline_seconds)
+        self._pause_seconds = retry.first_pause_seconds
+        self._last_words = "it took too long to connect"
+
+    def attempt(self) -> Deadline:
+        """Return when the next attempt ends; TimeoutError with the reason of the last failure if there is none."""
+        if self._deadline.expired:
+            raise TimeoutError(f"no answer within {self._retry.deadline_seconds} seconds; last: {self._last_words}")
+        return Deadline.after(self._retry.attempt_seconds).earlier(self._deadline)
+
+    def pause(self, words: str) -> None:
+        """Wait before the next attempt."""
+        self._last_words = words
+        seconds = min(self._pause_seconds, max(0.0, self._deadline.at_seconds - time.monotonic()))
+        _log.warning("a table server did not answer, trying again in %.2f seconds: %s", seconds, words)
+        time.sleep(seconds)
+        self._pause_seconds = min(2 * self._pause_seconds, self._retry.max_pause_seconds)

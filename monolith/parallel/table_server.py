@@ -1,0 +1,134 @@
+"""A parameter server: the tables of one shard, for every process that may use them."""
+
+import weakref
+
+from monolith._core import native
+from monolith.closing import Closing
+from monolith.embedding import MultiTable
+from monolith.errors import CorruptFrameError
+from monolith.parallel.messages import Hello, TableRequest, Welcome, tables_of
+from monolith.wire import Address, Deadline, FrameLimits, LastReply, Message, SharedSecret, TlsConfig, listen
+from monolith.wire.connection import Connection
+
+
+class TableServer(Closing):
+    """Serves tables at an address until it is closed; the tables stay usable in this process meanwhile.
+
+    Clients prove who they are, by the job's shared secret or a certificate, and say hello: protocol, lookup plan, shard
+    and tables must be this server's. From then on native code reads requests, looks rows up or steps them, and answers,
+    without the interpreter; only encrypted connections are read and written by Python's TLS. Every connection has a
+    thread of its own, so a server uses as many cores as it has busy clients.
+    """
+
+    def __init__(
+        self,
+        tables: MultiTable,
+        address: str | Address = "127.0.0.1:0",
+        *,
+        shard: int = 0,
+        num_shards: int = 1,
+        plan_hash: int = 0,
+        secret: SharedSecret | None = None,
+        tls: TlsConfig | None = None,
+        insecure: bool = False,
+        max_connections: int = 256,
+        max_frame_bytes: int = 1 << 30,
+        max_partitions: int = 65_536,
+        frame_timeout_seconds: float = 60.0,
+    ) -> None:
+        """Listen for clients of shard `shard` of `num_shards`.
+
+        Without TLS the address must be this machine's. `insecure=True` says that everyone who reaches it is trusted.
+        """
+        if tls is None and secret is None and not insecure:
+            raise ValueError(
+                "a table server lets everyone in who reaches it, unless it asks for a secret or certificates; pass "
+                "secret=SharedSecret.made_in_folder(...) or tls=TlsConfig(...), or insecure=True if that is meant"
+            )
+        self.tables = tables
+        self._hello = Hello(
+            plan_hash=plan_hash,
+            shard=shard,
+            num_shards=num_shards,
+            tables=tables_of({name: table.config for name, table in tables.tables.items()}),
+        )
+        self._counted = [name for name, table in tables.tables.items() if table.admission is not None]
+        self._service = native.TableService(
+            tables.natives,
+            [table.admission is not None for table in tables.tables.values()],
+            plan_hash=plan_hash,
+            shard=shard,
+            num_shards=num_shards,
+            max_partitions=max_partitions,
+            max_frame_bytes=max_frame_bytes,
+        )
+        self._frame_timeout_seconds = frame_timeout_seconds
+        self._server = listen(
+            address,
+            self._answer,
+            tls=tls,
+            secret=secret,
+            insecure=insecure,
+            limits=FrameLimits(max_frame_bytes=max_frame_bytes),
+            max_connections=max_connections,
+            frame_timeout_seconds=frame_timeout_seconds,
+        )
+        # A process that ends cannot wait for a thread in native code, nor stop it: its connections are cut before.
+        self._at_exit = weakref.finalize(self, self._server.close)
+
+    @property
+    def address(self) -> Address:
+        """Where it listens, with the port that the system chose."""
+        return self._server.address
+
+    @property
+    def shard(self) -> int:
+        """Which of the job's shards this is."""
+        return self._hello.shard
+
+    def applied_batches(self) -> dict[str, int]:
+        """Return the end of the last applied batch per partition of the stream."""
+        return dict(self._service.applied_batches())
+
+    def restore_applied_batches(self, ends: dict[str, int]) -> None:
+        """Continue from what `applied_batches` returned when the tables were saved."""
+        self._service.restore_applied_batches(list(ends.items()))
+
+    def close(self) -> None:
+        """Stop listening and cut the connections; a change that has begun is carried out."""
+        self._at_exit()
+
+    def _answer(self, message: Message) -> Message:
+        if message.type != TableRequest.HELLO:
+            raise ValueError("a client of a table server says hello first")
+        welcome, detail = self._hello.answer(message)
+        return LastReply(
+            type=message.type,
+            plan_hash=self._hello.plan_hash,
+            meta={"status": welcome, "detail": detail, "counted": self._counted if welcome == Welcome.OK else []},
+            serve_on=self._serve if welcome == Welcome.OK else _hang_up,
+        )
+
+    def _serve(self, connection: Connection) -> None:
+        """Answer requests until the client hangs up."""
+        try:
+            if connection.is_encrypted:
+                self._serve_encrypted(connection)
+            else:
+                self._service.serve(connection.fileno(), round(self._frame_timeout_seconds * 1000))
+        except native.CorruptFrame as error:
+            raise CorruptFrameError(str(error)) from error
+
+    def _serve_encrypted(self, connection: Connection) -> None:
+        while (frame := connection.receive_frame(begun_seconds=self._frame_timeout_seconds)) is not None:
+            left_ms = None
+            if frame.header.deadline_ms:
+                left_ms = 0 if frame.deadline.expired else round((frame.deadline.remaining_seconds() or 0) * 1000)
+            reply, goes_on = self._service.answer(frame.data, left_ms)
+            connection.send_frame(reply, Deadline.after(self._frame_timeout_seconds))
+            if not goes_on:
+                raise CorruptFrameError("a client sent a frame that is no request")
+
+
+def _hang_up(connection: Connection) -> None:
+    """Leave the connection to be closed."""
