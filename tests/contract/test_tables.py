@@ -11,7 +11,6 @@ from monolith.parallel import RemoteTables, TableServer
 from monolith.wire import SharedSecret
 from tests.contract.table_checks import CHECKS, DIM, LEARNING_RATE, Check
 
-
 SGD = SgdOptimizer(learning_rate=LEARNING_RATE)
 KINDS = ["dict", "native", "native of two segments", "on one server", "on three servers"]
 
