@@ -1,15 +1,14 @@
 """`monolith certs`: certificates for encrypted connections between the processes of a job."""
 
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from monolith.wire.certificates import LOCAL_HOSTS, new_certificates
-
 certs = typer.Typer(
     name="certs",
-    help="Make certificates for encrypted connections between the processes of a job.",
+    help="Make certificates for encrypted connections.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -29,6 +28,10 @@ def new(
     ] = None,
     days: Annotated[int, typer.Option(help="How long they are valid.")] = 365,
 ) -> None:
-    """Write an authority and one certificate for all processes of a job to DIR."""
-    new_certificates(folder, hosts=hosts or LOCAL_HOSTS, days=days)
+    """Write certificates for a job to DIR.
+
+    There is one authority, and one certificate for all processes.
+    """
+    certificates = import_module("monolith.wire.certificates")  # here: help pages answer without what it loads
+    certificates.new_certificates(folder, hosts=hosts or certificates.LOCAL_HOSTS, days=days)
     typer.echo(f"{folder}: authority.pem, node.pem and node.key; copy all three to every machine of the job")

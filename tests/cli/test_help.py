@@ -20,6 +20,8 @@ COMMANDS = [
     ["ckpt"],
     *(["ckpt", name] for name in ("ls", "show", "verify", "diff", "reshard", "compact", "rollback", "rm")),
     *(["ckpt", name] for name in ("export-parquet", "import-torch")),
+    ["certs"],
+    ["certs", "new"],
     ["data-service"],
     *(["data-service", name] for name in ("dispatcher", "worker", "status")),
 ]
