@@ -69,7 +69,7 @@ bench: setup-dev ## Measure everything; `make bench-peers` first to compare with
 
 campaign-kill-online: KILLS ?= 50
 campaign-kill-online: setup-dev ## Kill trainer and server of an online job 50 times, and a trainer that reads Kafka 50 times; the results go to benchmarks/results
-	$(PYTHON) -m pytest tests/e2e/test_kill.py --kills $(KILLS) --kills-report benchmarks/results/kill-online-$$(date +%F).json
+	$(PYTHON) -m pytest -m services tests/e2e/test_kill.py --kills $(KILLS) --kills-report benchmarks/results/kill-online-$$(date +%F).json
 	$(PYTHON) -m pytest -m services tests/e2e/test_kafka_live.py --kills $(KILLS) --kills-report benchmarks/results/kill-kafka-$$(date +%F).json
 
 campaign-kill-save: KILLS ?= 500

@@ -40,6 +40,7 @@ def rows(state: TrainState, table: str) -> dict[int, bytes]:
     }
 
 
+@pytest.mark.services
 @pytest.mark.timeout(3600)  # of 50 kills and more; every wait inside has a limit of its own
 def test_no_event_is_lost_or_repeated(tmp_path, request):
     num_kills = request.config.getoption("--kills", None) or 4

@@ -61,6 +61,7 @@ def test_a_label_that_is_no_number_is_named_with_its_event(tmp_path):
     assert estimator.latest_checkpoint().endswith("model.ckpt-2")
 
 
+@pytest.mark.services  # compiling takes longer than all other tests of this file
 @pytest.mark.timeout(600)
 def test_a_compiled_model_trains_like_an_eager_one(tmp_path):
     write_movie_log(tmp_path / "log", 1024)
