@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from monolith.errors import shown
-from monolith.features import hash_byte_rows
+from monolith.features import ids_of_texts
 from monolith.tensors import Ragged
 
 Array = NDArray[Any]
@@ -223,6 +223,5 @@ def _hashed(spec: TensorSpec, texts: Array) -> Array:
     wrong = [text for text in flat if not isinstance(text, str | bytes | int) or isinstance(text, bool)]
     if wrong:
         raise ValueError(f"input {spec.name!r} must be texts, got {shown(wrong[0])}; convert it with str()")
-    encoded = [text if isinstance(text, bytes) else str(text).encode() for text in flat]
-    ids: Array = hash_byte_rows(Ragged.from_bytes(encoded)).numpy()
+    ids: Array = ids_of_texts(flat).numpy()
     return ids.reshape(texts.shape)
