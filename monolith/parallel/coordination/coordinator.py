@@ -109,13 +109,13 @@ class Coordinator(Closing):
         pushes meanwhile is applied once all the same, since parameter servers know batches by their place in the data.
         """
         number = next(self._cuts)
-        with self._changed:
-            self._announce(cut=number)
-            self._changed.wait_for(lambda: not self._running(number), timeout_seconds)
-            if late := self._running(number):
-                _log.warning("workers %s did not pause within %g s; the save goes on", late, timeout_seconds)
-            positions = {member.index: member.position for member in self._members.values()}
         try:
+            with self._changed:
+                self._announce(cut=number)
+                self._changed.wait_for(lambda: not self._running(number), timeout_seconds)
+                if late := self._running(number):
+                    _log.warning("workers %s did not pause within %g s; the save goes on", late, timeout_seconds)
+                positions = {member.index: member.position for member in self._members.values()}
             yield positions
         finally:
             with self._changed:
@@ -164,7 +164,7 @@ class Coordinator(Closing):
                 "over": news.over,
                 "servers": [] if self._opening is None else list(self._opening.servers),
                 "workers": [own.pop("chief", {"index": 0})]
-                + [member.status(self._lost_seconds) for member in self._members.values()],
+                + [member.status(self._lost_seconds, news.cut) for member in self._members.values()],
                 **own,
             }
 
@@ -242,10 +242,11 @@ class Coordinator(Closing):
             return refusal
         if meta["generation"] == self._news.generation and int(meta["number"]) >= member.number:
             member.position, member.number = meta["position"], int(meta["number"])
-            member.paused, member.finished = int(meta["paused"]), str(meta["finished"])
-            member.figures = meta["figures"]
+            member.finished, member.figures = str(meta["finished"]), meta["figures"]
+            # A report from before the pause may come after it.
+            member.paused = max(member.paused, int(meta["paused"]))
             self._raise_step(int(meta["global_step"]))
-            if member.paused or member.finished:
+            if meta["paused"] or meta["finished"]:
                 self._changed.notify_all()
         return {}
 

@@ -27,7 +27,7 @@ class Member:
     """It has joined in the present generation."""
 
     paused: int = 0
-    """Number of the save that it waits for."""
+    """Number of the last save that it waited for, or waits for."""
 
     finished: str = ""
     """How its part ended, in words; empty until then."""
@@ -60,12 +60,12 @@ class Member:
         """Whether the worker was in contact lately."""
         return bool(self.ticket) and time.monotonic() - self.last_contact < lost_seconds
 
-    def status(self, lost_seconds: float) -> dict[str, Any]:
+    def status(self, lost_seconds: float, cut: int) -> dict[str, Any]:
         """Return what people may know of it."""
         if self.finished:
             state = "finished"
         elif not self.is_alive(lost_seconds):
             state = "lost" if self.ticket else "not here yet"
         else:
-            state = "waiting" if not self.is_in else "paused" if self.paused else "training"
+            state = "waiting" if not self.is_in else "paused" if self.paused == cut != 0 else "training"
         return {"index": self.index, "state": state, "joins": self.ticket, **self.figures}

@@ -18,6 +18,7 @@ from monolith.parallel.coordination.messages import (
     Position,
     ask,
 )
+from monolith.parallel.coordination.step_gate import StepGate
 from monolith.wire import Address, Client, Deadline, SharedSecret, TlsConfig
 
 LOST_SECONDS = 10.0
@@ -48,8 +49,8 @@ class _Report:
 class WorkerLink(Closing):
     """One join of a worker, until `close`.
 
-    The worker holds `gate` from the pull of a batch to the record of its position. While a snapshot is cut, a thread
-    of the link holds it.
+    The worker is inside `gate` from the pull of a batch to the record of its position. While a snapshot is cut, a
+    thread of the link keeps the gate shut.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class WorkerLink(Closing):
         lost_seconds: float = LOST_SECONDS,
     ) -> None:
         """Remember where the chief is; nothing is connected yet."""
-        self.gate = threading.Lock()
+        self.gate = StepGate()
         self.on_stop: Callable[[], None] = lambda: None
         """Called once, from another thread, when the job is to end early."""
         self._index = index
@@ -199,13 +200,12 @@ class WorkerLink(Closing):
 
     def _pause(self, cut: int) -> None:
         """Keep the worker between two batches until the snapshot is cut."""
-        with self.gate:
+        with self.gate.shut():
             with self._changed:
                 report = self._report
             self._send(self._watcher, replace(report, paused=cut))
             while self._news.cut == cut and not self._is_closing:
                 self._take(self._ask_news())
-        self._send(self._watcher, report)
 
     def _ask_news(self) -> News:
         assert self._joined is not None
