@@ -130,11 +130,11 @@ class Supervisor:
                 self._say(self.failure)
             self._end_all(grace_seconds=0.0 if self.failure else self._config.kill_seconds, show=show)
             show()
-            return 1 if self.failure else 0
         finally:
             self._kill_all()
             for number, handler in before.items():
                 signal.signal(number, handler)
+        return 1 if self.failure else 0
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
         self._stops += 1
