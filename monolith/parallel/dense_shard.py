@@ -66,7 +66,7 @@ class DenseShard:
     def tensors(self) -> dict[str, Tensor]:
         """Return copies of all tensors, named as in a snapshot of one process; empty before they were created.
 
-        `checkpoint.format.dense_parts.joined_dense_parts` makes one snapshot of those of all shards.
+        `checkpoint.format.dense_parts.joined_dense_parts` makes one snapshot of the tensors of all shards.
         """
         with self._lock:
             return {} if self._part is None else self._part.tensors()

@@ -136,7 +136,7 @@ class RemoteDense(Closing):
             bound = self._joined()
             gradients, groups = bound.checked_gradients(), bound.settings()
             partition, begin, end = self._calls.next() if key is None else key.parts
-            batch = {
+            batch: dict[str, Array] = {
                 "partition": np.frombuffer(partition, np.uint8),
                 "range": np.array([begin, end], np.uint64),
             }
@@ -204,7 +204,7 @@ class RemoteDense(Closing):
 
 
 class _Bound:
-    """A model whose parameters are copies of those on parameter servers."""
+    """A model whose parameters are copies; parameter servers own the originals."""
 
     def __init__(
         self, model: nn.Module, optimizer: torch.optim.Optimizer | None, layout: DenseLayout, *, is_chief: bool

@@ -1,24 +1,24 @@
 """Dense parameters on parameter servers: the same bits as in one process, whatever happens on the way."""
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable
 
-import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from monolith import optim
 from monolith.checkpoint import dense_tensors, restore_dense_tensors
-from monolith.errors import NotFiniteError, PlanMismatchError, RemoteError
+from monolith.errors import RemoteError
 from monolith.optim.scheduled import ScheduledOptimizer
 from monolith.parallel import BatchKey, DenseShard, RemoteDense
 from monolith.parallel.dense.layout import DenseLayout, balanced
-from monolith.parallel.dense.optimizer_path import optimizer_class, optimizer_path
+from monolith.parallel.dense.optimizer_path import optimizer_path
 from monolith.parallel.dense.requests import DenseRequest
-from monolith.wire import Address, Message, connect, listen
+from monolith.wire import Message, listen
 from tests.parallel.conftest import QUICK, SECRET
+from tests.parallel.dense_servers import Net, assert_same, backward, key
+from tests.parallel.dense_servers import servers as servers
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -44,75 +44,6 @@ OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "dense rmsprop": lambda ps: M.DenseRmspropOptimizer(ps, learning_rate=lambda step: 0.1 / (step + 1)),
     "shampoo": lambda ps: M.ShampooOptimizer(ps, learning_rate=0.01, warmup=1, tau_1=1, tau_2=1),
 }
-
-
-class Net(nn.Module):
-    """Weights of several sizes, buffers, a frozen and a tied weight, and one that not every batch uses."""
-
-    def __init__(self, seed: int = 0) -> None:
-        super().__init__()
-        torch.manual_seed(seed)
-        self.first = nn.Linear(6, 8)
-        self.norm = nn.BatchNorm1d(8)
-        self.last = nn.Linear(8, 1)
-        self.sometimes = nn.Parameter(torch.ones(1, 1))
-        self.frozen = nn.Parameter(torch.full((3,), 2.0), requires_grad=False)
-        self.tied = nn.Linear(6, 8)
-        self.tied.weight = self.first.weight
-
-    def forward(self, x: Tensor) -> Tensor:
-        out = self.last(torch.relu(self.norm(self.first(x) + self.tied(x)))).squeeze(1)
-        return out * self.sometimes.squeeze() if x[0, 0] > 0 else out
-
-    def trained(self) -> list[nn.Parameter]:
-        return [one for one in self.parameters() if one.requires_grad]
-
-
-def backward(net: nn.Module, batch: int) -> None:
-    net.zero_grad()
-    x = torch.from_numpy(np.random.default_rng(batch).normal(size=(16, 6)).astype(np.float32))
-    (net(x) - x.sum(1)).square().mean().backward()
-
-
-def key(batch: int, partition: str = "clicks") -> BatchKey:
-    return BatchKey(partition, 16 * batch, 16 * (batch + 1))
-
-
-def assert_same(got: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
-    assert got.keys() == expected.keys()
-    for name, value in expected.items():
-        assert got[name].dtype == value.dtype and torch.equal(got[name], value), name
-
-
-class Servers:
-    """Dense shards at addresses of their own."""
-
-    def __init__(self, cleanup: ExitStack, num_shards: int) -> None:
-        self.cleanup = cleanup
-        self.shards = [DenseShard() for _ in range(num_shards)]
-        self.addresses: list[Address] = [
-            cleanup.enter_context(listen("127.0.0.1:0", shard.answer, secret=SECRET)).address for shard in self.shards
-        ]
-
-    def worker(self, **settings) -> RemoteDense:
-        return self.cleanup.enter_context(
-            RemoteDense(settings.pop("addresses", self.addresses), secret=SECRET, retry=QUICK, **settings)
-        )
-
-    def created(self, net: nn.Module, optimizer: torch.optim.Optimizer | None, **settings) -> RemoteDense:
-        worker = self.worker()
-        worker.create(net, optimizer, **settings)
-        return worker
-
-    def send(self, message: Message, shard: int = 0) -> Message:
-        with connect(self.addresses[shard], secret=SECRET) as client:
-            return client.request(message)
-
-
-@pytest.fixture
-def servers() -> Iterator[Servers]:
-    with ExitStack() as cleanup:
-        yield Servers(cleanup, 2)
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
@@ -355,113 +286,6 @@ def test_a_restore_of_another_model_changes_nothing(servers):
     with pytest.raises(ValueError, match="no dense tensor"):
         owner.restore({name: one for name, one in before.items() if not name.startswith("model/")})
     assert_same(remote.tensors(), before)
-
-
-@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
-def test_a_gradient_that_is_not_finite_changes_no_shard(bad, servers):
-    net = Net()
-    remote = servers.created(net, T.SGD(net.trained(), lr=0.1))
-    before = remote.tensors()
-    backward(net, 0)
-    net.last.weight.grad[0, 0] = bad
-    with pytest.raises(NotFiniteError, match=r"last\.weight"):
-        remote.step(key(0))
-    assert_same(remote.tensors(), before)
-    assert remote.fetch() == 0
-
-
-def test_a_shard_checks_for_itself(servers):
-    """A worker of another version may send anything; a refused step leaves values, settings and counters alone."""
-    net = nn.Linear(2, 1, bias=False)
-    remote = servers.worker(addresses=servers.addresses[:1])
-    remote.create(net, T.SGD(net.parameters(), lr=0.5))
-    shard = servers.shards[0]
-    before, layout = shard.tensors(), DenseLayout.of(net, T.SGD(net.parameters()), 1).hash
-    batch = {"partition": np.frombuffer(b"p", np.uint8), "range": np.array([0, 4], np.uint64)}
-
-    def step(meta: dict | None = None, **arrays) -> Message:
-        good = {"layout": layout, "missing": [], "groups": [{"lr": 0.1}]} | (meta or {})
-        found = batch | {"gradients": np.zeros(8, np.uint8)} | arrays
-        return Message(type=DenseRequest.STEP, meta=good, arrays=found)
-
-    nan = np.array([np.nan, 0], np.float32).view(np.uint8)
-    for wrong, words in [
-        (step(gradients=nan), "weight is not finite"),
-        (step(gradients=np.zeros(4, np.uint8)), "expected the 8 bytes"),
-        (step({"layout": 5}), "same model"),
-        (step({"missing": 1}), "without a gradient"),
-        (step({"groups": []}), "settings of 1 groups"),
-        (step({"groups": [{"learning": 1}]}), "has the settings"),
-        (step({"groups": [{"lr": {}}]}), "expected a number"),
-        (step({"groups": [{"lr": [1]}]}), "expected a value like"),
-        (step(range=np.array([4, 4], np.uint64)), "begin < end"),
-        (step(range=np.array([0, 4])), "key of its batch"),
-        (Message(type=99), "no dense message has type 99"),
-    ]:
-        with pytest.raises(RemoteError, match=words):
-            servers.send(wrong)
-    assert_same(shard.tensors(), before)
-    assert shard.global_step == 0 and shard.applied_batches() == {}
-    assert servers.send(step()).meta["applied"]
-
-
-@pytest.mark.parametrize(
-    "path",
-    ["os.system", "torch.optim.Optimizer", "torch.optim.lr_scheduler", "torch.optim.LBFGS", "torch.optim.nope",
-     "torch.optim.__doc__", "monolith.optim.clip_by_norm", "torch.optim.SGD.step", "", None, 7],
-)  # fmt: skip
-def test_no_other_class_is_made(path, servers):
-    with pytest.raises(ValueError, match=r"torch\.optim|parameter server"):
-        optimizer_class(path)
-    net = nn.Linear(2, 1)
-    layout = DenseLayout.of(net, T.SGD(net.parameters()), 1).to_json() | {"optimizer": path if path != "" else "x"}
-    meta = {"protocol": 1, "creation": "a", "shard": 0, "global_step": 0, "applied": {}, "layout": layout}
-    with pytest.raises(RemoteError):
-        servers.send(Message(type=DenseRequest.CREATE, meta=meta))
-    assert not servers.shards[0].is_created
-
-
-def test_what_cannot_live_on_parameter_servers_is_refused_before_anything_is_sent(servers):
-    net = Net()
-
-    class Own(T.SGD):
-        """Not importable by a parameter server."""
-
-    hooked = T.SGD(net.trained())
-    hooked.register_step_pre_hook(lambda *_: None)
-    for optimizer, words in [
-        (Own(net.trained()), "Own: a parameter server makes"),
-        (T.LBFGS(net.trained()), "several times per step"),
-        (T.SparseAdam(net.trained()), "belong in a table"),
-        (hooked, "step hooks"),
-        (T.SGD([nn.Parameter(torch.zeros(5))]), "none of Net's"),
-    ]:
-        with pytest.raises(ValueError, match=words):
-            servers.worker().create(net, optimizer)
-    assert not servers.shards[0].is_created
-    table = nn.Embedding(4, 2, sparse=True)
-    remote = servers.created(table, T.SGD(table.parameters()))
-    table(torch.tensor([1])).sum().backward()
-    with pytest.raises(ValueError, match="belong in a table"):
-        remote.step()
-
-
-def test_another_model_or_no_model_is_named(servers):
-    net, other = Net(), nn.Linear(6, 8)
-    worker = servers.worker()
-    with pytest.raises(ValueError, match="call create"):
-        worker.step()
-    servers.created(net, T.Adam(net.trained()))
-    with pytest.raises(PlanMismatchError, match=r"optimizer 'torch\.optim\.SGD' here, 'torch\.optim\.Adam' there"):
-        worker.join(net, T.SGD(net.trained()))
-    with pytest.raises(PlanMismatchError, match="same model"):
-        worker.join(other, T.Adam(other.parameters()))
-    swapped = servers.worker(addresses=servers.addresses[::-1])
-    with pytest.raises(RemoteError, match="order of the shards"):
-        swapped.join(net, T.Adam(net.trained()))
-    empty = Servers(servers.cleanup, 1)
-    with pytest.raises(RemoteError, match="no dense parameters yet"):
-        empty.send(Message(type=DenseRequest.FETCH))
 
 
 def test_every_optimizer_is_tried_here():

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 
 from monolith.closing import Closing
 from monolith.errors import CorruptFrameError
-from monolith.parallel.server_group import Patience, RetryConfig
+from monolith.parallel.server_group import CallPatience, RetryConfig
 from monolith.wire import Address, Client, Message, SharedSecret, TlsConfig
 
 _MAX_THREADS = 32
@@ -52,7 +52,7 @@ class ControlClients(Closing):
             PermissionError: it does not know this job's secret.
             TimeoutError: there was no reply before the deadline; the words have the last reason.
         """
-        patience = Patience(self._retry)
+        patience = CallPatience(self._retry)
         while True:
             deadline = patience.attempt()
             try:

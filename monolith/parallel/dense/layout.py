@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from monolith.errors import PlanMismatchError, shown
 from monolith.parallel.dense.optimizer_path import optimizer_class, optimizer_path
-from monolith.parallel.dense.packing import TensorSpec
+from monolith.parallel.dense.packing import PackedTensor
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -23,7 +23,7 @@ class DenseLayout:
     optimizer: str
     """Import path of the optimizer; empty if the model has none."""
 
-    parameters: tuple[TensorSpec, ...]
+    parameters: tuple[PackedTensor, ...]
     """What the optimizer steps, in its order."""
 
     group_sizes: tuple[int, ...]
@@ -32,7 +32,7 @@ class DenseLayout:
     owners: tuple[int, ...]
     """Shard of every parameter."""
 
-    kept: tuple[TensorSpec, ...]
+    kept: tuple[PackedTensor, ...]
     """Buffers and weights that no gradient changes; shard 0 keeps them, the chief sends them."""
 
     aliases: tuple[tuple[str, str], ...]
@@ -43,7 +43,7 @@ class DenseLayout:
         """Return the layout of a model; ValueError if a part of it cannot live on parameter servers."""
         groups = [] if optimizer is None else optimizer.param_groups
         names = {id(parameter): name for name, parameter in model.named_parameters()}
-        stepped: list[TensorSpec] = []
+        stepped: list[PackedTensor] = []
         firsts: dict[int, str] = {}
         for parameter in (one for group in groups for one in group["params"]):
             if id(parameter) not in names:
@@ -52,16 +52,16 @@ class DenseLayout:
                     f"{type(model).__name__}'s; a parameter server keeps the weights of the model"
                 )
             firsts[id(parameter)] = names[id(parameter)]
-            stepped.append(TensorSpec.of(names[id(parameter)], parameter))
+            stepped.append(PackedTensor.of(names[id(parameter)], parameter))
         is_stepped = set(firsts)
-        kept: list[TensorSpec] = []
+        kept: list[PackedTensor] = []
         aliases: list[tuple[str, str]] = []
         for name, value in _state(model).items():
             first = firsts.setdefault(id(value), name)
             if first != name:
                 aliases.append((name, first))
             elif id(value) not in is_stepped:
-                kept.append(TensorSpec.of(name, value))
+                kept.append(PackedTensor.of(name, value))
         return cls(
             num_shards=num_shards,
             optimizer="" if optimizer is None else optimizer_path(optimizer),
@@ -131,10 +131,10 @@ class DenseLayout:
             layout = cls(
                 num_shards=int(value["num_shards"]),
                 optimizer=str(value["optimizer"]),
-                parameters=tuple(TensorSpec.from_json(one) for one in value["parameters"]),
+                parameters=tuple(PackedTensor.from_json(one) for one in value["parameters"]),
                 group_sizes=tuple(int(size) for size in value["group_sizes"]),
                 owners=tuple(int(owner) for owner in value["owners"]),
-                kept=tuple(TensorSpec.from_json(one) for one in value["kept"]),
+                kept=tuple(PackedTensor.from_json(one) for one in value["kept"]),
                 aliases=tuple((str(name), str(first)) for name, first in value["aliases"]),
             )
         except TypeError as error:

@@ -12,7 +12,7 @@ from monolith.checkpoint.format.tensor_tree import flatten_tree, restore_tree
 from monolith.errors import CorruptFileError, NotFiniteError, shown
 from monolith.parallel.dense.layout import DenseLayout
 from monolith.parallel.dense.optimizer_path import optimizer_class
-from monolith.parallel.dense.packing import Packing, TensorSpec
+from monolith.parallel.dense.packing import PackedTensor, Packing
 
 NOT_SENT = frozenset({"params", "param_names", "step"})
 """What of an optimizer's group does not come with a step: the shard counts steps itself."""
@@ -151,7 +151,7 @@ def _like(live: Any, sent: object, place: str) -> Any:
     raise ValueError(f"{place}: expected a number, text or list, got {shown(sent)}")
 
 
-def _taken(spec: TensorSpec, tensors: Mapping[str, Tensor]) -> Tensor:
+def _taken(spec: PackedTensor, tensors: Mapping[str, Tensor]) -> Tensor:
     found = tensors.get(MODEL + spec.name)
     if found is None:
         raise ValueError(f"there is no dense tensor {spec.name!r}; it was saved by another model")

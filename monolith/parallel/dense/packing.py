@@ -26,7 +26,7 @@ _MAX_DIMS: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
-class TensorSpec:
+class PackedTensor:
     """Name, element type and shape of a tensor."""
 
     name: str
@@ -34,7 +34,7 @@ class TensorSpec:
     shape: tuple[int, ...]
 
     @classmethod
-    def of(cls, name: str, tensor: Tensor) -> "TensorSpec":
+    def of(cls, name: str, tensor: Tensor) -> "PackedTensor":
         """Return the spec of a tensor; ValueError if it cannot be sent."""
         if tensor.dtype not in DTYPES.values() or tensor.layout != torch.strided:
             raise ValueError(f"{name} is of {tensor.dtype}, {tensor.layout}; a parameter server keeps {list(DTYPES)}")
@@ -50,19 +50,20 @@ class TensorSpec:
         return [self.name, str(self.dtype).removeprefix("torch."), list(self.shape)]
 
     @classmethod
-    def from_json(cls, value: object) -> "TensorSpec":
+    def from_json(cls, value: object) -> "PackedTensor":
         """Return what `to_json` gave; ValueError if it is something else."""
         match value:
             case [str(name), str(dtype), [*shape]] if dtype in DTYPES and len(shape) <= _MAX_DIMS:
-                if all(type(size) is int and 0 <= size < 1 << 48 for size in shape):
-                    return cls(name, DTYPES[dtype], tuple(shape))
+                sizes = [size for size in shape if isinstance(size, int) and 0 <= size < 1 << 48]
+                if len(sizes) == len(shape):
+                    return cls(name, DTYPES[dtype], tuple(sizes))
         raise ValueError(f"a tensor is described by name, type ({', '.join(DTYPES)}) and shape, got {shown(value)}")
 
 
 class Packing:
     """Where the tensors of a list of specs lie in one array of bytes."""
 
-    def __init__(self, specs: Iterable[TensorSpec]) -> None:
+    def __init__(self, specs: Iterable[PackedTensor]) -> None:
         """Give every tensor its place, in order."""
         self.specs = tuple(specs)
         self._places: list[tuple[int, int]] = []
@@ -104,7 +105,7 @@ def pack_named(tensors: Mapping[str, Tensor]) -> tuple[list[list[Any]], Array]:
     >>> unpack_named(*pack_named(named))
     {'weight': tensor([1.5000, 2.5000]), 'step': tensor(3)}
     """
-    specs = [TensorSpec.of(name, tensor) for name, tensor in tensors.items()]
+    specs = [PackedTensor.of(name, tensor) for name, tensor in tensors.items()]
     return [spec.to_json() for spec in specs], Packing(specs).pack(list(tensors.values()))
 
 
@@ -112,5 +113,5 @@ def unpack_named(described: object, array: Array | None) -> dict[str, Tensor]:
     """Return what `pack_named` took; ValueError if it is not whole."""
     if not isinstance(described, list):
         raise ValueError(f"expected a list of tensors, got {shown(described)}")
-    packing = Packing([TensorSpec.from_json(one) for one in described])
+    packing = Packing([PackedTensor.from_json(one) for one in described])
     return {spec.name: tensor for spec, tensor in zip(packing.specs, packing.unpack(array), strict=True)}

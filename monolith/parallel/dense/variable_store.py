@@ -26,7 +26,7 @@ class VariableStore:
         self._applied = AppliedBatches()
 
     def answer(self, message: Message) -> Message:
-        """Make, read or change variables; the reply has the values of those that were named."""
+        """Make, read or change variables; the reply has the values of the named ones."""
         with self._lock:
             if message.type == DenseRequest.VARIABLE_MAKE:
                 names = self._make(_tensors_of(message))
