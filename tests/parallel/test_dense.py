@@ -191,16 +191,16 @@ def test_a_creation_whose_reply_was_lost_does_not_undo_steps(servers):
 
 def test_workers_at_the_same_time_lose_no_gradient(servers):
     """Sums of whole numbers have no order: every lost or doubled gradient would show."""
-    net = nn.Linear(4, 2)
+    net = nn.Linear(512, 256)
     nn.init.zeros_(net.weight)
     chief = servers.created(net, T.SGD(net.parameters(), lr=1.0))
 
     def work(index: int) -> None:
-        mine = nn.Linear(4, 2)
+        mine = nn.Linear(512, 256)
         worker = servers.worker()
         worker.join(mine, T.SGD(mine.parameters(), lr=1.0))
-        for batch in range(25):
-            mine.weight.grad = torch.full((2, 4), float(index + 1))
+        for batch in range(10):
+            mine.weight.grad = torch.full((256, 512), float(index + 1))
             mine.bias.grad = None
             worker.step(key(batch, f"partition {index}"))
 
@@ -209,8 +209,8 @@ def test_workers_at_the_same_time_lose_no_gradient(servers):
         thread.start()
     for thread in threads:
         thread.join(30)
-    assert chief.fetch() == 100
-    assert net.weight.eq(-25 * (1 + 2 + 3 + 4)).all()
+    assert chief.fetch() == 40
+    assert net.weight.eq(-10 * (1 + 2 + 3 + 4)).all()
 
 
 def test_a_worker_waits_for_the_chief_and_starts_with_its_values(servers):
