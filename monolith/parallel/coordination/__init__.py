@@ -2,6 +2,6 @@
 
 from monolith.parallel.coordination.coordinator import Coordinator
 from monolith.parallel.coordination.messages import Opening, Position
-from monolith.parallel.coordination.worker_link import GenerationOverError, WorkerLink
+from monolith.parallel.coordination.worker_link import GenerationOverError, ReplacedError, WorkerLink
 
-__all__ = ["Coordinator", "GenerationOverError", "Opening", "Position", "WorkerLink"]
+__all__ = ["Coordinator", "GenerationOverError", "Opening", "Position", "ReplacedError", "WorkerLink"]

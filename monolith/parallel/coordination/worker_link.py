@@ -34,6 +34,10 @@ class GenerationOverError(MonolithError, ConnectionError):
     """The job goes back to its newest snapshot: this worker must join again and go on from there."""
 
 
+class ReplacedError(FencedError):
+    """Another process has joined as this worker; this one must end."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Report:
     """What the chief is told after a batch."""
@@ -173,7 +177,7 @@ class WorkerLink(Closing):
             try:
                 self._send(self._reporter, report)
                 self._sent = report.number
-            except FencedError as error:
+            except ReplacedError as error:
                 self._fail(error)
             except Exception as error:  # noqa: BLE001  the watching thread decides whether the chief is lost
                 if self._is_closing:
@@ -189,7 +193,7 @@ class WorkerLink(Closing):
                 last_contact = time.monotonic()
                 if self._news.cut and not self._report.finished:
                     self._pause(self._news.cut)
-            except FencedError as error:
+            except ReplacedError as error:
                 self._fail(error)
             except Exception as error:  # noqa: BLE001  asked again until the chief counts as lost
                 if self._is_closing:
@@ -212,7 +216,7 @@ class WorkerLink(Closing):
         message = ask(CoordinationRequest.WATCH, index=self._index, ticket=self._joined.ticket, seen=self._news.version)
         reply = self._watcher.request(message, HEARTBEAT_SECONDS + _REQUEST_SECONDS).meta
         if FENCED in reply:
-            raise FencedError(reply[FENCED])
+            raise ReplacedError(reply[FENCED])
         return News(**{one.name: reply[one.name] for one in fields(News)})
 
     def _take(self, news: News) -> None:
@@ -239,7 +243,7 @@ class WorkerLink(Closing):
         )
         reply = client.request(message, _REQUEST_SECONDS).meta
         if FENCED in reply:
-            raise FencedError(reply[FENCED])
+            raise ReplacedError(reply[FENCED])
 
     def _fail(self, error: Exception) -> None:
         with self._changed:
