@@ -1,6 +1,5 @@
 """RunSettings: what a run takes, one part per owner, made from the flat names that users know."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -123,7 +122,7 @@ def _live(config: RunnerConfig, model: Any) -> LiveConfig | None:
         sync_targets=tuple(targets.split(",") if isinstance(targets, str) else targets),
         sync_seconds=default_seconds if config.sync_every_seconds is None else config.sync_every_seconds,
         export_seconds=config.export_every_seconds,
-        tls=_tls({"cert_path": config.tls_cert, "key_path": config.tls_key, "ca_path": config.tls_ca}),
+        tls=tls_config(config),
     )
 
 
@@ -149,7 +148,9 @@ def _require_targets(config: RunnerConfig) -> None:
         )
 
 
-def _tls(paths: Mapping[str, str | None]) -> TlsConfig | None:
+def tls_config(config: RunnerConfig) -> TlsConfig | None:
+    """Return the certificates of this process, if settings name some; ValueError if they name only some."""
+    paths = {"cert_path": config.tls_cert, "key_path": config.tls_key, "ca_path": config.tls_ca}
     given = {name: path for name, path in paths.items() if path}
     if not given:
         return None

@@ -12,7 +12,6 @@ from monolith.cluster.discovery import ServiceDiscovery
 from monolith.data import Source
 from monolith.hooks import Hook, RunContext, StepValues
 from monolith.model import MonolithModel
-from monolith.parallel import RetryConfig
 from monolith.parallel.coordination import Coordinator, WorkerLink
 from monolith.train.config import RunnerConfig
 from monolith.train.config.run_settings import RunSettings
@@ -20,23 +19,17 @@ from monolith.train.config.task_settings import task_parameter
 from monolith.train.hooks.live_view import LiveView
 from monolith.train.hooks.standard import standard_hooks
 from monolith.train.job.chief_state import ChiefConfig, ChiefState
+from monolith.train.job.job_settings import call_retry, check_role, common_settings, place_of, retries_of
 from monolith.train.job.parameter_server import run_ps
 from monolith.train.job.part_source import PartSource
 from monolith.train.job.place import WORKER, JobPlace
-from monolith.train.job.retries import AUTOMATIC_RETRIES, Retries
 from monolith.train.job.worker_state import WorkerState
 from monolith.train.loop import RunResult, Trainer
 from monolith.train.run import run, training_source
 from monolith.train.state import StateConfig
 
-CALL_SECONDS = 30.0
-"""How long a parameter server may be silent, if operation_timeout_in_ms does not say it."""
-
 PAUSE_SECONDS = 30.0
 """How long a save waits for workers, if the task's train.max_pending_seconds_for_barrier does not say it."""
-
-_COMMON = ("num_ps", "num_workers", "seed", "enable_fused_layout", "params_override")
-"""Settings that chief and workers must have in common."""
 
 
 def run_job(
@@ -48,18 +41,17 @@ def run_job(
     max_steps: int | None = None,
     hooks: Sequence[Hook] = (),
     **listeners: Any,
-) -> RunResult | None:
-    """Be the process of a job that `server_type` and `index` name; return how it ended, None of a parameter server.
+) -> RunResult:
+    """Be the process of a job that `server_type` and `index` name, and return how it ended.
 
     Processes find each other through `discovery`, by default files in `<model_dir>/cluster`.
     """
-    _check(config)
-    with JobPlace.in_folder(
-        config.model_dir, discovery=discovery, wait_seconds=float(config.session_creation_timeout_secs)
-    ) as place:
+    check_role(config)
+    with place_of(config, discovery) as place:
         if config.server_type == "ps":
             run_ps(place, config.index)
-            return None
+            ending = "the chief ended the job"
+            return RunResult(global_step=0, num_steps=0, ending=ending, loss=float("nan"), metrics={})
         assert model is not None
         if config.index == 0:
             return _run_chief(model, config, place, steps=steps, max_steps=max_steps, hooks=hooks, **listeners)
@@ -78,8 +70,8 @@ def _run_chief(
     job = ChiefConfig(
         folder=Path(config.model_dir),
         num_workers=config.num_workers,
-        settings=_common_settings(config),
-        retry=_retry(config),
+        settings=common_settings(config),
+        retry=call_retry(config),
         pause_seconds=task_parameter(model, "train", "max_pending_seconds_for_barrier") or PAUSE_SECONDS,
         end_seconds=float(config.chief_timeout_secs),
     )
@@ -113,7 +105,7 @@ def _run_chief(
                 for state in states:
                     state.close()
 
-        return _retries(config).run(attempt, lambda: place.servers(config.num_ps), coordinator.suspend)
+        return retries_of(config).run(attempt, lambda: place.servers(config.num_ps), coordinator.suspend)
 
 
 def _run_worker(model: MonolithModel, config: RunnerConfig, place: JobPlace, hooks: Sequence[Hook]) -> RunResult:
@@ -135,8 +127,8 @@ def _run_worker(model: MonolithModel, config: RunnerConfig, place: JobPlace, hoo
                 settings.state,
                 link=link,
                 place=place,
-                settings=_common_settings(config),
-                retry=_retry(config),
+                settings=common_settings(config),
+                retry=call_retry(config),
                 end_seconds=float(config.chief_timeout_secs),
             )
             try:
@@ -147,7 +139,7 @@ def _run_worker(model: MonolithModel, config: RunnerConfig, place: JobPlace, hoo
             finally:
                 state.close()
 
-    return _retries(config).run(attempt, lambda: place.servers(config.num_ps))
+    return retries_of(config).run(attempt, lambda: place.servers(config.num_ps))
 
 
 class _ChiefHook(Hook):
@@ -193,32 +185,3 @@ def _stop(context: RunContext) -> None:
     main = threading.main_thread()
     if main.ident is not None and callable(signal.getsignal(signal.SIGTERM)):
         signal.pthread_kill(main.ident, signal.SIGTERM)
-
-
-def _common_settings(config: RunnerConfig) -> dict[str, Any]:
-    return {name: getattr(config, name) for name in _COMMON}
-
-
-def _retry(config: RunnerConfig) -> RetryConfig:
-    seconds = config.operation_timeout_in_ms / 1000 if config.operation_timeout_in_ms > 0 else CALL_SECONDS
-    return RetryConfig(deadline_seconds=seconds, attempt_seconds=min(seconds, 20.0))
-
-
-def _retries(config: RunnerConfig) -> Retries:
-    automatic = AUTOMATIC_RETRIES if config.partial_recovery else 0
-    return Retries(max_retries=config.max_retry_times or automatic, wait_seconds=float(config.retry_wait_in_secs))
-
-
-def _check(config: RunnerConfig) -> None:
-    """Reject what no job can be, in the words of the specification."""
-    if config.index is None:
-        raise ValueError("Index can't be none.")
-    if not str(config.model_dir):
-        raise ValueError("model dir can't be empty.")
-    if config.num_ps < 1:
-        raise ValueError(
-            f"num_ps={config.num_ps}: workers have their tables on parameter servers; start at least one (num_ps=1)"
-        )
-    if not 0 <= config.index < (config.num_ps if config.server_type == "ps" else config.num_workers):
-        kind = config.server_type
-        raise ValueError(f"index={config.index}: the job has num_{'ps' if kind == 'ps' else 'workers'} of {kind}")

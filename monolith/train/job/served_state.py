@@ -57,13 +57,7 @@ class ServedState(TrainState):
 
     def __init__(self, model: MonolithModel, source: Source, config: StateConfig) -> None:
         """Make the plan, and connect to the servers that `_connect` returns."""
-        if type(model).dense_step is not MonolithModel.dense_step:
-            raise NotImplementedError(
-                f"{type(model).__name__} steps its dense weights itself; on parameter servers their owners do. Leave "
-                "dense_step as it is, and return the optimizer in the EstimatorSpec"
-            )
         super().__init__(model, source, config)
-        self.num_retries = 0
 
     def push(self, pulled: Pulled, batch: Batch, time: int) -> None:
         """Step the rows of a batch, on the servers that have not done so."""
@@ -73,7 +67,28 @@ class ServedState(TrainState):
 
     def step_dense(self, batch: Batch) -> None:
         """Let the owners of the dense weights step them, and take their new values."""
-        self.dense.step(key_of(batch))
+        steps = 0
+
+        def step(closure: object = None) -> None:
+            nonlocal steps
+            steps += 1
+            if steps > 1:
+                raise ValueError(
+                    f"{type(self.model).__name__} steps its optimizer twice for a batch; parameter servers know a "
+                    "batch by its place in the data, and step once"
+                )
+            self.dense.step(key_of(batch))
+
+        if self.optimizer is not None:
+            # The model decides how to step, such as after clipping; the step itself happens elsewhere.
+            self.optimizer.step = step  # type: ignore[method-assign]
+            try:
+                self.model.dense_step(self.optimizer)
+            finally:
+                del self.optimizer.step
+        if not steps:  # nothing to step, but the batch counts
+            self.model.zero_grad()
+            self.dense.step(key_of(batch))
 
     def count(self, batch: Batch) -> None:
         """Note the position; steps are counted by the servers, for all workers."""
