@@ -11,6 +11,7 @@ from torch import Tensor
 from monolith.checkpoint.format.layout import ERASED_NAME, FILTER_CHANGES_SUFFIX, FILTERS_NAME, TABLES_NAME
 from monolith.checkpoint.format.tensor_file import save_tensors
 from monolith.embedding import ChangeTracker, MultiTable
+from monolith.embedding.hash_shards import WHOLE
 from monolith.model import admission_filters
 
 
@@ -104,7 +105,7 @@ class FrozenTables:
         written: dict[str, int] = {}
         erased: dict[str, Tensor] = {}
         for name, table in self._tables.items():
-            paths, erased[name] = table.save_changes(folder / TABLES_NAME / name, **marks.for_tables())
+            paths, erased[name] = table.save_changes(folder / TABLES_NAME / name, WHOLE, **marks.for_tables())
             written |= paths
         save_tensors(erased, folder / ERASED_NAME)
         for name, admission in self._filters.items():
