@@ -138,9 +138,7 @@ class FrozenTable:
         With a `shard`, it is the file of this shard, of a table that holds no other rows.
         """
         check_shard(shard)
-        saved, erased = self._frozen.save_changes(
-            fspath(basename), *shard, self._schema, plan_hash, generation, epoch
-        )
+        saved, erased = self._frozen.save_changes(fspath(basename), *shard, self._schema, plan_hash, generation, epoch)
         return {native.shard_file_name(fspath(basename), *shard): saved.checksums[0]}, torch.from_numpy(erased)
 
     def close(self) -> None:

@@ -2,12 +2,16 @@
 
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import nullcontext
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
+from monolith.checkpoint import load_dense_only
 from monolith.checkpoint.save.pending_save import stand_back
 from monolith.checkpoint.shards import TableShard
 from monolith.checkpoint.shards.notes import ShardNotes
@@ -15,6 +19,8 @@ from monolith.closing import Closing
 from monolith.errors import FencedError, PlanMismatchError, RemoteError
 from monolith.model import LookupPlan
 from monolith.parallel.control import ControlRequest, check_protocol, failure
+from monolith.parallel.dense.requests import DenseRequest
+from monolith.parallel.dense_shard import FIRST_TYPE, LAST_TYPE, DenseShard
 from monolith.parallel.messages import TableRequest, Welcome
 from monolith.parallel.table_server import ServedTables, check_proof
 from monolith.wire import Address, FrameLimits, LastReply, Message, SharedSecret, TlsConfig, listen
@@ -36,6 +42,7 @@ class ServedShard(TableShard):
         """Make empty tables, not ready for clients."""
         super().__init__(index, num_shards, plan, {}, initial_capacity=initial_capacity)
         self.plan = plan
+        self.dense_shard = DenseShard()
         self.generation = generation
         self.is_ready = False
         self.served = self._serve()
@@ -50,12 +57,29 @@ class ServedShard(TableShard):
 
     def notes(self) -> ShardNotes:
         """Return also which batches were applied."""
-        return replace(super().notes(), applied=self.served.applied_batches())
+        return replace(
+            super().notes(),
+            applied=self.served.applied_batches(),
+            dense_applied=self.dense_shard.applied_batches(),
+        )
 
     def restore_notes(self, notes: ShardNotes) -> None:
         """Go on from what `notes` returned."""
         super().restore_notes(notes)
         self.served.restore_applied_batches(notes.applied)
+
+    def dense_tensors(self) -> dict[str, Tensor]:
+        """Return copies of the dense tensors that the chief created here."""
+        return self.dense_shard.tensors()
+
+    def read_dense(self, link: Path) -> dict[str, Tensor]:
+        """Return the dense tensors of a snapshot, if the chief has created those that live here."""
+        return load_dense_only(link) if self.dense_shard.is_created else {}
+
+    def restore_dense(self, tensors: Mapping[str, Tensor], notes: ShardNotes, step: int) -> None:
+        """Change the dense tensors that live here; where there are none, the chief creates them later."""
+        if tensors:
+            self.dense_shard.restore(tensors, global_step=step, applied=notes.dense_applied)
 
     def _serve(self) -> ServedTables:
         index, num_shards = self._place
@@ -104,7 +128,6 @@ class ParameterServer(Closing):
             ControlRequest.UNTRACK: self._untrack,
             ControlRequest.RESTORE: self._restore,
             ControlRequest.WAIT: self._result,
-            ControlRequest.SHUTDOWN: self._end,
         }
         self._server = listen(
             address,
@@ -146,7 +169,13 @@ class ParameterServer(Closing):
     def _answer(self, message: Message) -> Message:
         if message.type == TableRequest.HELLO:
             return self._welcome(message)
+        if FIRST_TYPE <= message.type <= LAST_TYPE:
+            if self._shard is None and message.type == DenseRequest.JOIN:
+                return DenseShard().answer(message)  # not yet: the worker asks again
+            return self._of_this_generation(message).dense_shard.answer(message)
         check_protocol(message)
+        if message.type == ControlRequest.SHUTDOWN:  # the process may end as soon as the chief has its answer
+            return LastReply(type=message.type, serve_on=lambda connection: self._shutdown.set())
         answer = self._answers.get(message.type)
         if answer is None:
             raise ValueError(f"a parameter server has no answer to messages of type {message.type}")
@@ -166,6 +195,16 @@ class ParameterServer(Closing):
         return LastReply(
             type=message.type, meta={"status": Welcome.NOT_READY, "detail": detail}, serve_on=_leave_to_be_closed
         )
+
+    def _of_this_generation(self, message: Message) -> ServedShard:
+        """Return what it holds; a FencedError for a message of another life of the job."""
+        shard = self.shard
+        if message.generation and shard.generation and message.generation != shard.generation:
+            raise FencedError(
+                f"this parameter server is of generation {shard.generation}, the message of {message.generation}: the "
+                "job was restored since; go on from there"
+            )
+        return shard
 
     def _init(self, message: Message) -> dict[str, Any]:
         meta = message.meta
@@ -255,10 +294,6 @@ class ParameterServer(Closing):
             shard.restore_part(str(meta["path"]), bool(meta["drop_not_finite"]), bool(meta["positions"]))
 
         return self._start(self._reader, str(meta["work"]), restore)
-
-    def _end(self, message: Message) -> dict[str, Any]:
-        self._shutdown.set()
-        return {}
 
     def _start(self, pool: ThreadPoolExecutor, name: str, work: Callable[[], Any]) -> dict[str, Any]:
         """Begin work that may take minutes; a request that comes a second time begins nothing."""

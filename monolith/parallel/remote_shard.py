@@ -8,7 +8,7 @@ from monolith.closing import Closing
 from monolith.errors import CorruptFrameError
 from monolith.model import LookupPlan
 from monolith.parallel.control import ControlRequest, raise_failure, request
-from monolith.parallel.server_group import Patience, RetryConfig
+from monolith.parallel.server_group import CallPatience, RetryConfig
 from monolith.wire import Address, Client, Message, SharedSecret, TlsConfig
 
 
@@ -133,7 +133,7 @@ class RemoteShard(Closing):
         return said
 
     def _reply(self, message: Message) -> Message:
-        patience = Patience(self._retry)
+        patience = CallPatience(self._retry)
         while True:
             deadline = patience.attempt()
             try:

@@ -14,7 +14,7 @@ from monolith.checkpoint.keep import Retention
 from monolith.checkpoint.shards import PartialRecoverySaver, PsMonitor, ShardsSaver, load_into_shards
 from monolith.errors import CorruptFileError, FencedError, PlanMismatchError, RemoteError, SecretError
 from monolith.model import make_plan, make_tables
-from monolith.parallel import BatchKey, ParameterServer, RemoteShard, RemoteTables, RetryConfig
+from monolith.parallel import BatchKey, ParameterServer, RemoteDense, RemoteShard, RemoteTables, RetryConfig
 from monolith.parallel.control import ControlRequest
 from monolith.wire import Message, SharedSecret, connect
 from tests.checkpoint.small_state import SCHEMA, Model
@@ -106,7 +106,7 @@ def test_a_restored_server_skips_batches_that_were_applied_before(served, tmp_pa
     path = save(saver_of(state, tmp_path), state)
     second = push(state.tables, 10, 20)
     assert json.loads((path / "manifest.json").read_text())["extra"]["shards"] == [
-        {"applied": {"ratings/0": 10}, "draws": {}}
+        {"applied": {"ratings/0": 10}, "dense_applied": {}, "draws": {}}
     ]
     for number in (2, 3):
         new = served(number)
@@ -207,6 +207,41 @@ def test_strangers_control_nothing(served, tmp_path):
     with pytest.raises(ValueError, match="lets everyone in"):
         ParameterServer()
     assert sum(state.tables.num_rows().values()) > 0
+
+
+def test_dense_parameters_are_saved_and_restored_with_the_rows(served, tmp_path):
+    state = trained(served(2).join(), 1)
+    torch.manual_seed(1)
+    model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Linear(4, 2))
+    optimizer = torch.optim.Adam(model.parameters())
+    dense = state.cleanup.enter_context(RemoteDense(state.addresses, secret=SECRET, generation=1, retry=QUICK))
+    dense.create(model, optimizer)
+
+    def step(begin):
+        model.zero_grad()
+        model(torch.ones(1, 3)).sum().backward()
+        dense.step(BatchKey("ratings/0", begin, begin + 10))
+        return {name: tensor.tolist() for name, tensor in dense.tensors().items()}
+
+    step(0)
+    after = step(10)
+    state.step = 2
+    path = save(saver_of(state, tmp_path), state)
+    found = saved_content(path)[1]
+    assert found.pop("weight") is not None, "what the chief holds is saved too"
+    assert found == after
+    later = step(20)
+    assert later != after
+    load_into_shards(path, state.shards, plan=PLAN)
+    assert {name: tensor.tolist() for name, tensor in dense.tensors().items()} == after
+    dense.fetch()
+    assert dense.global_step == 2
+    step(10)
+    assert dense.global_step == 2, "the batch was in the snapshot"
+    assert step(20) == later
+    with pytest.raises(RemoteError, match="of generation 1, the message of 7"):
+        dense.generation = 7
+        dense.fetch()
 
 
 SERVER = """

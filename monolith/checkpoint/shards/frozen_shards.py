@@ -11,9 +11,9 @@ from typing import TypeVar
 
 import torch
 from safetensors.torch import load_file
-from torch import Tensor
 
 from monolith._core import native
+from monolith.checkpoint.format.dense_parts import joined_dense_parts
 from monolith.checkpoint.format.layout import ERASED_NAME, FILTERS_NAME
 from monolith.checkpoint.format.tensor_file import save_tensors
 from monolith.checkpoint.save.frozen_rows import Gathered, SaveMarks
@@ -68,12 +68,7 @@ class FrozenShards:
 
     def gather(self, folder: Path) -> Gathered:
         """Return the dense tensors and notes of all shards."""
-        dense: dict[str, Tensor] = {}
-        for path in self._part_paths(folder, DENSE_PART):
-            part = load_file(path)
-            if twice := sorted(dense.keys() & part.keys()):
-                raise ValueError(f"the dense tensors {', '.join(twice)} are in two shards; each lives in one")
-            dense |= part
+        dense = joined_dense_parts([load_file(path) for path in self._part_paths(folder, DENSE_PART)])
         notes = [ShardNotes.from_json(json.loads(path.read_text())) for path in self._part_paths(folder, NOTES_PART)]
         for name in (DENSE_PART, NOTES_PART):
             self._remove_parts(folder, name)

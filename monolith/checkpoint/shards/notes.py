@@ -1,7 +1,7 @@
 """Notes: the small things that each shard knows and a snapshot keeps in its manifest."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Self
 
@@ -25,6 +25,9 @@ class ShardNotes:
     applied: dict[str, int] = field(default_factory=dict)
     """End of the last applied batch by partition."""
 
+    dense_applied: dict[str, int] = field(default_factory=dict)
+    """The same of dense parameters, if they live here."""
+
     draws: dict[str, int] = field(default_factory=dict)
     """Draws of probabilistic filters by table."""
 
@@ -35,7 +38,7 @@ class ShardNotes:
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
         """Return what `to_json` returned."""
-        return cls(applied=_counts(values["applied"]), draws=_counts(values["draws"]))
+        return cls(**{one.name: _counts(values.get(one.name, {})) for one in fields(cls)})
 
 
 def extra_of(notes: Sequence[ShardNotes]) -> dict[str, Any]:
@@ -64,13 +67,26 @@ def notes_of(path: Path, extra: Mapping[str, Any], place: HashShard, *, position
         offsets = _counts(extra.get(OFFSETS_KEY, {}))
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise CorruptFileError(f"{path}: the notes of its shards cannot be read: {error!r}") from error
-    if len(saved) == num_shards:
-        applied, draws = saved[index].applied, saved[index].draws
+    if not saved:
+        found = ShardNotes(applied=offsets, dense_applied=offsets, draws=draws)
+    elif len(saved) in (1, num_shards):
+        found = saved[index % len(saved)]
     else:
-        applied = {} if saved else offsets
-        for one in saved:
-            applied = {name: max(one.applied.get(name, 0), applied.get(name, 0)) for name in one.applied | applied}
-    return ShardNotes(applied=applied if positions else {}, draws=draws)
+        found = ShardNotes(
+            applied=_newest([one.applied for one in saved]),
+            dense_applied=_newest([one.dense_applied for one in saved]),
+            draws=draws,
+        )
+    return found if positions else ShardNotes(draws=found.draws)
+
+
+def _newest(ends: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    """Return the newest end of each partition on any shard."""
+    newest: dict[str, int] = {}
+    for one in ends:
+        for partition, end in one.items():
+            newest[partition] = max(end, newest.get(partition, 0))
+    return newest
 
 
 def _counts(values: Mapping[str, Any]) -> dict[str, int]:

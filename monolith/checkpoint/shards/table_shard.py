@@ -156,14 +156,15 @@ class TableShard:
         All of it is checked before anything changes: a process that lives on must not be left with parts.
         """
         links = chain_to(Path(path))
-        notes = notes_of(links[-1], read_manifest(links[-1]).extra, self._place, positions=positions)
-        dense = self._read_dense(links[-1])
+        manifest = read_manifest(links[-1])
+        notes = notes_of(links[-1], manifest.extra, self._place, positions=positions)
+        dense = self.read_dense(links[-1])
         rows = CheckedRows(links, self.tables.tables, shard=self._place, drop_not_finite=drop_not_finite)
         self._drop()
         self.stop_tracking()
         for name, admission in admission_filters(self.tables).items():
             restore_filter(links, name, admission)
-        self.restore_dense(dense)
+        self.restore_dense(dense, notes, manifest.step)
         rows.load()
         self.restore_notes(notes)
 
@@ -171,8 +172,8 @@ class TableShard:
         """Return copies of the dense tensors that live here."""
         return {name: tensor.detach().clone() for name, tensor in self.dense.items()}
 
-    def restore_dense(self, tensors: Mapping[str, Tensor]) -> None:
-        """Change the dense tensors that live here to those of their names."""
+    def restore_dense(self, tensors: Mapping[str, Tensor], notes: ShardNotes, step: int) -> None:
+        """Change the dense tensors that live here to what `read_dense` returned, of a snapshot of this step."""
         for name, tensor in self.dense.items():
             tensor.copy_(tensors[name])
 
@@ -191,7 +192,8 @@ class TableShard:
             self._frozen[1].close()
             self._frozen = None
 
-    def _read_dense(self, link: Path) -> dict[str, Tensor]:
+    def read_dense(self, link: Path) -> dict[str, Tensor]:
+        """Return the dense tensors of a snapshot that belong here; a ValueError names one that does not fit."""
         with safe_open(link / DENSE_NAME, framework="pt") as saved:
             names = set(saved.keys())
             for name in self.dense:
