@@ -17,7 +17,7 @@ from tests.parallel.ranks.running_ranks import run_ranks
 NUM_STEPS = 3
 BATCH = 200
 NUM_IDS = 150
-THRESHOLDS = SlotOccurrenceThresholdConfig(default_occurrence_threshold=9)  # about the mean
+THRESHOLDS = SlotOccurrenceThresholdConfig(default_occurrence_threshold=11)  # about the mean
 
 
 def configs(optimizer: Optimizer) -> dict[str, TableConfig]:
