@@ -128,7 +128,6 @@ class ParameterServer(Closing):
             ControlRequest.UNTRACK: self._untrack,
             ControlRequest.RESTORE: self._restore,
             ControlRequest.WAIT: self._result,
-            ControlRequest.SHUTDOWN: self._end,
         }
         self._server = listen(
             address,
@@ -175,6 +174,8 @@ class ParameterServer(Closing):
                 return DenseShard().answer(message)  # not yet: the worker asks again
             return self._of_this_generation(message).dense_shard.answer(message)
         check_protocol(message)
+        if message.type == ControlRequest.SHUTDOWN:  # the process may end as soon as the chief has its answer
+            return LastReply(type=message.type, serve_on=lambda connection: self._shutdown.set())
         answer = self._answers.get(message.type)
         if answer is None:
             raise ValueError(f"a parameter server has no answer to messages of type {message.type}")
@@ -293,10 +294,6 @@ class ParameterServer(Closing):
             shard.restore_part(str(meta["path"]), bool(meta["drop_not_finite"]), bool(meta["positions"]))
 
         return self._start(self._reader, str(meta["work"]), restore)
-
-    def _end(self, message: Message) -> dict[str, Any]:
-        self._shutdown.set()
-        return {}
 
     def _start(self, pool: ThreadPoolExecutor, name: str, work: Callable[[], Any]) -> dict[str, Any]:
         """Begin work that may take minutes; a request that comes a second time begins nothing."""

@@ -32,7 +32,10 @@ from monolith.train.trained_model import TrainedModel, open_trained, snapshot_to
 
 
 class Estimator:
-    """Trains a model in this process, or in a job of which it is one; a run continues exactly where the last one in `model_dir` was saved.
+    """Trains a model; a run continues exactly where the last one in `model_dir` was saved.
+
+    It trains in this process, or in a job of several processes of which this is one: `num_ps`, `num_workers`,
+    `server_type` and `index` name its role.
 
     `config` has the settings from code and command line. The task's parameters apply where both leave a setting open.
     """
@@ -120,9 +123,10 @@ class Estimator:
         """Return loss and metrics of a snapshot, the newest one if none is named, on the source for EVAL.
 
         In a job of several processes each worker looks at its part of the data, and returns the figures of that part;
-        a parameter server returns none. It changes nothing, and another process may train in `model_dir` meanwhile. Without a snapshot in `model_dir`,
-        the one in `restore_dir` is used. A classification has "auc", "logloss" and "calibration", a regression "mse".
-        With several heads, the head's name comes first. `loss` is the mean of the batches' losses.
+        a parameter server returns none. It changes nothing, and another process may train in `model_dir` meanwhile.
+        Without a snapshot in `model_dir`, the one in `restore_dir` is used. A classification has "auc", "logloss" and
+        "calibration", a regression "mse". With several heads, the head's name comes first. `loss` is the mean of the
+        batches' losses.
 
         Args:
             steps: batches to look at; the task's own `eval.steps`, else all there are, if not given.

@@ -67,11 +67,16 @@ def notes_of(path: Path, extra: Mapping[str, Any], place: HashShard, *, position
         offsets = _counts(extra.get(OFFSETS_KEY, {}))
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise CorruptFileError(f"{path}: the notes of its shards cannot be read: {error!r}") from error
-    if len(saved) == num_shards:
-        found = saved[index]
+    if not saved:
+        found = ShardNotes(applied=offsets, dense_applied=offsets, draws=draws)
+    elif len(saved) in (1, num_shards):
+        found = saved[index % len(saved)]
     else:
-        newest = _newest([one.applied for one in saved]) if saved else offsets
-        found = ShardNotes(applied=newest, dense_applied=newest, draws=draws)
+        found = ShardNotes(
+            applied=_newest([one.applied for one in saved]),
+            dense_applied=_newest([one.dense_applied for one in saved]),
+            draws=draws,
+        )
     return found if positions else ShardNotes(draws=found.draws)
 
 
