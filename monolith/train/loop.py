@@ -150,8 +150,9 @@ class Trainer:
                 self._tell_hooks(batch, loss, spec)
                 if self.context.save_requested:
                     self.saver.save()
-            self.context.ending = self._ending(max_steps, interrupted=signals.received is not None)
-            state.wait_for_others(self.context.ending, self._save_while_waiting)
+            interrupted = signals.received is not None
+            self.context.ending = self._ending(max_steps, interrupted=interrupted)
+            state.wait_for_others(self.context.ending, interrupted=interrupted, tick=self._save_while_waiting)
             self._between_steps = False
             self.saver.end()
         return RunResult(

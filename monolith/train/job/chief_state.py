@@ -73,10 +73,8 @@ class ChiefState(ServedState):
     ) -> Path | None:
         """Restore everything, and let the servers own the dense weights."""
         path = super().open(model_dir, options, start_from=start_from)
-        self.dense = self._cleanup.enter_context(self.servers.dense(self.plan))
-        for shard in range(len(self.shards)):
-            applied = self._dense_applied[shard] if shard < len(self._dense_applied) else {}
-            self.dense.create(self.model, self.optimizer, global_step=self.global_step, applied=applied, shards=[shard])
+        if path is None:
+            self._give_dense_away()
         return path
 
     def let_workers_in(self, last_step: int | None) -> None:
@@ -128,7 +126,7 @@ class ChiefState(ServedState):
         # The servers add the dense weights, which they own.
         return {**common, "dense": {**random_tensors(), **measured}, "epoch": self.epoch, "extra": extra}
 
-    def wait_for_others(self, ending: str, tick: Callable[[], None]) -> None:
+    def wait_for_others(self, ending: str, *, interrupted: bool, tick: Callable[[], None]) -> None:
         """Wait until all workers have finished; saves go on meanwhile."""
         if self.stop_requested():
             self._coordinator.request_stop()
@@ -199,6 +197,17 @@ class ChiefState(ServedState):
             notes_of(path, snapshot.extra, (index, count), positions=is_own).dense_applied for index in range(count)
         ]
         return snapshot
+
+    def _restore(self, path: Path, options: RestoreConfig, *, cleared: bool, is_own: bool) -> None:
+        super()._restore(path, options, cleared=cleared, is_own=is_own)
+        self._give_dense_away()
+
+    def _give_dense_away(self) -> None:
+        """Let the servers own the dense weights that the model has now."""
+        self.dense = self._cleanup.enter_context(self.servers.dense(self.plan))
+        for shard in range(len(self.shards)):
+            applied = self._dense_applied[shard] if self._dense_applied else {}
+            self.dense.create(self.model, self.optimizer, global_step=self.global_step, applied=applied, shards=[shard])
 
     def _go_to(self, path: Path, snapshot: Snapshot, offsets: dict[str, int]) -> None:
         num_workers = self._job.num_workers

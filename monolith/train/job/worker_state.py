@@ -56,8 +56,13 @@ class WorkerState(ServedState):
     def evict_if_due(self) -> None:
         """Do nothing: the chief removes expired rows."""
 
-    def wait_for_others(self, ending: str, tick: Callable[[], None]) -> None:
-        """Wait until the job is over: until then it may go back, and this worker with it."""
+    def wait_for_others(self, ending: str, *, interrupted: bool, tick: Callable[[], None]) -> None:
+        """Wait until the job is over: until then it may go back, and this worker with it.
+
+        A worker that was interrupted alone leaves: its part is not done, and another process takes it up.
+        """
+        if interrupted and not self.link.stops:
+            return
         self.link.finish(ending, timeout_seconds=self._end_seconds)
 
     def _connect(self, config: StateConfig) -> Servers:

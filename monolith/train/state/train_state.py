@@ -191,8 +191,11 @@ class TrainState:
     def let_workers_in(self, last_step: int | None) -> None:
         """Let others begin, if others train this state too; the run ends at `last_step`."""
 
-    def wait_for_others(self, ending: str, tick: Callable[[], None]) -> None:
-        """Wait until everybody who trains this state has ended, with a call of `tick` now and then."""
+    def wait_for_others(self, ending: str, *, interrupted: bool, tick: Callable[[], None]) -> None:
+        """Wait until everybody who trains this state has ended, with a call of `tick` now and then.
+
+        `ending` says how this process's part ended; it was `interrupted` if a signal ended it.
+        """
 
     def can_be_saved_after(self, error: Exception) -> bool:
         """Return whether the state is still there after an error between two steps."""
