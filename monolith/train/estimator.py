@@ -18,11 +18,10 @@ from monolith.hooks import Hook
 from monolith.model import Mode
 from monolith.observe.metric_prefix import DEFAULT_PREFIX, set_metric_prefix
 from monolith.train.config import RunConfig, RunnerConfig
-from monolith.train.config.run_settings import export_base_of, input_config, restore_config, serving_name
+from monolith.train.config.run_settings import export_base_of, input_config, job_config, restore_config, serving_name
 from monolith.train.config.task_settings import task_parameter
 from monolith.train.config.unread import check_unread
 from monolith.train.job.evaluate_job import evaluate_job
-from monolith.train.job.job_settings import is_job
 from monolith.train.job.run_job import run_job
 from monolith.train.loop import RunResult, Sync
 from monolith.train.made_model import ModelLike, make_model, make_source
@@ -100,7 +99,9 @@ class Estimator:
                 stacklevel=2,
             )
         self._name_metrics()
-        train = run_job if is_job(self.config) else run
+        job = job_config(self.config)
+        job.check()
+        train = run_job if job.is_job else run
         return train(
             self.model,
             self.config,
@@ -138,7 +139,9 @@ class Estimator:
         _check_counts(steps=steps)
         _check_hooks(hooks)
         self._name_metrics()
-        if is_job(self.config):
+        job = job_config(self.config)
+        job.check()
+        if job.is_job:
             path = snapshot_to_look_at(Path(self.config.model_dir), restore_config(self.config), checkpoint_path)
             source = self._source(Mode.EVAL)
             return evaluate_job(

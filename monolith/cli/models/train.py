@@ -7,13 +7,16 @@ from typing import Any
 from monolith.checkpoint import snapshot_path
 from monolith.cli.console import console
 from monolith.cli.models.estimators import config_of, estimator_of
+from monolith.train.config.run_settings import job_config
 from monolith.train.job.run_job import run_job
 
 
 def run(model: str, settings: Mapping[str, Any], own: Mapping[str, Any]) -> None:
     """Train, and print how it ended."""
     if settings.get("server_type") == "ps":
-        run_job(None, config_of(settings))  # it knows nothing of the model
+        config = config_of(settings)
+        job_config(config).check()
+        run_job(None, config)  # it knows nothing of the model
         console.print("The chief ended the job.")
         return
     estimator = estimator_of(model, settings, own["params"])

@@ -13,6 +13,7 @@ from monolith.train.config.runner_config import RunnerConfig
 from monolith.train.config.task_settings import task_parameter, task_settings
 from monolith.train.config.training_config import is_chief
 from monolith.train.hooks.standard import WatchConfig
+from monolith.train.job_config import JobConfig
 from monolith.train.live.live_config import DEFAULT_SYNC_SECONDS, EXPORT_FOLDER, REALTIME_SYNC_SECONDS, LiveConfig
 from monolith.train.loop import LoopConfig
 from monolith.train.process_config import ProcessConfig
@@ -32,6 +33,7 @@ class RunSettings:
     loop: LoopConfig
     saving: SavingConfig
     watch: WatchConfig
+    job: JobConfig
     live: LiveConfig | None
     """None unless what is learned goes to servers."""
     exports: LiveConfig | None
@@ -66,6 +68,7 @@ class RunSettings:
             loop=LoopConfig(**_fields(config, LoopConfig)),
             saving=SavingConfig(**saving, tide=tide),
             watch=WatchConfig(**watch, tide=tide),
+            job=job_config(config),
             live=_live(config, model),
             exports=_versions(config, model) if task_parameter(model, "serving", "export_when_saving") else None,
         )
@@ -74,6 +77,11 @@ class RunSettings:
 def input_config(config: RunnerConfig) -> InputConfig:
     """Return the settings of the input; evaluating and exporting need only these."""
     return InputConfig(**_fields(config, InputConfig))
+
+
+def job_config(config: RunnerConfig) -> JobConfig:
+    """Return which process of a job this is."""
+    return JobConfig(**_fields(config, JobConfig))
 
 
 def restore_config(config: RunnerConfig) -> RestoreConfig:

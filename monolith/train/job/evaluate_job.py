@@ -14,8 +14,8 @@ from monolith.model import LookupPlan, MonolithModel
 from monolith.parallel import RemoteShard
 from monolith.parallel.coordination import Coordinator, Opening, WorkerLink
 from monolith.train.config import RunnerConfig
-from monolith.train.config.run_settings import restore_config
-from monolith.train.job.job_settings import call_retry, check_role, common_settings, place_of
+from monolith.train.config.run_settings import job_config, restore_config
+from monolith.train.job.job_place import common_settings, place_of
 from monolith.train.job.parameter_server import run_ps
 from monolith.train.job.part_source import PartSource
 from monolith.train.job.place import WORKER, JobPlace
@@ -41,7 +41,6 @@ def evaluate_job(
 
     A parameter server returns nothing.
     """
-    check_role(config)
     with place_of(config, discovery) as place:
         if config.server_type == "ps":
             run_ps(place, config.index)
@@ -55,7 +54,7 @@ def _evaluate_as_chief(
     model: MonolithModel, config: RunnerConfig, path: Path, place: JobPlace, source: Source, **how: Any
 ) -> dict[str, float]:
     plan = LookupPlan.from_json(read_manifest(path).plan)
-    retry, options = call_retry(config), restore_config(config)
+    retry, options = job_config(config).call_retry, restore_config(config)
     with Coordinator(config.num_workers, place.listen_at, secret=place.secret, tls=place.tls) as coordinator:
         place.discovery.register(WORKER, 0, str(coordinator.address))
         addresses = place.servers(config.num_ps)
@@ -106,7 +105,11 @@ def _evaluated(
 ) -> dict[str, float]:
     plan = LookupPlan.from_json(read_manifest(path).plan)
     servers = Servers(
-        addresses=addresses, generation=GENERATION, secret=place.secret, tls=place.tls, retry=call_retry(config)
+        addresses=addresses,
+        generation=GENERATION,
+        secret=place.secret,
+        tls=place.tls,
+        retry=job_config(config).call_retry,
     )
     with servers.tables(plan) as tables:
         trained = TrainedModel(model, path, restore_config(config), tables=cast(MultiTable, tables))

@@ -12,9 +12,6 @@ from monolith.parallel.coordination import ReplacedError
 
 Result = TypeVar("Result")
 
-AUTOMATIC_RETRIES = 6
-"""Of a job with partial recovery, if nothing else is said."""
-
 _log = logging.getLogger(__name__)
 
 

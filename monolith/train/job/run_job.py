@@ -19,10 +19,11 @@ from monolith.train.config.task_settings import task_parameter
 from monolith.train.hooks.live_view import LiveView
 from monolith.train.hooks.standard import standard_hooks
 from monolith.train.job.chief_state import ChiefConfig, ChiefState
-from monolith.train.job.job_settings import call_retry, check_role, common_settings, place_of, retries_of
+from monolith.train.job.job_place import common_settings, place_of
 from monolith.train.job.parameter_server import run_ps
 from monolith.train.job.part_source import PartSource
 from monolith.train.job.place import WORKER, JobPlace
+from monolith.train.job.retries import Retries
 from monolith.train.job.worker_state import WorkerState
 from monolith.train.loop import RunResult, Trainer
 from monolith.train.run import run, training_source
@@ -46,7 +47,6 @@ def run_job(
 
     Processes find each other through `discovery`, by default files in `<model_dir>/cluster`.
     """
-    check_role(config)
     with place_of(config, discovery) as place:
         if config.server_type == "ps":
             run_ps(place, config.index)
@@ -71,9 +71,9 @@ def _run_chief(
         folder=Path(config.model_dir),
         num_workers=config.num_workers,
         settings=common_settings(config),
-        retry=call_retry(config),
+        retry=settings.job.call_retry,
         pause_seconds=task_parameter(model, "train", "max_pending_seconds_for_barrier") or PAUSE_SECONDS,
-        end_seconds=float(config.chief_timeout_secs),
+        end_seconds=float(settings.job.chief_timeout_seconds),
     )
     with Coordinator(config.num_workers, place.listen_at, secret=place.secret, tls=place.tls) as coordinator:
         place.discovery.register(WORKER, 0, str(coordinator.address))
@@ -105,7 +105,7 @@ def _run_chief(
                 for state in states:
                     state.close()
 
-        return retries_of(config).run(attempt, lambda: place.servers(config.num_ps), coordinator.suspend)
+        return _retries(settings).run(attempt, lambda: place.servers(config.num_ps), coordinator.suspend)
 
 
 def _run_worker(model: MonolithModel, config: RunnerConfig, place: JobPlace, hooks: Sequence[Hook]) -> RunResult:
@@ -128,18 +128,23 @@ def _run_worker(model: MonolithModel, config: RunnerConfig, place: JobPlace, hoo
                 link=link,
                 place=place,
                 settings=common_settings(config),
-                retry=call_retry(config),
-                end_seconds=float(config.chief_timeout_secs),
+                retry=settings.job.call_retry,
+                end_seconds=float(settings.job.chief_timeout_seconds),
             )
             try:
-                link.wait_for_step(first_step, timeout_seconds=60.0 * config.max_slow_start_wait_minute)
+                link.wait_for_step(first_step, timeout_seconds=60.0 * settings.job.max_slow_start_minutes)
                 every = [_WorkerHook(link), *watching, view, *model.training_hooks]
                 trainer = Trainer(state, settings.loop, settings.saving, hooks=every, saves=False)
                 return trainer.run(state.last_step)
             finally:
                 state.close()
 
-    return retries_of(config).run(attempt, lambda: place.servers(config.num_ps))
+    return _retries(settings).run(attempt, lambda: place.servers(config.num_ps))
+
+
+def _retries(settings: RunSettings) -> Retries:
+    job = settings.job
+    return Retries(max_retries=job.num_retries, wait_seconds=float(job.retry_wait_seconds))
 
 
 class _ChiefHook(Hook):
