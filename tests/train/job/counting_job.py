@@ -1,7 +1,5 @@
 """A model with witnesses: what a job has trained on can be counted in its rows and weights."""
 
-import os
-import signal
 import sys
 import time
 from pathlib import Path
@@ -46,15 +44,27 @@ class Counting(mono.MonolithModel):
 
 
 class Slow(mono.Hook):
-    """Makes steps take time, so that something can happen to a job meanwhile."""
+    """Makes steps take time, so that something can happen to a job meanwhile, and counts them in a file."""
 
-    def __init__(self, seconds: float, touch: str = "") -> None:
-        self._seconds, self._touch = seconds, touch
+    def __init__(self, seconds: float, path: Path) -> None:
+        self._seconds, self._path = seconds, path
 
     def after_run(self, context, values):
+        with self._path.open("a") as file:
+            file.write("x")
         time.sleep(self._seconds)
-        if self._touch:
-            Path(self._touch).touch()
+
+
+class FailsOnce(mono.Hook):
+    """Raises what a call that took too long raises, before the first step of a process."""
+
+    def __init__(self) -> None:
+        self._failed = False
+
+    def before_run(self, context):
+        if not self._failed:
+            self._failed = True
+            raise TimeoutError("a deadline passed, says the test")
 
 
 def events(count: int) -> np.ndarray:
@@ -75,10 +85,12 @@ def config_of(model_dir: Path, **changes: Any) -> RunnerConfig:
     return RunnerConfig(**{**settings, **changes})
 
 
-def take_part(model_dir: str, num_events: int, seconds: float = 0.0, touch: str = "", **role: Any) -> None:
+def take_part(model_dir: str, num_events: int, seconds: float = 0.0, fails: bool = False, **role: Any) -> None:
     """Be a process of a job."""
     torch.set_num_threads(1)
-    hooks = [Slow(seconds, touch)] if seconds or touch else []
+    hooks: list[mono.Hook] = [FailsOnce()] if fails else []
+    if seconds:
+        hooks.append(Slow(seconds, Path(model_dir) / f"steps-{role['index']}"))
     estimator = mono.Estimator(Counting, config_of(Path(model_dir), **role), params={"events": num_events})
     estimator.train(hooks=hooks)
 
@@ -100,13 +112,9 @@ def counted(model_dir: Path) -> tuple[dict[int, int], float, int]:
     rows = {}
     for ids, values in trained.tables["uid"].items():
         rows |= dict(zip(ids.tolist(), np.asarray(values)[:, 0].tolist(), strict=True))
-    return rows, float(trained.model.weight), trained.global_step
+    return rows, float(trained.model.weight.detach()), trained.global_step
 
 
 def expected(num_events: int) -> dict[int, int]:
     ids, counts = np.unique(events(num_events), return_counts=True)
     return dict(zip(ids.tolist(), counts.tolist(), strict=True))
-
-
-def kill(pid: int) -> None:
-    os.kill(pid, signal.SIGKILL)

@@ -4,50 +4,10 @@ import time
 
 import pytest
 
-from tests.new_processes import PROCESSES
 from tests.train.job.counting_job import BATCH, counted, expected, look, take_part
+from tests.train.job.running_job import Job
 
 pytestmark = pytest.mark.timeout(120)
-
-
-class Job:
-    """Processes of one job; each can be killed and started again."""
-
-    def __init__(self, model_dir, target=take_part, *, num_ps=2, num_workers=2, num_events=400, **options):
-        self.model_dir, self.target, self.num_events = model_dir, target, num_events
-        self.common = {"num_ps": num_ps, "num_workers": num_workers, **options}
-        self.processes = {}
-        for index in range(num_ps):
-            self.start("ps", index)
-        for index in range(num_workers):
-            self.start("worker", index)
-
-    def start(self, server_type, index, **more):
-        process = PROCESSES.Process(
-            target=self.target,
-            args=(str(self.model_dir), self.num_events),
-            kwargs={"server_type": server_type, "index": index, **self.common, **more},
-            daemon=True,
-        )
-        process.start()
-        self.processes[server_type, index] = process
-        return process
-
-    def kill(self, server_type, index):
-        process = self.processes[server_type, index]
-        process.kill()
-        process.join(20)
-
-    def ends(self, seconds=60):
-        """Wait for all processes, and return their exit codes."""
-        end = time.monotonic() + seconds
-        for process in self.processes.values():
-            process.join(max(0.0, end - time.monotonic()))
-        return {name: process.exitcode for name, process in self.processes.items()}
-
-    def close(self):
-        for process in self.processes.values():
-            process.kill()
 
 
 @pytest.fixture
@@ -55,12 +15,19 @@ def job(tmp_path):
     made = []
 
     def start(**options):
-        made.append(Job(tmp_path, **options))
+        made.append(Job(tmp_path, options.pop("target", take_part), **options))
         return made[-1]
 
     yield start
     for one in made:
         one.close()
+
+
+def wait_for_steps(job, index, count):
+    path, end = job.model_dir / f"steps-{index}", time.monotonic() + 60
+    while not path.exists() or path.stat().st_size < count:
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 def check_exact(model_dir, num_events):
@@ -77,3 +44,39 @@ def test_two_workers_train_all_of_it_once(tmp_path, job):
 def test_a_job_is_evaluated_by_its_processes(tmp_path, job):
     assert set(job(num_events=80).ends().values()) == {0}
     assert set(job(target=look, num_events=80, steps=3).ends().values()) == {0}
+
+
+@pytest.mark.services
+@pytest.mark.parametrize(("server_type", "index"), [("worker", 1), ("worker", 0), ("ps", 0), ("ps", 1)])
+def test_every_batch_is_applied_once_after_kill_9(tmp_path, job, server_type, index):
+    running = job(num_events=480, seconds=0.05)
+    wait_for_steps(running, 0, 7)  # beyond a snapshot
+    wait_for_steps(running, 1, 7)
+    running.kill(server_type, index)
+    running.start(server_type, index)
+    assert set(running.ends().values()) == {0}
+    check_exact(tmp_path, 480)
+
+
+@pytest.mark.services
+def test_a_job_continues_where_the_last_one_stopped(tmp_path, job):
+    first = job(num_events=400, seconds=0.05)
+    wait_for_steps(first, 1, 5)
+    first.processes["worker", 0].terminate()  # as Ctrl-C of `monolith launch`: the chief ends the others
+    assert set(first.ends().values()) == {0}
+    _, batches, step = counted(tmp_path)
+    assert 5 <= batches == step < 50
+    assert set(job(num_events=400).ends().values()) == {0}
+    check_exact(tmp_path, 400)
+
+
+@pytest.mark.services
+def test_a_call_that_took_too_long_lets_a_worker_begin_again(tmp_path, job):
+    assert set(job(num_events=160, fails=True).ends().values()) == {0}
+    check_exact(tmp_path, 160)
+
+
+def test_another_number_of_workers_is_refused_with_the_way_out(tmp_path, job):
+    assert set(job(num_events=80, num_ps=1).ends().values()) == {0}
+    with pytest.raises(ValueError, match="trained by 2 workers.*train with num_workers=2"):
+        take_part(str(tmp_path), 80, server_type="worker", index=0)
