@@ -35,6 +35,7 @@ class Counting(mono.MonolithModel):
         return mono.data.arrays({"uid": ids, "label": torch.ones(len(ids))}, batch_size=BATCH)
 
     def model_fn(self, features, mode):
+        time.sleep(self.params.get("seconds", 0.0))
         (count,) = self.lookup_embedding_slice(["uid"], slice_dim=1)
         pred = count.squeeze(1)
         loss = -pred.sum() - self.weight.sum()
