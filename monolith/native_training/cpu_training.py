@@ -4,7 +4,7 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
@@ -16,7 +16,7 @@ from monolith.model import EstimatorSpec, Mode, MonolithModel, make_plan
 from monolith.model.hyper_params import InstantiableParams
 from monolith.native_training.finder import names_from_table
 from monolith.train.config import CpuTrainingConfig as CpuTrainingConfig
-from monolith.train.config import DistributedCpuTrainingConfig, RunnerConfig
+from monolith.train.config import RunnerConfig
 from monolith.train.config.run_settings import input_config, job_config, restore_config
 from monolith.train.config.task_settings import task_parameter, task_settings
 from monolith.train.config.training_config import SERVER_TYPES
@@ -26,6 +26,9 @@ from monolith.train.job.run_job import run_job
 from monolith.train.loop import RunResult
 from monolith.train.made_model import make_model, make_source
 from monolith.train.trained_model import snapshot_to_look_at
+
+if TYPE_CHECKING:
+    from monolith.train.config import DistributedCpuTrainingConfig
 
 __getattr__ = names_from_table(__name__)
 
@@ -117,7 +120,7 @@ def local_train_internal(
 
 
 def distributed_train(
-    config: DistributedCpuTrainingConfig,
+    config: "DistributedCpuTrainingConfig",
     discovery: ServiceDiscovery,
     params: InstantiableParams | MonolithModel,
     sync_backend: Any = None,

@@ -184,7 +184,7 @@ def open_trained(
 def snapshot_to_look_at(
     model_dir: Path, config: RestoreConfig, checkpoint_path: str | os.PathLike[str] | None = None
 ) -> Path:
-    """Return the folder of the snapshot that `open_trained` opens, of those on this disk."""
+    """Return the folder of the snapshot on this disk that `open_trained` opens."""
     if checkpoint_path is not None:
         return Path(checkpoint_path)
     path = choose_snapshot(model_dir, restore_ckpt=config.restore_ckpt, mode=LOOK)

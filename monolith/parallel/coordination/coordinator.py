@@ -106,7 +106,7 @@ class Coordinator(Closing):
         """Hold all workers between two batches while the block runs; it gets the positions of workers 1, 2, ...
 
         A worker that is lost, or not ready in time, is not waited for: its last known position counts. A batch that it
-        pushes meanwhile is applied once all the same, since parameter servers know batches by their place in the data.
+        pushes meanwhile is not applied twice, since parameter servers know batches by their place in the data.
         """
         number = next(self._cuts)
         try:

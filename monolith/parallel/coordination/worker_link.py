@@ -9,6 +9,7 @@ from typing import Any
 
 from monolith.closing import Closing
 from monolith.errors import FencedError, MonolithError
+from monolith.parallel.coordination.batch_gate import BatchGate
 from monolith.parallel.coordination.messages import (
     FENCED,
     HEARTBEAT_SECONDS,
@@ -18,11 +19,10 @@ from monolith.parallel.coordination.messages import (
     Position,
     ask,
 )
-from monolith.parallel.coordination.step_gate import StepGate
 from monolith.wire import Address, Client, Deadline, SharedSecret, TlsConfig
 
 LOST_SECONDS = 10.0
-"""A chief that was silent for so long is lost; the worker looks for it again."""
+"""A chief that was silent for this long is lost; the worker looks for it again."""
 
 _REQUEST_SECONDS = 5.0
 _PAUSE_SECONDS = 0.1
@@ -67,7 +67,7 @@ class WorkerLink(Closing):
         lost_seconds: float = LOST_SECONDS,
     ) -> None:
         """Remember where the chief is; nothing is connected yet."""
-        self.gate = StepGate()
+        self.gate = BatchGate()
         self.on_stop: Callable[[], None] = lambda: None
         """Called once, from another thread, when the job is to end early."""
         self._index = index
@@ -128,7 +128,7 @@ class WorkerLink(Closing):
             raise self._error
 
     def wait_for_step(self, global_step: int, *, timeout_seconds: float) -> bool:
-        """Wait until the job has taken so many steps, or is to end; return whether it has."""
+        """Wait until the job has reached a step, or is to end; return whether it has."""
         deadline = Deadline.after(timeout_seconds)
         with self._changed:
             while self._news.global_step < global_step and not self._news.stop and not deadline.expired:

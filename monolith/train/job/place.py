@@ -58,7 +58,7 @@ class JobPlace(Closing):
         )
 
     def servers(self, num_ps: int) -> list[str]:
-        """Wait until so many parameter servers are registered; return their addresses in order."""
+        """Wait until `num_ps` parameter servers are registered; return their addresses in order."""
         found = wait_for(self.discovery, PS, num_ps, timeout_seconds=self.wait_seconds)
         return [found[index] for index in sorted(found)]
 

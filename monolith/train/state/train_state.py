@@ -274,7 +274,7 @@ class TrainState:
 
 
 def check_num_parts(path: Path, stream: Mapping[str, Any], num_workers: int) -> None:
-    """Raise a ValueError unless a position is one of so many workers."""
+    """Raise a ValueError unless a position is one of `num_workers` workers."""
     saved = len(stream[PARTS_KEY]) if PARTS_KEY in stream else 1
     if saved != num_workers:
         raise ValueError(

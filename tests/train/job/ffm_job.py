@@ -9,8 +9,9 @@ import torch
 import monolith as mono
 from monolith.cluster.discovery import FilesServiceDiscovery
 from monolith.model.zoo.ffm import TestFFMModel
-from monolith.native_training.cpu_training import DistributedCpuTrainingConfig, distributed_train
+from monolith.native_training.cpu_training import distributed_train
 from monolith.parallel import ParameterServer
+from monolith.train.config import DistributedCpuTrainingConfig
 from tests.train.job.counting_job import FailsOnce, config_of
 
 

@@ -1,11 +1,11 @@
-"""StepGate: either the worker is inside a step, or somebody else keeps it out."""
+"""BatchGate: either the worker is inside a step, or somebody else keeps it out."""
 
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 
-class StepGate:
+class BatchGate:
     """Entered around each step; `shut` waits for the end of the present one.
 
     Unlike with a lock, a worker that enters again at once cannot keep others waiting.
