@@ -208,8 +208,11 @@ class WorkerLink(Closing):
             with self._changed:
                 report = self._report
             self._send(self._watcher, replace(report, paused=cut))
-            while self._news.cut == cut and not self._is_closing:
+            while self._is_held(cut):
                 self._take(self._ask_news())
+
+    def _is_held(self, cut: int) -> bool:
+        return self._news.cut == cut and not self._is_closing
 
     def _ask_news(self) -> News:
         assert self._joined is not None

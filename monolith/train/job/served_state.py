@@ -81,7 +81,7 @@ class ServedState(TrainState):
 
         if self.optimizer is not None:
             # The model decides how to step, such as after clipping; the step itself happens elsewhere.
-            self.optimizer.step = step  # type: ignore[method-assign]
+            self.optimizer.step = step  # type: ignore[method-assign, assignment]
             try:
                 self.model.dense_step(self.optimizer)
             finally:
