@@ -19,6 +19,7 @@ from monolith.parallel.control import ControlRequest
 from monolith.wire import Message, SharedSecret, connect
 from tests.checkpoint.small_state import SCHEMA, Model
 from tests.parallel.served_state import PLAN, QUICK, SECRET, AloneState, ServedState, content, saved_content
+from tests.security.page import line
 
 pytestmark = pytest.mark.timeout(60)
 KEEP_ALL = Retention(max_to_keep=None)
@@ -190,6 +191,9 @@ def test_errors_of_a_server_are_those_of_one_process(served, tmp_path):
     assert saved_content(save(saver_of(state, tmp_path), state)) == before, "nothing was changed by all that"
 
 
+@line(
+    "a parameter server", "`ParameterServer(...)` in code", "127.0.0.1, a free port", "shared secret, or certificates"
+)
 def test_strangers_control_nothing(served, tmp_path):
     state = trained(served(1).join(), 1)
     (address,) = state.addresses
@@ -206,6 +210,7 @@ def test_strangers_control_nothing(served, tmp_path):
                 friend.request(message, 5)
     with pytest.raises(ValueError, match="lets everyone in"):
         ParameterServer()
+    assert str(address).startswith("127.0.0.1:")
     assert sum(state.tables.num_rows().values()) > 0
 
 
