@@ -187,10 +187,12 @@ class WorkerLink(Closing):
 
     def _watch(self) -> None:
         last_contact = time.monotonic()
-        while not self._is_closing and self._error is None:
+        while self._error is None:
             try:
                 self._take(self._ask_news())
                 last_contact = time.monotonic()
+                if self._is_closing:
+                    return
                 if self._news.cut and not self._report.finished:
                     self._pause(self._news.cut)
             except ReplacedError as error:
