@@ -22,8 +22,8 @@ from monolith.parallel.coordination.messages import (
 )
 from monolith.wire import Address, Deadline, Message, SharedSecret, TlsConfig, listen
 
-LOST_SECONDS = 10.0
-"""A worker that was silent for so long does not hold up a save."""
+LOST_SECONDS = 5.0
+"""A worker that was silent for this long does not hold up a save."""
 
 _log = logging.getLogger(__name__)
 

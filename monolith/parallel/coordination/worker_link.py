@@ -24,6 +24,9 @@ from monolith.wire import Address, Client, Deadline, SharedSecret, TlsConfig
 LOST_SECONDS = 10.0
 """A chief that was silent for this long is lost; the worker looks for it again."""
 
+REPORT_SECONDS = 0.05
+"""Positions are reported at most this often; what a lost worker did since its last report is skipped when repeated."""
+
 _REQUEST_SECONDS = 5.0
 _PAUSE_SECONDS = 0.1
 
@@ -177,6 +180,8 @@ class WorkerLink(Closing):
             try:
                 self._send(self._reporter, report)
                 self._sent = report.number
+                with self._changed:  # a chief of many workers must not drown in reports
+                    self._changed.wait_for(lambda: self._is_closing or self._report.finished != "", REPORT_SECONDS)
             except ReplacedError as error:
                 self._fail(error)
             except Exception as error:  # noqa: BLE001  the watching thread decides whether the chief is lost
