@@ -18,7 +18,7 @@ from tests.train.job.counting_job import FailsOnce, config_of
 def params():
     found = TestFFMModel.params()
     found.metrics.enable_deep_insight = False
-    found.train.per_replica_batch_size = 64
+    found.train.per_replica_batch_size = 16  # 64 events: each worker has two batches of them, again and again
     return found
 
 
