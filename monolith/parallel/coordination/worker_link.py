@@ -139,8 +139,8 @@ class WorkerLink(Closing):
                 self._changed.wait(0.1)
             return self._news.global_step >= global_step
 
-    def finish(self, ending: str, *, timeout_seconds: float) -> None:
-        """Report that this worker's part is done, and wait until the whole job is.
+    def finish(self, ending: str, *, timeout_seconds: float | None = None) -> None:
+        """Report that this worker's part is done, and wait until the whole job is: while there is a chief, by default.
 
         Raises:
             GenerationOverError: the job goes back to its newest snapshot, and this worker with it.
@@ -155,7 +155,7 @@ class WorkerLink(Closing):
             while not self._news.over:
                 self.check()
                 if deadline.expired:
-                    raise TimeoutError(f"the job did not end within {timeout_seconds:g} s after this worker's part")
+                    raise TimeoutError(f"the job did not end within {timeout_seconds} s after this worker's part")
                 self._changed.wait(0.2)
 
     def close(self) -> None:

@@ -1,6 +1,7 @@
 """ChiefState: the state of a job as its chief sees it: made or restored, saved at a cut, ended."""
 
 import logging
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from monolith.checkpoint.shards import ShardsSaver, load_into_shards
 from monolith.checkpoint.shards.notes import notes_of
 from monolith.data import Source
 from monolith.model import MonolithModel
+from monolith.observe.metric_client import get_cli
 from monolith.parallel import RemoteShard, RetryConfig
 from monolith.parallel.coordination import Coordinator, Opening, Position
 from monolith.train.job.place import JobPlace
@@ -65,6 +67,7 @@ class ChiefState(ServedState):
         self._place, self._addresses, self._coordinator, self._job = place, addresses, coordinator, job
         self._positions: dict[int, Position | None] = {}
         self._dense_applied: list[dict[str, int]] = []
+        self._pause_ms = 0.0
         self._cleanup = ExitStack()
         super().__init__(model, source, config)
 
@@ -234,13 +237,17 @@ class ChiefState(ServedState):
 
     @contextmanager
     def _cut(self) -> Iterator[None]:
+        began = time.monotonic()
         with self._coordinator.cut(timeout_seconds=self._job.pause_seconds) as positions:
             # Before workers were let in, those of the snapshot count.
             self._positions = {**self._positions, **{index: one for index, one in positions.items() if one is not None}}
             yield
+        self._pause_ms = 1000 * (time.monotonic() - began)
+        get_cli().emit_timer("save_pause_time", self._pause_ms / 1000)
 
     def _status(self) -> dict[str, Any]:
         return {
-            "chief": {"index": 0, "state": "training", "global_step": self.global_step},
+            "chief": {"index": 0, "state": "training", **self.figures()},
             "saved_step": self.saved_step,
+            "pause_ms": round(self._pause_ms, 1),
         }

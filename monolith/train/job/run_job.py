@@ -129,7 +129,6 @@ def _run_worker(model: MonolithModel, config: RunnerConfig, place: JobPlace, hoo
                 place=place,
                 settings=common_settings(config),
                 retry=settings.job.call_retry,
-                end_seconds=float(settings.job.chief_timeout_seconds),
             )
             try:
                 link.wait_for_step(first_step, timeout_seconds=60.0 * settings.job.max_slow_start_minutes)

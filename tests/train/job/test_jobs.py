@@ -41,6 +41,7 @@ def test_two_workers_train_all_of_it_once(tmp_path, job):
     check_exact(tmp_path, 403)
 
 
+@pytest.mark.services
 def test_a_job_is_evaluated_by_its_processes(tmp_path, job):
     assert set(job(num_events=80).ends().values()) == {0}
     assert set(job(target=look, num_events=80, steps=3).ends().values()) == {0}
@@ -76,6 +77,7 @@ def test_a_call_that_took_too_long_lets_a_worker_begin_again(tmp_path, job):
     check_exact(tmp_path, 160)
 
 
+@pytest.mark.services
 def test_another_number_of_workers_is_refused_with_the_way_out(tmp_path, job):
     assert set(job(num_events=80, num_ps=1).ends().values()) == {0}
     with pytest.raises(ValueError, match="trained by 2 workers.*train with num_workers=2"):
