@@ -38,6 +38,10 @@ class ChiefConfig:
     """What workers must have in common with it."""
 
     retry: RetryConfig = field(default_factory=RetryConfig)
+
+    partial: bool = False
+    """Servers that have their state keep it; only new ones are restored."""
+
     pause_seconds: float = 30.0
     """A worker that has not paused by then does not hold up a save."""
 
@@ -48,8 +52,10 @@ class ChiefConfig:
 class ChiefState(ServedState):
     """The whole state of a job.
 
-    It begins a generation: all servers go back to the newest snapshot, or to the start. While it saves, workers stand
-    still between two batches, so that rows, weights and positions belong together.
+    It begins a generation: workers go back to the positions of the newest snapshot, or to the start. So do the rows and
+    weights of all servers, or with `partial` of those that are new; the others then skip the batches that they have
+    applied already. While it saves, workers stand still between two batches, so that rows, weights and positions belong
+    together.
     """
 
     def __init__(
@@ -175,15 +181,17 @@ class ChiefState(ServedState):
             self._cleanup.enter_context(RemoteShard(address, secret=place.secret, tls=place.tls, retry=job.retry))
             for address in self._addresses
         ]
+        self._new: list[int] = []
         for index, shard in enumerate(self.shards):
-            shard.init(
+            status = shard.init(
                 self.plan,
                 index,
                 count,
                 generation=servers.generation,
-                anew=True,
+                anew=not job.partial,
                 initial_capacity=config.initial_capacity // count,
             )
+            self._new += [] if status["is_initialized"] else [index]
             # Workers come when the chief lets them in; the chief itself is a client already.
             shard.mark_initialized()
         return servers
@@ -193,7 +201,11 @@ class ChiefState(ServedState):
 
     def _load(self, path: Path, options: RestoreConfig, *, is_own: bool) -> Snapshot:
         snapshot = load_into_shards(
-            path, self.shards, plan=self.plan, drop_not_finite=options.drop_not_finite, positions=is_own
+            path,
+            [self.shards[index] for index in self._new],
+            plan=self.plan,
+            drop_not_finite=options.drop_not_finite,
+            positions=is_own,
         )
         count = len(self.shards)
         self._dense_applied = [
@@ -206,11 +218,12 @@ class ChiefState(ServedState):
         self._give_dense_away()
 
     def _give_dense_away(self) -> None:
-        """Let the servers own the dense weights that the model has now."""
+        """Let new servers own the dense weights that the model has now, and take those of the others."""
         self.dense = self._cleanup.enter_context(self.servers.dense(self.plan))
-        for shard in range(len(self.shards)):
-            applied = self._dense_applied[shard] if self._dense_applied else {}
-            self.dense.create(self.model, self.optimizer, global_step=self.global_step, applied=applied, shards=[shard])
+        for shards in [[index] for index in self._new] or [[]]:
+            applied = self._dense_applied[shards[0]] if self._dense_applied and shards else {}
+            self.dense.create(self.model, self.optimizer, global_step=self.global_step, applied=applied, shards=shards)
+        self.global_step = self.dense.fetch(kept=True)
 
     def _go_to(self, path: Path, snapshot: Snapshot, offsets: dict[str, int]) -> None:
         num_workers = self._job.num_workers

@@ -72,6 +72,7 @@ def _run_chief(
         num_workers=config.num_workers,
         settings=common_settings(config),
         retry=settings.job.call_retry,
+        partial=bool(settings.job.partial_recovery),
         pause_seconds=task_parameter(model, "train", "max_pending_seconds_for_barrier") or PAUSE_SECONDS,
         end_seconds=float(settings.job.chief_timeout_seconds),
     )

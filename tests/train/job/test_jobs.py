@@ -48,9 +48,10 @@ def test_a_job_is_evaluated_by_its_processes(tmp_path, job):
 
 
 @pytest.mark.services
+@pytest.mark.parametrize("partial", [False, True])
 @pytest.mark.parametrize(("server_type", "index"), [("worker", 1), ("worker", 0), ("ps", 0), ("ps", 1)])
-def test_every_batch_is_applied_once_after_kill_9(tmp_path, job, server_type, index):
-    running = job(num_events=480, seconds=0.05)
+def test_every_batch_is_applied_once_after_kill_9(tmp_path, job, server_type, index, partial):
+    running = job(num_events=480, seconds=0.05, partial_recovery=partial)
     wait_for_steps(running, 0, 7)  # beyond a snapshot
     wait_for_steps(running, 1, 7)
     running.kill(server_type, index)
