@@ -1,5 +1,7 @@
 """Jobs of real processes: parameter servers, a chief and workers, which end well, or die and come back."""
 
+import os
+import signal
 import time
 
 import pytest
@@ -56,6 +58,18 @@ def test_every_batch_is_applied_once_after_kill_9(tmp_path, job, server_type, in
     wait_for_steps(running, 1, 7)
     running.kill(server_type, index)
     running.start(server_type, index)
+    assert set(running.ends().values()) == {0}
+    check_exact(tmp_path, 480)
+
+
+@pytest.mark.services
+def test_a_server_that_was_frozen_longer_than_calls_may_take(tmp_path, job):
+    running = job(num_events=480, seconds=0.05)
+    wait_for_steps(running, 1, 7)
+    frozen = running.processes["ps", 0].pid
+    os.kill(frozen, signal.SIGSTOP)
+    time.sleep(4)  # calls may take 3 s
+    os.kill(frozen, signal.SIGCONT)
     assert set(running.ends().values()) == {0}
     check_exact(tmp_path, 480)
 
