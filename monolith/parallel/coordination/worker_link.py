@@ -13,6 +13,7 @@ from monolith.parallel.coordination.batch_gate import BatchGate
 from monolith.parallel.coordination.messages import (
     FENCED,
     HEARTBEAT_SECONDS,
+    LEFT,
     CoordinationRequest,
     Joined,
     News,
@@ -159,8 +160,10 @@ class WorkerLink(Closing):
                 self._changed.wait(0.2)
 
     def close(self) -> None:
-        """Send the last position, and end the threads."""
+        """Send the last position, or after the end of the job that this worker has left; end the threads."""
         with self._changed:
+            if self._news.over and self._report.finished:
+                self._report = replace(self._report, number=self._report.number + 1, finished=LEFT)
             self._is_closing = True
             self._changed.notify_all()
         for thread in self._threads:
