@@ -55,11 +55,12 @@ def test_too_many_deaths_fail_the_job_with_the_last_lines(tmp_path):
 
 
 def test_nobody_is_started_again_once_the_leader_has_ended(tmp_path):
-    worker = counted(
-        tmp_path / "runs", f"import time\nwhile not os.path.exists({str(tmp_path / 'over')!r}): pass\nexit(1)"
-    )
-    chief = f"import pathlib; pathlib.Path({str(tmp_path / 'over')!r}).touch()"
-    roles = [role("chief", chief, is_leader=True), role("worker 1", f"import time; time.sleep(0.5)\n{worker}")]
+    over = tmp_path / "over"
+    waits = f"import time\nwhile not os.path.exists({str(over)!r}): time.sleep(0.01)\ntime.sleep(0.5); exit(1)"
+    roles = [
+        role("chief", f"import pathlib; pathlib.Path({str(over)!r}).touch()", is_leader=True),
+        role("worker 1", counted(tmp_path / "runs", waits)),
+    ]
     supervisor = Supervisor(roles, tmp_path / "logs", QUICK)
     assert supervisor.run() == 1
     assert (tmp_path / "runs").read_text() == "x"
