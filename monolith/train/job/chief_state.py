@@ -74,6 +74,8 @@ class ChiefState(ServedState):
         self._positions: dict[int, Position | None] = {}
         self._dense_applied: list[dict[str, int]] = []
         self._pause_ms = 0.0
+        self.last_step: int | None = None
+        """Where the job ends, once workers are let in."""
         self._cleanup = ExitStack()
         super().__init__(model, source, config)
 
@@ -88,6 +90,7 @@ class ChiefState(ServedState):
 
     def let_workers_in(self, last_step: int | None) -> None:
         """Open the generation: workers begin at the positions of the snapshot."""
+        self.last_step = last_step
         self._coordinator.note_status(self._status)
         self._coordinator.open(
             Opening(

@@ -65,8 +65,8 @@ class JobPlace(Closing):
         missing = num_ps - len(self.discovery.query(PS))
         if missing > 0:
             _log.warning(
-                "waiting for %d of %d parameter servers, up to %g s; `monolith launch` starts all processes of a job, or "
-                "start each with server_type=ps and its index",
+                "waiting for %d of %d parameter servers, up to %g s; start each with server_type=ps and its index, or "
+                "all processes of a job with `monolith launch`",
                 missing,
                 num_ps,
                 self.wait_seconds,

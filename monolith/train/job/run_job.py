@@ -79,9 +79,12 @@ def _run_chief(
     with Coordinator(config.num_workers, place.listen_at, secret=place.secret, tls=place.tls) as coordinator:
         place.discovery.register(WORKER, 0, str(coordinator.address))
 
+        states: list[ChiefState] = []
+
         def attempt() -> RunResult:
             addresses = place.servers(config.num_ps)
-            states: list[ChiefState] = []
+            # `steps` counts from where the first attempt began, not from the snapshot that this one goes back to.
+            ends = {"steps": None, "max_steps": states[0].last_step} if states and states[0].last_step else {}
 
             def make_state(model: MonolithModel, source: Source, state: StateConfig) -> ChiefState:
                 states.append(
@@ -97,14 +100,14 @@ def _run_chief(
                     source=source,
                     make_state=make_state,
                     hooks=[*hooks, _ChiefHook(states)],
-                    **how,
+                    **{**how, **ends},
                 )
                 coordinator.end()
                 states[-1].shut_down()
                 return result
             finally:
                 for state in states:
-                    state.close()
+                    state.close()  # a second time does nothing
 
         return _retries(settings).run(attempt, lambda: place.servers(config.num_ps), coordinator.suspend)
 
