@@ -127,15 +127,17 @@ class Schema:
 
     @property
     def numpy_dtype(self) -> np.dtype[np.void]:
-        """One record as NumPy sees it: little-endian, in column order, no padding; ValueError if a column is ragged."""
-        ragged = [name for name, kind in self.types.items() if kind.is_ragged]
-        if ragged:
-            raise ValueError(f"records of fixed size cannot hold the ragged columns {', '.join(ragged)}")
-        return np.dtype([(name, kind.numpy_dtype, kind.event_shape) for name, kind in self.types.items()])
+        """One packed record: little-endian, in column order, no padding; a ragged column is its number of values."""
+        return np.dtype(
+            [
+                (name, "<u4") if kind.is_ragged else (name, kind.numpy_dtype, kind.event_shape)
+                for name, kind in self.types.items()
+            ]
+        )
 
     @property
     def record_bytes(self) -> int:
-        """Size of one packed record; ValueError if a column is ragged."""
+        """Size of one packed record, without the values of ragged columns."""
         return self.numpy_dtype.itemsize
 
     @property

@@ -152,9 +152,9 @@ def test_an_empty_log_of_the_first_version_becomes_a_present_one(tmp_path):
 def test_a_later_version_is_refused_by_its_number(tmp_path):
     write(tmp_path, [3])
     data = bytearray(segments(tmp_path)[0].read_bytes())
-    data[8] = 3
+    data[8] = 4
     segments(tmp_path)[0].write_bytes(data)
-    with pytest.raises(CorruptFileError, match=r"version that this build does not read \(3; it reads 1, 2\)"):
+    with pytest.raises(CorruptFileError, match=r"version that this build does not read \(4; it reads 1, 2, 3\)"):
         read(tmp_path)
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from monolith._core import native
 from monolith.data.batch import Column
 from monolith.data.parse.bad_record import BadRecord, BadRecordError, MissingFeatureError
-from monolith.data.parse.column_request import ColumnRequest, NativeSpec
+from monolith.data.parse.column_request import ColumnRequest, Missing, NativeSpec
 from monolith.data.schema import ColumnType, Schema
 from monolith.data.source import OnError
 from monolith.features.kept_strings import noted
@@ -161,7 +161,7 @@ def records_of(serialized: Sequence[bytes]) -> Ragged:
 
 
 def with_options(
-    columns: Sequence[ColumnRequest], required: Sequence[str] | bool, missing: Mapping[str, float | str | bytes]
+    columns: Sequence[ColumnRequest], required: Sequence[str] | bool, missing: Mapping[str, Missing]
 ) -> list[ColumnRequest]:
     """Return the requests with these features required and these values where a record lacks one."""
     names = {column.name for column in columns}
