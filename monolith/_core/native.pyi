@@ -762,16 +762,16 @@ class JsonValue:
     def items(self, limit: int) -> list[JsonValue]:
         """The first members of a list."""
 
-    def array(self, datatype: str) -> NDArray[Any]:
-        """A list, nested evenly if at all, as an array."""
+    def array(self, datatype: str, missing: int | float | None = None) -> NDArray[Any]:
+        """A list, nested evenly if at all, as an array; null reads as `missing`."""
 
-    def lists(self, datatype: str) -> tuple[NDArray[Any], NDArray[Any]]:
-        """A list of lists as (values end to end, length of each list)."""
+    def lists(self, datatype: str, missing: int | float | None = None) -> tuple[NDArray[Any], NDArray[Any]]:
+        """A list of lists as (values end to end, length of each list); with `missing`, null is an empty list."""
 
     def columns(
-        self, columns: Sequence[tuple[str, str, bool]]
+        self, columns: Sequence[tuple[str, str, bool, int | float | None]]
     ) -> list[NDArray[Any] | tuple[NDArray[Any], NDArray[Any]]]:
-        """A list of objects, all with exactly these (name, datatype, whether a list), as an array or lists per name."""
+        """Objects with exactly these (name, datatype, whether a list, what null means), as an array or lists each."""
 
 def parse_json(text: bytes, offset: int, size: int, max_depth: int, max_values: int) -> JsonValue:
     """Reads a part of a text without the interpreter lock; a ValueError says what is wrong at which byte."""

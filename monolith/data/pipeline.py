@@ -1,6 +1,7 @@
 """Pipeline: a source, and the steps its batches go through, written as one chain."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -68,7 +69,8 @@ class Pipeline:
 
     def map(self, function: BatchFunction, schema: Schema | None = None) -> "Pipeline":
         """Change each batch; give the schema if the function changes the columns."""
-        return Pipeline(Mapped(self.source, function, schema))
+        # A function may change values: what a missing one read as before is then no longer known.
+        return Pipeline(Mapped(self.source, function, schema or replace(self.schema, missing=None)))
 
     def parse(
         self,
@@ -110,7 +112,7 @@ class Pipeline:
 
     def filter(self, predicate: Callable[[Batch], Tensor]) -> "Pipeline":
         """Keep the events for which the predicate's mask [events] is true."""
-        return self.map(lambda batch: batch.select(predicate(batch)))
+        return self.map(lambda batch: batch.select(predicate(batch)), self.schema)
 
     def transform(self, step: Transform) -> "Pipeline":
         """Send each batch through a transform; a column that it needs and that is not there is an error at once."""

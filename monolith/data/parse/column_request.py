@@ -64,6 +64,11 @@ class ColumnRequest:
         if self.source in ("label", "instance_weight") and kind.item != "float32":
             raise ValueError(f"column {self.name!r}: {self.source} is float32, got {self.dtype!r}")
 
+    @property
+    def missing_value(self) -> Missing | None:
+        """What a missing value reads as: a text if the column is of type "hash"."""
+        return self.missing or "" if ColumnType.parse(self.dtype).is_hash else self.missing
+
     def native(self) -> NativeSpec:
         """Return the form that the compiled parser takes."""
         kind = ColumnType.parse(self.dtype)
@@ -78,7 +83,7 @@ class ColumnRequest:
     def _missing_numbers(self, kind: ColumnType) -> tuple[float, int]:
         """Return what a missing value reads as, for a column of floats and for one of ids."""
         if kind.is_hash:
-            return 0.0, hash_bytes(text_bytes(self.missing or ""))
+            return 0.0, hash_bytes(text_bytes(self.missing_value or ""))
         if not isinstance(self.missing, int | float | None):
             raise ValueError(f"column {self.name!r} is {self.dtype}; a missing value cannot read as {self.missing!r}")
         missing = 0 if self.missing is None else self.missing

@@ -77,7 +77,8 @@ class RecordParser:
         names = [column.name for column in columns]
         if len(set(names)) != len(names):
             raise ValueError(f"deplicate names, pls check! {sorted({n for n in names if names.count(n) > 1})}")
-        self.schema = Schema(tuple((column.name, column.dtype) for column in columns))
+        missing = {column.name: column.missing_value for column in columns}
+        self.schema = Schema(tuple((column.name, column.dtype) for column in columns), missing)
         self.format: Format = record_format
         self.columns = tuple(columns)
         self.on_error: OnError = on_error
