@@ -13,7 +13,7 @@ from monolith.data.event_log import writer as writer_module
 from monolith.errors import CorruptFileError
 from monolith.features import hash_bytes
 from monolith.tensors import Ragged
-from tests.data.made_events import FRAME_HEADER_BYTES, SEGMENT_HEADER_BYTES, read, segments
+from tests.data.made_events import FRAME_HEADER_BYTES, SEGMENT_HEADER_BYTES, read, segments, write
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "event_logs"
 SCHEMA = Schema.of(uid="int64", tags="hash[]", prices="float32[]", query="bytes", label="float32")
@@ -100,3 +100,8 @@ def test_a_log_of_every_version_is_read_and_goes_on(tmp_path, version):
     assert len(segments(log)) == len(segments(GOLDEN / str(version))) + (
         version == 1
     )  # old frames get no new neighbours
+
+
+def test_a_log_without_lists_has_the_version_that_older_builds_read(tmp_path):
+    write(tmp_path, [3])
+    assert segments(tmp_path)[0].read_bytes()[8] == 2

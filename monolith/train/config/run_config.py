@@ -79,9 +79,7 @@ class RunConfig:
     )
     dense_only_save_checkpoints_steps: int | None = setting(None, "Steps between two snapshots of dense weights alone.")
     checkpoints_max_to_keep: int = setting(10, "Snapshots to keep; the run removes older ones.")
-    no_first_save: bool = setting(
-        False, "Write no snapshot before the first step; an early crash then loses all training."
-    )
+    no_first_save: bool = setting(False, "No snapshot before the first step; an early crash loses all training.")
     ignore_save_errors: bool | None = setting(None, "Continue if a save fails; None: only in real-time training.")
     feature_eviction_on_save: bool = setting(False, "Remove expired rows before each snapshot.")
     tide_start_hour: int | None = setting(None, "Hour (UTC) at which the daily window on shared machines starts.")

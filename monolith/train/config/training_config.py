@@ -85,9 +85,7 @@ class CpuTrainingConfig:
         None,
         "URL (s3://...) or folder for copies of snapshots and deltas; a run with an empty model_dir starts from it.",
     )
-    no_first_save: bool = setting(
-        False, "Write no snapshot before the first step; an early crash then loses all training."
-    )
+    no_first_save: bool = setting(False, "No snapshot before the first step; an early crash loses all training.")
     warmup_file: str = setting("./warmup_file", "Requests that a server answers before it is asked.")
     skip_zero_embedding_when_serving: bool = setting(False, "Serving tables leave out rows that are all zeros.")
     max_rpc_deadline_millis: int = setting(30_000, "How long a server waits for rows of another.")
