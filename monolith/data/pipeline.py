@@ -135,7 +135,7 @@ class Pipeline:
         return Pipeline(Shuffled(self.source, window=window, batch_size=batch_size, seed=seed))
 
     def repeat(self, rounds: int | None = None) -> "Pipeline":
-        """Go through the data so often; None for ever."""
+        """Read the data `rounds` times; None: for ever."""
         return Pipeline(Repeated(self.source, rounds))
 
     def take(self, num_batches: int) -> "Pipeline":
