@@ -11,7 +11,7 @@ from typing import Any, Self
 from monolith.data.batch import Batch
 from monolith.data.event_log.folder import read_schema
 from monolith.data.event_log.reader import LogReader
-from monolith.data.event_log.records import Records, join_records
+from monolith.data.event_log.records import LoggedColumns, join_records
 from monolith.data.event_log.segment import NO_GENERATION
 from monolith.data.source import check_shard
 
@@ -127,7 +127,7 @@ class EventLogSource:
         if self._reader is not None:
             self._reader.close()
         self._reader = None
-        self._pieces: list[Records] = []
+        self._pieces: list[LoggedColumns] = []
 
     def _next_batch(self) -> Batch | None:
         end = (self._position // self._batch_size + 1) * self._batch_size

@@ -10,21 +10,21 @@ from monolith.data.batch import Column, concatenate, num_events, slice_rows
 from monolith.data.schema import Schema
 from monolith.tensors import Ragged
 
-Records = Mapping[str, Column]
+LoggedColumns = Mapping[str, Column]
 """Events as one column per name of the log's schema; at least one."""
 
 
-def num_records(records: Records) -> int:
+def num_records(records: LoggedColumns) -> int:
     """Return the number of events."""
     return num_events(next(iter(records.values())))
 
 
-def slice_records(records: Records, begin: int, end: int) -> dict[str, Column]:
+def slice_records(records: LoggedColumns, begin: int, end: int) -> dict[str, Column]:
     """Return events `begin` to `end - 1`, sharing memory."""
     return {name: slice_rows(column, begin, end) for name, column in records.items()}
 
 
-def join_records(pieces: Sequence[Records]) -> dict[str, Column]:
+def join_records(pieces: Sequence[LoggedColumns]) -> dict[str, Column]:
     """Return the events of all pieces in memory of their own."""
     if len(pieces) > 1:
         return {name: concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
@@ -34,7 +34,7 @@ def join_records(pieces: Sequence[Records]) -> dict[str, Column]:
     }
 
 
-def record_sizes(records: Records, schema: Schema) -> np.ndarray[Any, np.dtype[np.int64]]:
+def record_sizes(records: LoggedColumns, schema: Schema) -> np.ndarray[Any, np.dtype[np.int64]]:
     """Return the bytes of each event in a payload."""
     sizes = np.full(num_records(records), schema.record_bytes, np.int64)
     for column in records.values():
@@ -43,7 +43,7 @@ def record_sizes(records: Records, schema: Schema) -> np.ndarray[Any, np.dtype[n
     return sizes
 
 
-def encode_records(records: Records, schema: Schema) -> bytes:
+def encode_records(records: LoggedColumns, schema: Schema) -> bytes:
     """Return the payload that holds these events."""
     packed = np.empty(num_records(records), schema.numpy_dtype)
     lists = []

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from monolith._core import native
 from monolith.data.batch import Column
-from monolith.data.event_log.records import Records, decode_records, encode_records, num_records
+from monolith.data.event_log.records import LoggedColumns, decode_records, encode_records, num_records
 from monolith.data.schema import Schema
 from monolith.errors import CorruptFileError
 
@@ -73,7 +73,7 @@ def encode_header(schema: Schema, first: int, tail: int) -> bytes:
     return body + _CRC.pack(native.crc32c(body))
 
 
-def encode_frame(records: Records, schema: Schema, first: int, generation: int) -> bytes:
+def encode_frame(records: LoggedColumns, schema: Schema, first: int, generation: int) -> bytes:
     """Return the frame that holds `records`, the first of which has offset `first`."""
     payload = encode_records(records, schema)
     head = _PRESENT.frame.pack(MARKER, num_records(records), first, len(payload), native.crc32c(payload), generation)

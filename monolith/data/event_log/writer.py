@@ -18,7 +18,7 @@ from monolith.data.event_log.folder import (
     read_schema,
     write_in_one_piece,
 )
-from monolith.data.event_log.records import Records, num_records, record_sizes, slice_records
+from monolith.data.event_log.records import LoggedColumns, num_records, record_sizes, slice_records
 from monolith.data.event_log.segment import (
     HEADER_BYTES,
     MAX_PAYLOAD_BYTES,
@@ -156,7 +156,7 @@ class EventLogWriter(Closing):
             raise ValueError(f"append needs columns of equal length, got {lengths}")
         return found
 
-    def _append_frame(self, records: Records) -> None:
+    def _append_frame(self, records: LoggedColumns) -> None:
         frame = encode_frame(records, self.schema, self._offset, self._generation)
         end = self._position + self._buffered_bytes
         if end > HEADER_BYTES and end + len(frame) > self._segment_bytes:
