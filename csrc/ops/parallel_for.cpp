@@ -62,6 +62,8 @@ void set_num_threads(int count) { chosen_threads.store(std::max(0, count), std::
 
 void work_alone(bool alone) { caller_works_alone = alone; }
 
+WorkAlone::WorkAlone() : before_(caller_works_alone) { work_alone(); }
+
 void parallel_for(std::size_t num_tasks, const std::function<void(std::size_t)>& task) {
   const int threads = static_cast<int>(std::min<std::size_t>(num_tasks, static_cast<std::size_t>(num_threads())));
   if (threads <= 1) {

@@ -113,10 +113,10 @@ bool RowTable::may_work_alone(const BatchPlan& plan) const {
 }
 
 void RowTable::change_rows(Change& change) {
-  // Without merging, two groups may be the same id; and where rows have been pushed out for new ones, rows that come
+  // Two groups may be the same id; and where rows have been pushed out for new ones, rows that come
   // back push out others. One thread then, so that the outcome depends on the batch alone.
   const bool one_thread =
-      !change.plan.is_merged() || (options_.max_memory_bytes != 0 && change.plan.erase_count() != erase_count_.load());
+      !change.plan.is_distinct() || (options_.max_memory_bytes != 0 && change.plan.erase_count() != erase_count_.load());
   const std::size_t num_groups = change.plan.num_groups();
   for (std::size_t first = 0; first < num_groups;) {
     const std::size_t last = std::min(num_groups, first + rows_alone());
