@@ -93,7 +93,6 @@ std::shared_ptr<TableService> make_service(const std::vector<SharedTable>& table
 bool answer(TableService& service, BytesIn frame, std::optional<std::int64_t> deadline_ms, nb::callable write) {
   PythonSink python(std::move(write));
   return without_gil([&] {
-    const TableService::Connected connected(service);
     thread_local TableService::Scratch scratch;
     JoinedWrites sink(python);
     const auto bytes = std::as_bytes(as_span(frame));

@@ -125,7 +125,7 @@ class BoundMultiBatchPlan {
  public:
   BoundMultiBatchPlan(std::vector<SharedTable> tables, IdsIn ids, const std::vector<std::int64_t>& sizes,
                       bool merge_repeated)
-      : tables_(tables), plan_(std::move(tables), as_span(ids), sizes, merge_repeated ? Repeated::kMerged : Repeated::kKept) {}
+      : tables_(tables), plan_(std::move(tables), as_span(ids), sizes, merge_repeated) {}
   BoundMultiBatchPlan(const BoundMultiBatchPlan&) = delete;
   BoundMultiBatchPlan& operator=(const BoundMultiBatchPlan&) = delete;
 

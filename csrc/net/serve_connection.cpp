@@ -32,7 +32,6 @@ class ReplySink : public ByteSink {
 }  // namespace
 
 void serve_connection(TableService& service, int socket, std::chrono::milliseconds frame_timeout) {
-  const TableService::Connected connected(service);
   TableService::Scratch scratch;
   AlignedBuffer frame;
   ReplySink reply(socket, frame_timeout);

@@ -2,21 +2,29 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
 
+#include "ops/parallel_for.h"
 #include "table/hash_shard.h"
 
 namespace monolith::net {
 
 namespace {
 constexpr std::uint32_t kNoGroup = ~0U;
-}
+
+// Fewer ids are grouped by one thread. Helpers gain little, and stay awake while the request is under way: on a small
+// machine they keep a table server beside this process from its core.
+constexpr std::size_t kManyIds = std::size_t{1} << 18;
+}  // namespace
 
 ShardedBatch::ShardedBatch(std::vector<std::size_t> dims, std::size_t num_shards, std::span<const std::int64_t> ids,
                            std::span<const std::int64_t> sizes, bool merge_repeated)
     : dims_(std::move(dims)) {
+  std::optional<WorkAlone> alone;
+  if (ids.size() < kManyIds) alone.emplace();
   check_num_shards(num_shards);
   if (sizes.size() != dims_.size()) {
     throw std::invalid_argument("sizes must have one number per table: got " + std::to_string(sizes.size()) + " for " +

@@ -166,7 +166,8 @@ void ShardedCall::send_values(std::size_t shard, bool more, ByteSink& to) const 
     const auto size = static_cast<std::size_t>(part.sizes[t]);
     const float* const in_place = batch_->in_place(t, values_);
     const bool sends_at_once = in_place != nullptr && !half_;
-    const std::size_t rows_per_part = sends_at_once ? size : std::max<std::size_t>(1, kPartBytes / (dim * sizeof(float)));
+    const std::size_t rows_per_part =
+        sends_at_once ? size : std::max<std::size_t>(1, kPartBytes / (dim * sizeof(float)));
     for (std::size_t first = 0; first < size; first += rows_per_part) {
       const std::size_t count = std::min(rows_per_part, size - first);
       std::span<const float> these(in_place + (in_place == nullptr ? 0 : first * dim), count * dim);

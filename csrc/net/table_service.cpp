@@ -40,9 +40,7 @@ TableService::TableService(std::vector<ServedTable> tables, ServiceOptions optio
 
 void TableService::answer(const Header& header, std::span<const std::byte> frame, const Deadline& deadline,
                           Scratch& scratch, ByteSink& sink) {
-  // A single client gets all cores. The requests of several share them: helpers for each would be more threads than
-  // cores.
-  work_alone(num_connections_.load(std::memory_order_relaxed) > 1);
+  const ShareCores sharing;
   if (header.kind != Kind::kRequest) throw CorruptFrame("a client sends requests, got a frame of another kind");
   try {
     const FrameView request(header, frame);
@@ -181,8 +179,7 @@ void TableService::change(const FrameView& request, ChangeRequest::Kind kind, co
       result = step_counted(ids, request.uint32s("counts"), change);
     } else {
       // A client sends each id of a step once; what is assigned or added may repeat.
-      const Repeated repeated = steps ? Repeated::kUnexpected : Repeated::kMerged;
-      result = MultiBatchPlan(shared_, ids.all, ids.sizes, repeated).change(change);
+      result = MultiBatchPlan(shared_, ids.all, ids.sizes, !steps).change(change);
     }
   };
   bool applied = true;
@@ -229,7 +226,7 @@ ChangeResult TableService::step_counted(const Ids& ids, std::span<const std::uin
     sizes.push_back(static_cast<std::int64_t>(all.size() - before));
   }
   step.values = values.data();
-  return MultiBatchPlan(shared_, all, sizes, Repeated::kMerged).change(step);
+  return MultiBatchPlan(shared_, all, sizes, true).change(step);
 }
 
 void TableService::contains(const FrameView& request, ByteSink& sink) {

@@ -1,7 +1,6 @@
 // The requests of a table server, answered: one frame in, one frame out. docs/formats.md, "Table messages", lists them.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -60,18 +59,6 @@ class TableService {
   const FrameLimits& limits() const { return options_.limits; }
   AppliedBatches& applied() { return applied_; }
 
-  // Counts the connections that are served at the moment.
-  class Connected {
-   public:
-    explicit Connected(TableService& service) : service_(service) { ++service_.num_connections_; }
-    Connected(const Connected&) = delete;
-    Connected& operator=(const Connected&) = delete;
-    ~Connected() { --service_.num_connections_; }
-
-   private:
-    TableService& service_;
-  };
-
   // Answers a request, which came as one whole frame, by its deadline. What cannot be carried out gets an error reply.
   // CorruptFrame, after an error reply, if the bytes are no request: the connection is of no further use.
   void answer(const Header& header, std::span<const std::byte> frame, const Deadline& deadline, Scratch& scratch,
@@ -112,7 +99,6 @@ class TableService {
   bool any_counts_ = false;
   ServiceOptions options_;
   AppliedBatches applied_;
-  std::atomic<int> num_connections_{0};
 };
 
 // Answers the requests that come over a connected socket until the other side closes it. A header that has begun, the

@@ -27,6 +27,16 @@ class WorkAlone {
   bool before_;
 };
 
+// For a thread of a server while it answers a request: the threads that do so share the cores evenly, and are helped by
+// the threads of one pool (helper_pool.h).
+class ShareCores {
+ public:
+  ShareCores();
+  ~ShareCores();
+  ShareCores(const ShareCores&) = delete;
+  ShareCores& operator=(const ShareCores&) = delete;
+};
+
 // Calls task(i) once for every i in [0, num_tasks), several at a time; tasks are taken in order as threads
 // become free. Returns when all are done. The first exception a task throws is rethrown here, after the others ended.
 void parallel_for(std::size_t num_tasks, const std::function<void(std::size_t)>& task);

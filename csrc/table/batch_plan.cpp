@@ -83,34 +83,6 @@ class FirstPositions {
   std::size_t count_ = 0;
 };
 
-// A set of hashes that errs on one side: it may have seen a hash that it was never given.
-class SeenHashes {
- public:
-  // Errs about one hash in thirty-two.
-  explicit SeenHashes(std::size_t expected) {
-    const std::size_t num_bits = std::bit_ceil(std::max<std::size_t>(64, 16 * expected));
-    words_.assign(num_bits / 64, 0);
-    shift_ = 64 - std::countr_zero(num_bits);
-  }
-  // Whether it was in already.
-  bool add(std::uint64_t hash) {
-    const std::uint64_t bit = scatter(hash) >> shift_;
-    std::uint64_t& word = words_[bit / 64];
-    const std::uint64_t mask = std::uint64_t{1} << bit % 64;
-    const bool was_in = (word & mask) != 0;
-    word |= mask;
-    return was_in;
-  }
-  bool has(std::uint64_t hash) const {
-    const std::uint64_t bit = scatter(hash) >> shift_;
-    return (words_[bit / 64] >> bit % 64 & 1) != 0;
-  }
-
- private:
-  std::vector<std::uint64_t> words_;
-  int shift_ = 0;
-};
-
 constexpr std::size_t kPooledBytes = std::size_t{64} << 20;
 std::mutex pool_mutex;
 // Never destroyed: plans may be dropped by Python after static destructors ran.
@@ -124,7 +96,6 @@ void BatchPlan::build(std::span<const std::int64_t> ids, bool merge_repeated) {
     throw std::invalid_argument("a batch holds at most 4294967294 ids, got " + std::to_string(ids.size()));
   }
   merged_ = merge_repeated;
-  distinct_ = false;
   rows_known_ = false;
   num_ids_ = ids.size();
   fit(num_ids_);
@@ -138,32 +109,6 @@ void BatchPlan::build(std::span<const std::int64_t> ids, bool merge_repeated) {
   } else {
     num_groups_ = num_ids_;
   }
-}
-
-void BatchPlan::build_distinct(std::span<const std::int64_t> ids) {
-  build(ids, false);
-  distinct_ = all_differ();
-  if (!distinct_) build(ids, true);
-}
-
-bool BatchPlan::all_differ() const {
-  const std::span<const std::uint64_t> all(hashes_.data(), num_ids_);
-  SeenHashes seen(num_ids_);
-  // One of two equal hashes is among these.
-  std::vector<std::uint64_t> suspects;
-  for (const std::uint64_t hash : all) {
-    if (seen.add(hash)) suspects.push_back(hash);
-  }
-  if (suspects.empty()) return true;
-  std::ranges::sort(suspects);
-  if (std::ranges::adjacent_find(suspects) != suspects.end()) return false;
-  SeenHashes suspected(num_ids_);
-  for (const std::uint64_t hash : suspects) suspected.add(hash);
-  std::size_t occurrences = 0;
-  for (const std::uint64_t hash : all) {
-    if (suspected.has(hash) && std::ranges::binary_search(suspects, hash)) ++occurrences;
-  }
-  return occurrences == suspects.size();
 }
 
 void BatchPlan::fit(std::size_t num_ids) {

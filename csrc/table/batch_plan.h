@@ -71,15 +71,10 @@ class BatchPlan {
   // again.
   void build(std::span<const std::int64_t> ids, bool merge_repeated);
 
-  // The same for ids that should all differ: that they do is checked in a fraction of the time that merging takes. If
-  // some repeat after all, they are merged.
-  void build_distinct(std::span<const std::int64_t> ids);
-
   std::size_t num_ids() const { return num_ids_; }
   std::size_t num_groups() const { return num_groups_; }
 
-  // No two groups are the same id.
-  bool is_distinct() const { return merged_ || distinct_; }
+  bool is_merged() const { return merged_; }
 
   // One hash a group.
   std::span<const std::uint64_t> hashes() const {
@@ -118,7 +113,6 @@ class BatchPlan {
  private:
   void fit(std::size_t num_ids);
   void merge();
-  bool all_differ() const;
   template <typename IsMine, typename OnFirst>
   void link_repeated(std::size_t expected_ids, const IsMine& is_mine, const OnFirst& on_first);
   void number_groups();
@@ -128,7 +122,6 @@ class BatchPlan {
   }
 
   bool merged_ = false;
-  bool distinct_ = false;
   bool rows_known_ = false;
   std::uint64_t erase_count_ = 0;
   std::size_t num_ids_ = 0;

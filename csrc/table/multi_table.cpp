@@ -11,7 +11,7 @@
 namespace monolith {
 
 MultiBatchPlan::MultiBatchPlan(std::vector<std::shared_ptr<RowTable>> tables, std::span<const std::int64_t> ids,
-                               std::span<const std::int64_t> sizes, Repeated repeated)
+                               std::span<const std::int64_t> sizes, bool merge_repeated)
     : tables_(std::move(tables)) {
   if (sizes.size() != tables_.size()) {
     throw std::invalid_argument("sizes must have one number per table: got " + std::to_string(sizes.size()) + " for " +
@@ -39,12 +39,7 @@ MultiBatchPlan::MultiBatchPlan(std::vector<std::shared_ptr<RowTable>> tables, st
                                 std::to_string(ids.size()));
   }
   parallel_for(tables_.size(), [&](std::size_t t) {
-    const auto own = ids.subspan(first_id[t], static_cast<std::size_t>(sizes[t]));
-    if (repeated == Repeated::kUnexpected) {
-      plans_[t]->build_distinct(own);
-    } else {
-      plans_[t]->build(own, repeated == Repeated::kMerged);
-    }
+    plans_[t]->build(ids.subspan(first_id[t], static_cast<std::size_t>(sizes[t])), merge_repeated);
   });
 }
 

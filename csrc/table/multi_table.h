@@ -12,15 +12,11 @@
 
 namespace monolith {
 
-// What becomes of ids that a table has several times in a batch: each occurrence is a group of its own; they are one
-// group; or there should be none, and those there are after all are one group.
-enum class Repeated { kKept, kMerged, kUnexpected };
-
 class MultiBatchPlan {
  public:
   // Groups `ids`, `sizes[t]` of them for table t. Throws std::invalid_argument if the sizes do not add up.
   MultiBatchPlan(std::vector<std::shared_ptr<RowTable>> tables, std::span<const std::int64_t> ids,
-                 std::span<const std::int64_t> sizes, Repeated repeated);
+                 std::span<const std::int64_t> sizes, bool merge_repeated);
   MultiBatchPlan(const MultiBatchPlan&) = delete;
   MultiBatchPlan& operator=(const MultiBatchPlan&) = delete;
 

@@ -66,7 +66,7 @@ void RowTable::insert_missing(BatchPlan& plan, bool rows_are_known, const Change
           for (std::size_t i = run.first; i < run.first + run.count; ++i) {
             std::uint32_t row = rows[i];
             // Without merging, an earlier group may be the same id.
-            if (row == kNoRow && !plan.is_distinct()) row = run.sub_table->index.find_row(hashes[i]);
+            if (row == kNoRow && !plan.is_merged()) row = run.sub_table->index.find_row(hashes[i]);
             if (row == kNoRow) {
               row = insert_row(*run.sub_table, hashes[i], request.time, assigned);
               if (row == kNoRow) {
