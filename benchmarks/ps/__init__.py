@@ -143,7 +143,7 @@ def measure(sizes: PsSizes, *, quick: bool, progress: Callable[[str], None]) -> 
             meaning="most pushes of three other workers between a worker's pull and its push",
         )
     )
-    model = growth(worker, ps, num_ids=sizes.num_ids, dim=sizes.dim, cores_per_ps=os.cpu_count() or 1)
+    model = growth(worker, ps, num_ids=sizes.num_ids, dim=sizes.dim)
     return Report(
         benchmark="ps",
         quick=quick,

@@ -3,9 +3,9 @@
 A batch of n ids costs a worker, and each of P servers, a pull and a push:
 
     worker   P requests + n rows     each of its own cost, measured as the processor time of a caller
-    server   1 request + n / P rows  measured as the time of a round trip: more than the server's own share
+    server   1 request + n / P rows  measured as the time of a round trip, with all cores: more than its own share
 
-Whoever is busy first is the bottleneck. The network is taken to carry 25 Gbit/s per process.
+The one that is busy first is the bottleneck. The network is taken to carry 25 Gbit/s per process.
 """
 
 from __future__ import annotations
@@ -50,17 +50,14 @@ def fit(sizes: Sequence[int], seconds: Sequence[float]) -> Cost:
     return Cost(round(max(0.0, mean - row * mean_size), 12), round(row, 15))
 
 
-def predict(
-    worker: Cost, server: Cost, *, num_ps: int, num_workers: int, num_ids: int, dim: int, cores_per_ps: int
-) -> tuple[float, str]:
+def predict(worker: Cost, server: Cost, *, num_ps: int, num_workers: int, num_ids: int, dim: int) -> tuple[float, str]:
     """Return batches per second of the whole job, and what keeps it from more."""
     batch_bytes = num_ids * (8 + 4 * dim + 8 + 4 * dim)
     requests = worker.seconds(num_ps, 0) > worker.seconds(0, num_ids)
     server_requests = server.seconds(1, 0) > server.seconds(0, num_ids / num_ps)
     bounds = {
         "requests of a worker" if requests else "rows of a worker": num_workers / worker.seconds(num_ps, num_ids),
-        "requests of a server" if server_requests else "rows of a server": cores_per_ps
-        / server.seconds(1, num_ids / num_ps),
+        "requests of a server" if server_requests else "rows of a server": 1 / server.seconds(1, num_ids / num_ps),
         "network of a worker": num_workers * NETWORK_BYTES_PER_SECOND / batch_bytes,
         "network of a server": num_ps * NETWORK_BYTES_PER_SECOND / batch_bytes,
     }
@@ -68,13 +65,11 @@ def predict(
     return bounds[bottleneck], bottleneck
 
 
-def growth(worker: Cost, server: Cost, *, num_ids: int, dim: int, cores_per_ps: int) -> dict[str, Any]:
+def growth(worker: Cost, server: Cost, *, num_ids: int, dim: int) -> dict[str, Any]:
     """Return the model and its predictions, for a report."""
     predictions = []
     for num_ps, num_workers in SIZES:
-        rate, bottleneck = predict(
-            worker, server, num_ps=num_ps, num_workers=num_workers, num_ids=num_ids, dim=dim, cores_per_ps=cores_per_ps
-        )
+        rate, bottleneck = predict(worker, server, num_ps=num_ps, num_workers=num_workers, num_ids=num_ids, dim=dim)
         predictions.append(
             {"num_ps": num_ps, "num_workers": num_workers, "batches_per_second": rate, "bottleneck": bottleneck}
         )
@@ -83,6 +78,5 @@ def growth(worker: Cost, server: Cost, *, num_ids: int, dim: int, cores_per_ps: 
         "server_seconds": asdict(server),
         "ids_per_batch": num_ids,
         "dim": dim,
-        "cores_per_ps": cores_per_ps,
         "predictions": predictions,
     }

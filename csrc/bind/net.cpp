@@ -32,7 +32,7 @@ using SharedTable = std::shared_ptr<RowTable>;
 using Milliseconds = std::chrono::milliseconds;
 using BytesIn = Array<const std::uint8_t>;
 
-// Whoever reads or writes it need not have the interpreter's lock.
+// The memory itself: nothing is copied.
 nb::object memory_view(const std::byte* data, std::size_t size, int flags) {
   auto* const memory = const_cast<char*>(reinterpret_cast<const char*>(data));
   return nb::steal(PyMemoryView_FromMemory(memory, static_cast<Py_ssize_t>(size), flags));

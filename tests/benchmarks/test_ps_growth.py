@@ -5,7 +5,7 @@ import pytest
 from benchmarks.ps.growth import Cost, fit, growth, predict
 
 WORKER, SERVER = Cost(request=2e-5, row=5e-8), Cost(request=4e-5, row=1e-7)
-SHAPE = {"num_ids": 100_000, "dim": 16, "cores_per_ps": 16}
+SHAPE = {"num_ids": 100_000, "dim": 16}
 
 
 def test_a_line_is_found_again():
@@ -25,6 +25,8 @@ def test_workers_are_the_limit_until_servers_are():
     more, _ = predict(WORKER, SERVER, num_ps=16, num_workers=2, **SHAPE)
     assert more == pytest.approx(2 * few)
     _, name = predict(WORKER, SERVER, num_ps=1, num_workers=1_000, **SHAPE)
+    assert name == "rows of a server"
+    _, name = predict(WORKER, Cost(request=1e-5, row=1e-9), num_ps=1, num_workers=1_000, **SHAPE)
     assert name == "network of a server"
 
 

@@ -251,7 +251,7 @@ void test_a_large_pull() {
   set_num_threads(0);
 }
 
-// Threads of a server share one pool of helpers: every task is done once, and errors come to whoever asked.
+// Threads of a server share one pool of helpers: every task is done once, and errors come to the thread that asked.
 void test_threads_that_share_cores() {
   set_num_threads(4);
   std::vector<std::jthread> servers;
