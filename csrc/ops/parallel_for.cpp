@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "ops/helper_pool.h"
+#include "ops/shared_threads.h"
 
 #ifdef MONOLITH_OPENMP
 #include <omp.h>
@@ -91,7 +91,7 @@ void parallel_for(std::size_t num_tasks, const std::function<void(std::size_t)>&
   }
   Tasks tasks(num_tasks, task);
   if (caller_shares_cores) {
-    HelperPool::of_process().run(threads - 1, [&] { tasks.work(); });
+    SharedThreads::of_process().run(threads - 1, [&] { tasks.work(); });
     return tasks.rethrow();
   }
 #ifdef MONOLITH_OPENMP

@@ -28,7 +28,7 @@ class WorkAlone {
 };
 
 // For a thread of a server while it answers a request: the threads that do so share the cores evenly, and are helped by
-// the threads of one pool (helper_pool.h).
+// the threads of one pool (shared_threads.h).
 class ShareCores {
  public:
   ShareCores();

@@ -1,4 +1,4 @@
-#include "ops/helper_pool.h"
+#include "ops/shared_threads.h"
 
 #include <algorithm>
 #include <chrono>
@@ -25,12 +25,12 @@ bool comes_soon(const Condition& condition) {
 
 }  // namespace
 
-HelperPool& HelperPool::of_process() {
-  static auto* pool = new HelperPool;
+SharedThreads& SharedThreads::of_process() {
+  static auto* pool = new SharedThreads;
   return *pool;
 }
 
-void HelperPool::run(int num_helpers, const std::function<void()>& work) {
+void SharedThreads::run(int num_helpers, const std::function<void()>& work) {
   Job job{work, num_helpers};
   {
     const std::lock_guard lock(mutex_);
@@ -53,11 +53,11 @@ void HelperPool::run(int num_helpers, const std::function<void()>& work) {
   job_done_.wait(lock, is_done);
 }
 
-void HelperPool::start(int num_helpers) {
+void SharedThreads::start(int num_helpers) {
   for (; num_helpers_ < num_helpers; ++num_helpers_) std::thread([this] { help(); }).detach();
 }
 
-HelperPool::Job* HelperPool::take_job() {
+SharedThreads::Job* SharedThreads::take_job() {
   const auto found = std::ranges::find_if(jobs_, [](const Job* job) { return job->num_wanted > 0; });
   if (found == jobs_.end()) return nullptr;
   --(*found)->num_wanted;
@@ -66,7 +66,7 @@ HelperPool::Job* HelperPool::take_job() {
   return *found;
 }
 
-void HelperPool::help() {
+void SharedThreads::help() {
   work_alone();
   std::unique_lock lock(mutex_);
   while (true) {

@@ -13,10 +13,10 @@
 
 namespace monolith {
 
-class HelperPool {
+class SharedThreads {
  public:
   // Never destroyed: threads may use it until the process ends.
-  static HelperPool& of_process();
+  static SharedThreads& of_process();
 
   // Calls `work` in this thread and, as far as helpers are free, in `num_helpers` others. Returns when all calls have
   // returned; a helper that comes too late does not call it. `work` must not throw.
