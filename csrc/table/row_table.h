@@ -219,8 +219,9 @@ class RowTable {
   struct Change;  // of the rows of one batch: what its threads share
   bool may_work_alone(const BatchPlan& plan) const;
   void change_rows(Change& change);
-  template <bool kAlone>
-  void change_groups(Change& change, std::size_t first, std::size_t last);
+  struct Shares;  // of the groups, one per thread
+  template <bool kAlone, typename GroupAt>
+  void change_groups(Change& change, std::size_t first, std::size_t last, const GroupAt& group_at);
   template <bool kAlone>
   void change_group(Change& change, std::size_t g, Scratch& scratch);
   void fetch_group(const Change& change, std::size_t g) const;
