@@ -32,13 +32,15 @@ class TrainedModel:
     def __init__(
         self, model: MonolithModel, path: str | os.PathLike[str], options: RestoreConfig | None = None
     ) -> None:
-        """Read the snapshot in folder `path`; the plan is the one it was trained with.
+        """Read the snapshot in folder `path`; the plan is the one it was trained with, with the model's names.
 
         `options` name renamed dense weights, and say whether to leave out rows that are not finite.
         """
         options = options or RestoreConfig()
         folder = Path(path)
-        self.plan = LookupPlan.from_json(read_manifest(folder).plan)
+        columns = model.feature_columns
+        older = {name: one.extra_restore_names for name, one in columns.items() if one.shared_name is None}
+        self.plan = LookupPlan.from_json(read_manifest(folder).plan).renamed(older, columns)
         self.tables = make_tables(self.plan)
         snapshot = load_snapshot(folder, plan=self.plan, tables=self.tables, drop_not_finite=options.drop_not_finite)
         self.model = copy.deepcopy(model)
