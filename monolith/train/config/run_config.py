@@ -6,25 +6,9 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Self
 
-from monolith.train.config.runner_config import RunnerConfig, ServiceDiscoveryType, runner_defaults
+from monolith.train.config.runner_config import RunnerConfig, ServiceDiscoveryType
 from monolith.train.config.setting import setting
 
-# The value in a RunConfig goes into the RunnerConfig whatever it is; others only if the user changed them.
-_ALWAYS = (
-    "restore_dir",
-    "restore_ckpt",
-    "model_dir",
-    "enable_fused_layout",
-    "enable_model_dump",
-    "warmup_file",
-    "enable_alias_map_auto_gen",
-    "kafka_topics",
-    "kafka_group_id",
-    "kafka_servers",
-    "save_summary_steps",
-    "log_step_count_steps",
-    "disable_native_metrics",
-)
 _RENAMED = {"enable_parameter_sync": "enable_realtime_training"}
 
 
@@ -113,12 +97,7 @@ class RunConfig:
 
     def to_runner_config(self) -> RunnerConfig:
         """Return what runs: command-line flags apply unless code changed the value."""
-        config = RunnerConfig(**{name: getattr(self, name) for name in _ALWAYS})
-        known = runner_defaults()
-        for name in self.changed():
-            target = _RENAMED.get(name, name)
-            if target in known:
-                setattr(config, target, getattr(self, name))
+        config = RunnerConfig(**{_RENAMED.get(name, name): getattr(self, name) for name in self.changed()})
         asked = config.changed()
         if config.discovery_type is ServiceDiscoveryType.CONSUL:
             config.discovery_type = ServiceDiscoveryType.ZK
@@ -126,7 +105,6 @@ class RunConfig:
             config.embedding_prefetch_capacity = max(config.embedding_prefetch_capacity, 1)
             config.enable_embedding_postpush = True
         config.derived = [name for name in config.changed() if name not in asked]
-        super(RunnerConfig, config).__post_init__()  # what was copied is checked too
         return config
 
     def __post_init__(self) -> None:

@@ -1,6 +1,5 @@
 """RunSettings: what a run takes, one part per owner, made from the flat names that users know."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -60,7 +59,7 @@ class RunSettings:
             "ignore_errors": config.ignores_save_errors,
         }
         return cls(
-            process=ProcessConfig.of(config.intra_op_parallelism_threads, config.inter_op_parallelism_threads),
+            process=process_config(config),
             input=input_config(config),
             state=StateConfig(**state, admission=AdmissionConfig(**_fields(config, AdmissionConfig))),
             restore=restore_config(config),
@@ -72,9 +71,14 @@ class RunSettings:
         )
 
 
+def process_config(config: RunnerConfig) -> ProcessConfig:
+    """Return the threads of the process."""
+    return ProcessConfig.of(config.intra_op_parallelism_threads, config.inter_op_parallelism_threads)
+
+
 def input_config(config: RunnerConfig) -> InputConfig:
     """Return the settings of the input; evaluating and exporting need only these."""
-    return InputConfig(**_fields(config, InputConfig))
+    return InputConfig(**_fields(config, InputConfig), tls=_tls(config))
 
 
 def restore_config(config: RunnerConfig) -> RestoreConfig:
@@ -123,7 +127,7 @@ def _live(config: RunnerConfig, model: Any) -> LiveConfig | None:
         sync_targets=tuple(targets.split(",") if isinstance(targets, str) else targets),
         sync_seconds=default_seconds if config.sync_every_seconds is None else config.sync_every_seconds,
         export_seconds=config.export_every_seconds,
-        tls=_tls({"cert_path": config.tls_cert, "key_path": config.tls_key, "ca_path": config.tls_ca}),
+        tls=_tls(config),
     )
 
 
@@ -149,7 +153,8 @@ def _require_targets(config: RunnerConfig) -> None:
         )
 
 
-def _tls(paths: Mapping[str, str | None]) -> TlsConfig | None:
+def _tls(config: RunnerConfig) -> TlsConfig | None:
+    paths = {"cert_path": config.tls_cert, "key_path": config.tls_key, "ca_path": config.tls_ca}
     given = {name: path for name, path in paths.items() if path}
     if not given:
         return None
