@@ -144,8 +144,9 @@ def _versions(config: RunnerConfig, model: Any) -> LiveConfig:
 def _require_targets(config: RunnerConfig) -> None:
     if not config.sync_targets:
         raise ValueError(
-            "enable_realtime_training sends what is learned to servers, but sync_targets is empty; name where they "
-            'take deltas, such as sync_targets=["127.0.0.1:7001"] (`monolith serve --sync-address`)'
+            "enable_realtime_training (enable_parameter_sync in a RunConfig) sends what is learned to servers, but "
+            'sync_targets is empty; name where they take deltas, such as sync_targets=["127.0.0.1:7001"] (`monolith '
+            "serve --sync-address`)"
         )
     if not config.base_name:
         raise ValueError(
