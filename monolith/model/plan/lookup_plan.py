@@ -92,20 +92,15 @@ class LookupPlan:
         saved = {table.name for table in self.planned_tables}
         found = {name: [one for one in names if one in saved and one not in older] for name, names in older.items()}
         new = {names[0]: name for name, names in found.items() if names and name not in saved}
-        return LookupPlan(
-            tuple(
-                replace(
-                    one,
-                    name=one.name if one.name in features else new.get(one.name, one.name),
-                    table=new.get(one.table, one.table),
-                )
-                for one in self.features
-            ),
-            tuple(
-                replace(one, name=new[one.name], extra_restore_names=(one.name,)) if one.name in new else one
-                for one in self.planned_tables
-            ),
-        )
+
+        def renamed_feature(one: PlannedFeature) -> PlannedFeature:
+            name = one.name if one.name in features else new.get(one.name, one.name)
+            return replace(one, name=name, table=new.get(one.table, one.table))
+
+        def renamed_table(one: PlannedTable) -> PlannedTable:
+            return replace(one, name=new[one.name], extra_restore_names=(one.name,)) if one.name in new else one
+
+        return LookupPlan(tuple(map(renamed_feature, self.features)), tuple(map(renamed_table, self.planned_tables)))
 
     def to_json(self) -> str:
         """Return the plan as canonical JSON."""
