@@ -133,7 +133,8 @@ class PlannedTable:
         """Return the table that `to_dict` described."""
         slices = tuple(PlannedSlice.from_dict(one) for one in values["slices"])
         admission = AdmissionConfig(**values.get("admission", {}))
-        return cls(str(values["name"]), slices, **{name: int(values[name]) for name in _NUMBERS}, admission=admission)
+        numbers: dict[str, Any] = {name: int(values[name]) for name in _NUMBERS}
+        return cls(str(values["name"]), slices, **numbers, admission=admission)
 
 
 @dataclass(frozen=True, slots=True)

@@ -175,9 +175,7 @@ class DistributedCpuTrainingConfig(CpuTrainingConfig):
     model_dir: str | Path = setting("", "Folder of the snapshots; a run continues from the newest one in it.")
     tensorboard_log_path: str = setting("", "Folder of TensorBoard's event files; model_dir if empty.")
     intra_op_parallelism_threads: int = setting(8, "Threads of one operation; 8 leaves the number to torch.")
-    inter_op_parallelism_threads: int = setting(
-        16, "Operations that run at the same time; 16 leaves the number to torch."
-    )
+    inter_op_parallelism_threads: int = setting(16, "Operations at the same time; 16 leaves the number to torch.")
     num_extra_ps: int = setting(0, "Spare PS; the slowest of all are not used.")
     num_redundant_ps: int = setting(0, "Spare PS that wait for one to fail.")
     uuid: str = setting("", "Name of the job, for files that its processes share.")
