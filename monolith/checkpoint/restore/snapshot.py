@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -49,8 +49,8 @@ class Snapshot:
     extra: dict[str, Any]
     """What else its writer wanted to keep."""
 
-    table_names: dict[str, str]
-    """What it calls each table: its name, or one of its `extra_restore_names`."""
+    table_names: dict[str, str] = field(default_factory=dict)
+    """What it calls a table that has another name today."""
 
 
 def load_snapshot(
@@ -91,7 +91,7 @@ def load_snapshot(
         raise
     except (SafetensorError, ValueError, FileNotFoundError) as error:
         raise CorruptFileError(f"snapshot {folder} cannot be restored: {error}") from error
-    return found
+    return replace(found, table_names=names)
 
 
 def snapshot_without_rows(folder: Path, manifest: Manifest) -> Snapshot:
@@ -109,7 +109,6 @@ def snapshot_without_rows(folder: Path, manifest: Manifest) -> Snapshot:
         epoch=manifest.epoch,
         dense=dense,
         extra=manifest.extra,
-        table_names=names,
     )
 
 

@@ -193,7 +193,7 @@ class TrainState:
         except (KeyError, ValueError, TypeError) as error:
             raise CorruptFileError(f"{path} is not of a training run: {error!r} in its manifest's extra") from error
         for name, admission in admission_filters(self.tables).items():
-            admission.num_draws = draws.get(snapshot.table_names[name], 0)
+            admission.num_draws = draws.get(snapshot.table_names.get(name, name), 0)
         if is_own:
             self.source.restore(snapshot.stream)
             self.stream = dict(snapshot.stream)
