@@ -124,6 +124,7 @@ class MonolithModel(nn.Module):
         filter_capacity: int = DEFAULT_FILTER_CAPACITY,
         max_seq_length: int = 0,
         shared_name: str | None = None,
+        extra_restore_names: Sequence[str] = (),
         combiner: CombinerName | None = None,
         optimizer: Optimizer | None = None,
         initializer: Initializer | None = None,
@@ -148,6 +149,7 @@ class MonolithModel(nn.Module):
             combiner=combiner or ("first_n" if max_seq_length else "reduce_sum"),
             max_seq_length=max_seq_length,
             shared_name=None if shared_name == name else shared_name,
+            extra_restore_names=extra_restore_names,  # type: ignore[arg-type]  # it makes a tuple of them
             optimizer=optimizer or DEFAULT_OPTIMIZER,
             initializer=initializer or DEFAULT_INITIALIZER,
             compressor=compressor or DEFAULT_COMPRESSOR,
