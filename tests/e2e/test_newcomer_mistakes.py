@@ -95,7 +95,7 @@ TRAIN = ("train", "ranking:Ranking", "--model-dir", "trained")
         ((*TRAIN, "--steps"), ("--steps needs a value, such as --steps 100",)),
         ((*TRAIN, "--steps", "0"), ("steps must be positive, got 0", "leave it out")),
         ((*TRAIN, "--params", "{"), ("--params must be a JSON value", "got '{'")),
-        ((*TRAIN, "--num-ps", "2"), ("num_ps=2", "not there yet", "leave it at its default")),
+        ((*TRAIN, "--enable-gpu-training"), ("enable_gpu_training=True", "not there yet", "leave it at its default")),
         (
             (*TRAIN, "--save-checkpoints-secs", "9", "--save-checkpoints-steps", "9"),
             ("save_checkpoints_secs and save_checkpoints_steps", "Leave one out"),
