@@ -6,6 +6,7 @@ from contextlib import ExitStack
 
 from monolith.closing import Closing
 from monolith.errors import CorruptFrameError
+from monolith.parallel.batch_key import CallNumbers
 from monolith.parallel.server_group import CallPatience, RetryConfig
 from monolith.wire import Address, Client, Message, SharedSecret, TlsConfig
 
@@ -29,6 +30,8 @@ class ControlClients(Closing):
         """Remember where the servers are; nothing is connected yet."""
         if not addresses:
             raise ValueError("there must be the address of at least one parameter server")
+        self.calls = CallNumbers()
+        """Keys for changes that belong to no stream."""
         self._retry = retry or RetryConfig()
         self._cleanup = ExitStack()
         self._clients = [
