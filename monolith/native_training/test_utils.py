@@ -21,8 +21,7 @@ from monolith.embedding import (
 )
 from monolith.native_training.finder import names_from_table
 from monolith.observe.profiling import Trace
-from monolith.parallel import DenseShard
-from monolith.wire import Server, listen
+from monolith.parallel import ParameterServer
 
 Args = ParamSpec("Args")
 Result = TypeVar("Result")
@@ -44,14 +43,14 @@ def generate_test_hash_table_config(
     return HashTableConfigInstance(CuckooHashTableConfig().as_proto([segment]), [learning_rate])
 
 
-def create_test_ps_cluster(num_ps: int) -> tuple[list[Server], dict[str, list[str]]]:
-    """Start parameter servers for dense tensors and variables in this process; return them and {"ps": addresses}.
+def create_test_ps_cluster(num_ps: int) -> tuple[list[ParameterServer], dict[str, list[str]]]:
+    """Start empty parameter servers in this process; return them and {"ps": addresses}.
 
     They listen on this machine alone, and ask for no secret. Close them, or leave them to the end of the process.
     """
     if num_ps < 1:
         raise ValueError(f"a cluster has at least one parameter server, got num_ps={num_ps}")
-    servers = [listen("127.0.0.1:0", DenseShard().answer) for _ in range(num_ps)]
+    servers = [ParameterServer("127.0.0.1:0", insecure=True) for _ in range(num_ps)]
     return servers, {"ps": [str(server.address) for server in servers]}
 
 

@@ -20,6 +20,7 @@ from monolith.errors import FencedError, PlanMismatchError, RemoteError
 from monolith.model import LookupPlan
 from monolith.parallel.control import ControlRequest, check_protocol, failure
 from monolith.parallel.dense.requests import DenseRequest
+from monolith.parallel.dense.variable_store import VariableStore
 from monolith.parallel.dense_shard import FIRST_TYPE, LAST_TYPE, DenseShard
 from monolith.parallel.messages import TableRequest, Welcome
 from monolith.parallel.table_server import ServedTables, check_proof
@@ -113,6 +114,7 @@ class ParameterServer(Closing):
         """Listen; clients prove who they are by the job's secret or a certificate."""
         check_proof(secret, tls, insecure=insecure)
         self._shard: ServedShard | None = None
+        self._variables = VariableStore()
         self._lock = threading.RLock()
         self._work: dict[str, Future[Any]] = {}
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="parameter-server-write", initializer=stand_back)
@@ -169,6 +171,8 @@ class ParameterServer(Closing):
     def _answer(self, message: Message) -> Message:
         if message.type == TableRequest.HELLO:
             return self._welcome(message)
+        if message.type in VariableStore.TYPES:  # also while it is empty: a job measures and greets its servers first
+            return self._variables.answer(message)
         if FIRST_TYPE <= message.type <= LAST_TYPE:
             if self._shard is None and message.type == DenseRequest.JOIN:
                 return DenseShard().answer(message)  # not yet: the worker asks again

@@ -10,8 +10,8 @@ from monolith.native_training import ps_benchmark
 from monolith.native_training.cpu_training import local_train
 from monolith.native_training.ps_benchmark import BenchmarkConfig, PsBenchMarkTask
 from monolith.native_training.test_utils import create_test_ps_cluster
-from monolith.parallel import DenseShard
 from monolith.parallel.dense.server_speed import order_servers
+from monolith.parallel.dense.variable_store import VariableStore
 from monolith.wire import Message, SharedSecret, listen
 
 pytestmark = pytest.mark.timeout(60)
@@ -35,14 +35,14 @@ def one_is_slow():
     """Two servers that ask for a secret; the first takes its time."""
     secret = SharedSecret.new("a benchmark")
     with ExitStack() as cleanup:
-        shards = DenseShard(), DenseShard()
+        stores = VariableStore(), VariableStore()
 
         def slow(message: Message) -> Message:
             time.sleep(0.02)
-            return shards[0].answer(message)
+            return stores[0].answer(message)
 
         started = [
-            cleanup.enter_context(listen("127.0.0.1:0", answer, secret=secret)) for answer in (slow, shards[1].answer)
+            cleanup.enter_context(listen("127.0.0.1:0", answer, secret=secret)) for answer in (slow, stores[1].answer)
         ]
         yield secret, [str(server.address) for server in started]
 
