@@ -19,7 +19,7 @@ from monolith.closing import Closing
 from monolith.errors import FencedError, PlanMismatchError, RemoteError
 from monolith.model import LookupPlan
 from monolith.parallel.control import ControlRequest, check_protocol, failure
-from monolith.parallel.dense.requests import DenseRequest
+from monolith.parallel.dense.requests import REFUSED, DenseRequest
 from monolith.parallel.dense.variable_store import VariableStore
 from monolith.parallel.dense_shard import FIRST_TYPE, LAST_TYPE, DenseShard
 from monolith.parallel.messages import TableRequest, Welcome
@@ -174,9 +174,7 @@ class ParameterServer(Closing):
         if message.type in VariableStore.TYPES:  # also while it is empty: a job measures and greets its servers first
             return self._variables.answer(message)
         if FIRST_TYPE <= message.type <= LAST_TYPE:
-            if self._shard is None and message.type == DenseRequest.JOIN:
-                return DenseShard().answer(message)  # not yet: the worker asks again
-            return self._of_this_generation(message).dense_shard.answer(message)
+            return self._answer_dense(message)
         check_protocol(message)
         if message.type == ControlRequest.SHUTDOWN:  # the process may end as soon as the chief has its answer
             return LastReply(type=message.type, serve_on=lambda connection: self._shutdown.set())
@@ -200,15 +198,19 @@ class ParameterServer(Closing):
             type=message.type, meta={"status": Welcome.NOT_READY, "detail": detail}, serve_on=_leave_to_be_closed
         )
 
-    def _of_this_generation(self, message: Message) -> ServedShard:
-        """Return what it holds; a FencedError for a message of another life of the job."""
-        shard = self.shard
-        if message.generation and shard.generation and message.generation != shard.generation:
-            raise FencedError(
-                f"this parameter server is of generation {shard.generation}, the message of {message.generation}: the "
-                "job was restored since; go on from there"
-            )
-        return shard
+    def _answer_dense(self, message: Message) -> Message:
+        """Answer for the dense shard, unless the message is of another life of the job."""
+        shard = self._shard
+        makes = message.type in (DenseRequest.CREATE, DenseRequest.JOIN)
+        if shard is None and message.type == DenseRequest.JOIN:
+            return DenseShard().answer(message)  # not yet: the worker asks again
+        if shard is None or not (makes or shard.dense_shard.is_created):
+            words = "this parameter server has no dense parameters yet; the chief creates them first"
+            return Message(type=message.type, meta={REFUSED: Welcome.NOT_READY, "detail": words})
+        if message.generation and message.generation != shard.generation:
+            words = f"this parameter server is of generation {shard.generation} of its job, not {message.generation}"
+            return Message(type=message.type, meta={REFUSED: Welcome.GENERATION, "detail": words})
+        return shard.dense_shard.answer(message)
 
     def _init(self, message: Message) -> dict[str, Any]:
         meta = message.meta

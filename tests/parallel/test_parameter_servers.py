@@ -244,7 +244,7 @@ def test_dense_parameters_are_saved_and_restored_with_the_rows(served, tmp_path)
     step(10)
     assert dense.global_step == 2, "the batch was in the snapshot"
     assert step(20) == later
-    with pytest.raises(RemoteError, match="of generation 1, the message of 7"):
+    with pytest.raises(FencedError, match="of generation 1 of its job, not 7"):
         dense.generation = 7
         dense.fetch()
 
