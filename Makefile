@@ -18,7 +18,7 @@ TEST_PROCESSES ?= 2
 SIDE_BY_SIDE := -j3
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-services test-csrc test-sanitize lint format pages bench bench-peers campaign-kill-online campaign-kill-save campaign-hostile campaign-mutate campaign-fuzz wheel wheel-check clean compiler native csrc-tests stubs setup-dev programs-of-services
+.PHONY: help setup demo test test-services test-csrc test-sanitize lint format pages bench bench-peers campaign-kill-cluster campaign-kill-online campaign-kill-save campaign-hostile campaign-mutate campaign-fuzz wheel wheel-check clean compiler native csrc-tests stubs setup-dev programs-of-services
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-20s %s\n", $$1, $$2}'
@@ -71,6 +71,10 @@ campaign-kill-online: KILLS ?= 50
 campaign-kill-online: setup-dev ## Kill trainer and server of an online job 50 times, and a trainer that reads Kafka 50 times; the results go to benchmarks/results
 	$(PYTHON) -m pytest -m services tests/e2e/test_kill.py --kills $(KILLS) --kills-report benchmarks/results/kill-online-$$(date +%F).json
 	$(PYTHON) -m pytest -m services tests/e2e/test_kafka_live.py --kills $(KILLS) --kills-report benchmarks/results/kill-kafka-$$(date +%F).json
+
+campaign-kill-cluster: KILLS ?= 100
+campaign-kill-cluster: setup-dev ## Kill or freeze processes of a job 100 times in each mode of recovery; the result goes to benchmarks/results
+	$(PYTHON) -m pytest -m services tests/e2e/test_kill_cluster.py --kills $(KILLS) --kills-report benchmarks/results/kill-cluster-$$(date +%F).json
 
 campaign-kill-save: KILLS ?= 500
 campaign-kill-save: setup-dev ## Kill a saving process 500 times, take its power away 2000 times; the result goes to benchmarks/results
