@@ -91,9 +91,9 @@ campaign-mutate: setup-dev ## Make every kept mistake in a copy of the tree, and
 
 SECONDS ?= 600
 
-campaign-fuzz: $(VENV)/.builder ## Read damaged records and table files under the address sanitizer, for SECONDS=600
+campaign-fuzz: $(VENV)/.builder ## Read damaged records, table files and requests under the address sanitizer, for SECONDS=600
 	cmake -S . -B build/asan -G Ninja -DMONOLITH_CSRC_TESTS=ON -DMONOLITH_SANITIZE=address >/dev/null
-	cmake --build build/asan --target parse_fuzz_test record_frames_test table_file_fuzz_test
+	cmake --build build/asan --target parse_fuzz_test record_frames_test table_file_fuzz_test wire_frame_test
 	$(call FUZZ,build/asan,$(SECONDS))
 
 # --- the environment and the native core -----------------------------------------------------------------------------
@@ -157,7 +157,9 @@ FUZZ_SECONDS ?= 5
 # The fuzz drivers of a build side by side, for so many seconds, with a seed that they print.
 FUZZ = seed=$$(date +%s); $(1)/parse_fuzz_test --seconds $(2) --seed $$seed & parse=$$!; \
 	$(1)/table_file_fuzz_test --seconds $(2) --seed $$seed & files=$$!; \
-	$(1)/record_frames_test --seconds $(2) --seed $$seed; frames=$$?; wait $$parse && wait $$files && exit $$frames
+	$(1)/wire_frame_test --seconds $(2) --seed $$seed & requests=$$!; \
+	$(1)/record_frames_test --seconds $(2) --seed $$seed; frames=$$?; \
+	wait $$parse && wait $$files && wait $$requests && exit $$frames
 
 test-csrc: csrc-tests ## Run the C++ tests
 	$(CTEST) --test-dir build/dev
