@@ -20,6 +20,7 @@ from monolith.train.hooks.live_view import LiveView
 from monolith.train.hooks.standard import standard_hooks
 from monolith.train.job.chief_state import ChiefConfig, ChiefState
 from monolith.train.job.job_place import common_settings, place_of
+from monolith.train.job.late_stop import LateStop
 from monolith.train.job.parameter_server import run_ps
 from monolith.train.job.part_source import PartSource
 from monolith.train.job.place import WORKER, JobPlace
@@ -99,7 +100,7 @@ def _run_chief(
                     config,
                     source=source,
                     make_state=make_state,
-                    hooks=[*hooks, _ChiefHook(states)],
+                    hooks=[*hooks, _ChiefHook(states, late)],
                     **{**how, **ends},
                 )
                 coordinator.end()
@@ -109,7 +110,8 @@ def _run_chief(
                 for state in states:
                     state.close()  # a second time does nothing
 
-        return _retries(settings).run(attempt, lambda: place.servers(config.num_ps), coordinator.suspend)
+        with LateStop(lambda: bool(states)) as late:
+            return _retries(settings).run(attempt, lambda: place.servers(config.num_ps), coordinator.suspend)
 
 
 def _run_worker(model: MonolithModel, config: RunnerConfig, place: JobPlace, hooks: Sequence[Hook]) -> RunResult:
@@ -153,12 +155,14 @@ def _retries(settings: RunSettings) -> Retries:
 class _ChiefHook(Hook):
     """Lets the state of a job know when its run is to stop."""
 
-    def __init__(self, states: Sequence[ChiefState]) -> None:
-        self._states = states
+    def __init__(self, states: Sequence[ChiefState], late: LateStop) -> None:
+        self._states, self._late = states, late
 
     def after_create_session(self, context: RunContext) -> None:
         """Show the state whether a stop is asked for."""
         self._states[-1].stop_requested = lambda: context.stop_requested
+        if self._late.received:
+            context.request_stop()
 
 
 class _WorkerHook(Hook):

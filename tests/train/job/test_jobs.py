@@ -75,6 +75,17 @@ def test_a_server_that_was_frozen_longer_than_calls_may_take(tmp_path, job):
 
 
 @pytest.mark.services
+def test_a_chief_that_begins_again_still_ends_the_job_in_order(tmp_path, job):
+    running = job(num_events=8000, seconds=0.05)
+    wait_for_steps(running, 1, 7)
+    running.kill("ps", 1)
+    time.sleep(4)  # calls may take 3 s: it waits for the server now
+    running.processes["worker", 0].terminate()
+    running.start("ps", 1)
+    assert set(running.ends().values()) == {0}
+
+
+@pytest.mark.services
 def test_a_job_continues_where_the_last_one_stopped(tmp_path, job):
     first = job(num_events=400, seconds=0.05)
     wait_for_steps(first, 1, 5)
