@@ -61,6 +61,7 @@ FIGURES: dict[str, dict[str, str | None]] = {
         "push_vs_socket": None,
         "small_pull_vs_socket": None,
         "tls_cost": None,
+        "async_vs_local": None,
     },
     "shards": {"shard_imbalance_1000": None},
     "table": {
