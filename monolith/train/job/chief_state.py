@@ -53,9 +53,8 @@ class ChiefState(ServedState):
     """The whole state of a job.
 
     It begins a generation: workers go back to the positions of the newest snapshot, or to the start. So do the rows and
-    weights of all servers, or with `partial` of those that are new; the others then skip the batches that they have
-    applied already. While it saves, workers stand still between two batches, so that rows, weights and positions belong
-    together.
+    weights of all servers; with `partial` only new servers do, and the others skip the batches that they have applied.
+    While it saves, workers stand still between two batches, so that rows, weights and positions belong together.
     """
 
     def __init__(

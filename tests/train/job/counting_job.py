@@ -17,6 +17,7 @@ from monolith.train.trained_model import TrainedModel
 
 NUM_IDS = 50
 BATCH = 8
+MAX_EVENTS = 2_000_000
 
 
 class Counting(mono.MonolithModel):
@@ -69,7 +70,7 @@ class FailsOnce(mono.Hook):
 
 
 def events(count: int) -> np.ndarray:
-    return np.random.default_rng(1).integers(0, NUM_IDS, count)
+    return np.random.default_rng(1).integers(0, NUM_IDS, MAX_EVENTS)[:count]
 
 
 def config_of(model_dir: Path, **changes: Any) -> RunnerConfig:
