@@ -7,14 +7,25 @@ from typing import Final
 from monolith.cluster.discovery.files_discovery import FilesServiceDiscovery
 from monolith.cluster.discovery.protocol import ServiceDiscovery
 from monolith.cluster.discovery.static_discovery import StaticServiceDiscovery
+from monolith.cluster.host_addresses import split_address
 
 
 def _zookeeper(text: str) -> ServiceDiscovery:
     servers, slash, job = text.rpartition("/")
     if not servers or not job:
         raise ValueError(f"discovery by ZooKeeper is zk:HOST:PORT/JOB, several servers by comma, got 'zk:{text}'")
-    # Found when it is used: it needs an optional package.
-    found: ServiceDiscovery = import_module("monolith.cluster.discovery.zk_discovery").ZKServiceDiscovery(job, servers)
+    # Imported when it is used: it needs an optional package.
+    module = import_module("monolith.cluster.discovery.zookeeper.zk_discovery")
+    found: ServiceDiscovery = module.ZKServiceDiscovery(job, servers)
+    return found
+
+
+def _consul(text: str) -> ServiceDiscovery:
+    agent, slash, job = text.rpartition("/")
+    if not job or bool(agent) != bool(slash):
+        raise ValueError(f"discovery by Consul is consul:JOB or consul:HOST:PORT/JOB, got 'consul:{text}'")
+    module = import_module("monolith.cluster.discovery.consul.consul_discovery")
+    found: ServiceDiscovery = module.ConsulServiceDiscovery(job, agent=split_address(agent) if agent else None)
     return found
 
 
@@ -22,6 +33,7 @@ KINDS: Final[dict[str, Callable[[str], ServiceDiscovery]]] = {
     "static": StaticServiceDiscovery.parse,
     "files": FilesServiceDiscovery,
     "zk": _zookeeper,
+    "consul": _consul,
 }
 
 
@@ -29,7 +41,8 @@ def discovery_from(text: str) -> ServiceDiscovery:
     """Return the discovery that "KIND:REST" describes.
 
     "static:ps=HOST:PORT,HOST:PORT;worker=HOST:PORT" is a list; "files:DIR" is a folder that all processes see;
-    "zk:HOST:PORT,HOST:PORT/JOB" is a job's part of ZooKeeper.
+    "zk:HOST:PORT,HOST:PORT/JOB" is a job's part of ZooKeeper; "consul:HOST:PORT/JOB", or "consul:JOB" with the agent
+    that the environment names, is a job's part of Consul.
 
     >>> discovery_from("static:ps=10.0.0.7:7001").query("ps")
     {0: '10.0.0.7:7001'}

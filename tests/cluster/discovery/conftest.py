@@ -2,7 +2,7 @@
 
 import pytest
 
-from monolith.cluster.discovery import zk_client
+from monolith.cluster.discovery.zookeeper import client as zk_client
 from tests.cluster.discovery.memory_zookeeper import MemoryZooKeeper
 from tests.cluster.discovery.zookeeper_server import ZooKeeperServer, require_zookeeper
 

@@ -14,9 +14,11 @@ from kazoo.exceptions import NoAuthError
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.security import make_digest_acl
 
-from monolith.cluster.discovery import discovery_from, zk_client, zk_discovery
-from monolith.cluster.discovery.zk_client import clear_zk_path, connected_client
-from monolith.cluster.discovery.zk_discovery import ZKServiceDiscovery
+from monolith.cluster.discovery import discovery_from
+from monolith.cluster.discovery.zookeeper import client as zk_client
+from monolith.cluster.discovery.zookeeper import zk_discovery
+from monolith.cluster.discovery.zookeeper.client import clear_zk_path, connected_client
+from monolith.cluster.discovery.zookeeper.zk_discovery import ZKServiceDiscovery
 from tests.cluster.discovery.discovery_checks import CHECKS, seen
 
 NODE = "/monolith/job/ps.0"
@@ -192,7 +194,7 @@ def test_clearing_removes_old_jobs_without_a_living_process(make, zookeeper, pla
 
 REGISTER = """
 import sys
-from monolith.cluster.discovery.zk_discovery import ZKServiceDiscovery
+from monolith.cluster.discovery.zookeeper.zk_discovery import ZKServiceDiscovery
 discovery = ZKServiceDiscovery("job", sys.argv[1], session_seconds=0.4)
 discovery.register("ps", 0, "10.0.0.1:7001")
 print("ready", flush=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 from monolith.cluster.discovery.member import checked
 from monolith.cluster.discovery.protocol import ServiceDiscovery
-from monolith.cluster.discovery.zk_client import (
+from monolith.cluster.discovery.zookeeper.client import (
     BASE_PATH,
     KazooException,
     KazooState,

@@ -18,7 +18,7 @@ except ImportError as error:
         name="kazoo",
     ) from error
 
-from monolith.cluster.discovery.zk_servers import default_zk_servers
+from monolith.cluster.discovery.zookeeper.servers import default_zk_servers
 from monolith.cluster.platform.zk_environment import get_zk_auth_data
 
 __all__ = [
