@@ -7,6 +7,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -130,6 +131,45 @@ ShardedCall change(const ShardedBatch& batch, ChangeRequest::Kind kind, FloatsIn
   return without_gil([&] { return ShardedCall::change(batch, plan_hash, half, change, data); });
 }
 
+std::size_t part_floats(const ShardedBatch& batch) {
+  std::size_t total = 0;
+  for (std::size_t shard = 0; shard < batch.num_shards(); ++shard) total += batch.part(shard).num_floats;
+  return total;
+}
+
+std::vector<std::vector<std::int64_t>> part_sizes(const ShardedBatch& batch) {
+  std::vector<std::vector<std::int64_t>> sizes;
+  for (std::size_t shard = 0; shard < batch.num_shards(); ++shard) sizes.push_back(batch.part(shard).sizes);
+  return sizes;
+}
+
+void part_ids(const ShardedBatch& batch, IdsOut out) {
+  auto to = sized(out, batch.num_unique()).begin();
+  for (std::size_t shard = 0; shard < batch.num_shards(); ++shard)
+    to = std::ranges::copy(batch.part(shard).ids, to).out;
+}
+
+void scatter_parts(const ShardedBatch& batch, FloatsIn rows, FloatsOut out) {
+  const float* from = sized(rows, part_floats(batch)).data();
+  float* const to = sized(out, batch.num_floats()).data();
+  for (std::size_t shard = 0; shard < batch.num_shards(); ++shard) {
+    for (std::size_t table = 0; table < batch.num_tables(); ++table) {
+      const auto count = static_cast<std::size_t>(batch.part(shard).sizes[table]);
+      batch.scatter(shard, table, 0, count, from, to);
+      from += count * batch.dim(table);
+    }
+  }
+}
+
+void sum_parts(const ShardedBatch& batch, FloatsIn values, FloatsOut out) {
+  const float* const from = sized(values, batch.num_floats()).data();
+  float* to = sized(out, part_floats(batch)).data();
+  for (std::size_t shard = 0; shard < batch.num_shards(); ++shard) {
+    batch.gather_sums(shard, from, to);
+    to += batch.part(shard).num_floats;
+  }
+}
+
 void bind_service(nb::module_& m) {
   nb::class_<TableService>(m, "TableService")
       .def(nb::new_(&make_service), "tables"_a, "counts_occurrences"_a, nb::kw_only(), "plan_hash"_a, "shard"_a,
@@ -171,6 +211,12 @@ void bind_client(nb::module_& m) {
       .def_prop_ro("num_ids", &ShardedBatch::num_ids)
       .def_prop_ro("num_unique", &ShardedBatch::num_unique)
       .def_prop_ro("num_floats", &ShardedBatch::num_floats)
+      // The parts of all shards end to end, for ranks that exchange them among themselves.
+      .def_prop_ro("part_sizes", &part_sizes)
+      .def_prop_ro("part_floats", &part_floats)
+      .def("part_ids", &part_ids, "out"_a.noconvert(), release)
+      .def("scatter_parts", &scatter_parts, "rows"_a.noconvert(), "out"_a.noconvert(), release)
+      .def("sum_parts", &sum_parts, "values"_a.noconvert(), "out"_a.noconvert(), release)
       // A call writes to `out` and reads the batch as long as it lasts.
       .def("pull", &pull, "out"_a.noconvert(), nb::kw_only(), "plan_hash"_a, "half"_a, nb::keep_alive<0, 1>(),
            nb::keep_alive<0, 2>())

@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from monolith.export.imported import import_saved_model
     from monolith.export.load import load_export, load_newest_export
     from monolith.export.serving_model import ServingModel
     from monolith.export.versions import latest_version, newest_export, next_version, remove_unfinished
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Export",
     "ServingModel",
+    "import_saved_model",
     "latest_version",
     "load_export",
     "load_newest_export",
@@ -29,6 +31,7 @@ __all__ = [
 _HOMES = {
     "Export": "write",
     "ServingModel": "serving_model",
+    "import_saved_model": "imported",
     "latest_version": "versions",
     "load_export": "load",
     "load_newest_export": "load",

@@ -20,7 +20,6 @@ NOT_YET: Final[frozenset[str]] = frozenset(
         "monolith.native_training.cpu_training:distributed_train",
         "monolith.native_training.cpu_training:distributed_sync_train",
         "monolith.native_training.cpu_training:init_sync_train_and_update_conf",
-        "monolith.native_training.estimator:import_saved_model",
         "monolith.native_training.mlp_utils:check_port",
         "monolith.native_training.mlp_utils:MLPEnv",
         "monolith.native_training.mlp_utils:add_mpi_exception_hook",

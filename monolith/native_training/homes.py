@@ -17,6 +17,7 @@ HOMES: Final[dict[str, dict[str, str]]] = {
         "EstimatorSpec": "monolith.model.spec:EstimatorSpec",
         "RunConfig": "monolith.train.config.run_config:RunConfig",
         "Estimator": "monolith.train.estimator:Estimator",
+        "import_saved_model": "monolith.export.imported:import_saved_model",
     },
     "monolith.native_training.mlp_utils": {},
     "monolith.native_training.model": {

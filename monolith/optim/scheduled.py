@@ -28,15 +28,19 @@ class ScheduledOptimizer(torch.optim.Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
+        self.set_rates()
         for group in self.param_groups:
-            if self._rate is not None:
-                group["lr"] = float(self._rate(group["step"]))
             for parameter in group["params"]:
                 if parameter.grad is not None:
                     self._check_dense(parameter.grad)
                     self.update(parameter, parameter.grad, group)
             group["step"] += 1
         return loss
+
+    def set_rates(self) -> None:
+        """Set the learning rate of every group to that of its step, if the rate follows the step."""
+        for group in self.param_groups if self._rate is not None else ():
+            group["lr"] = float(self._rate(group["step"]))  # type: ignore[misc]
 
     def update(self, parameter: Tensor, gradient: Tensor, group: dict[str, Any]) -> None:
         """Change one parameter and its state; `group` has the settings, the rate as `lr` and the step."""

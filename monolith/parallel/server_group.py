@@ -70,7 +70,7 @@ class ServerGroup(Closing):
         A change has a key, so a server that had carried it out before its reply was lost skips it.
         """
         with self._lock:
-            patience = _Patience(self._retry)
+            patience = CallPatience(self._retry)
             refusals: dict[int, bytes] = {}
             while failures := self._attempt(call, refusals, patience):
                 lost = {shard: words for shard, words, refusal in failures if not refusal}
@@ -97,7 +97,7 @@ class ServerGroup(Closing):
         for link in self.links:
             link.close()
 
-    def _attempt(self, call: native.ShardedCall, refused: Container[int], patience: "_Patience") -> list[_Failure]:
+    def _attempt(self, call: native.ShardedCall, refused: Container[int], patience: "CallPatience") -> list[_Failure]:
         """Send to the servers that have not answered yet and take their replies; return what failed."""
         failures: list[_Failure] = []
         connections: list[Connection | None] = []
@@ -145,7 +145,7 @@ class ServerGroup(Closing):
         self, shards: "Sequence[int] | dict[int, Message] | range", action: Callable[[int, Deadline], _Reply]
     ) -> dict[int, _Reply]:
         done: dict[int, _Reply] = {}
-        patience = _Patience(self._retry)
+        patience = CallPatience(self._retry)
         for shard in shards:
             while shard not in done:
                 try:
@@ -159,7 +159,7 @@ class ServerGroup(Closing):
         return done
 
 
-class _Patience:
+class CallPatience:
     """The time that one call has, and the pauses between its attempts."""
 
     def __init__(self, retry: RetryConfig) -> None:
@@ -178,6 +178,6 @@ class _Patience:
         """Wait before the next attempt."""
         self._last_words = words
         seconds = min(self._pause_seconds, max(0.0, self._deadline.at_seconds - time.monotonic()))
-        _log.warning("a table server did not answer, trying again in %.2f seconds: %s", seconds, words)
+        _log.warning("a parameter server did not answer, trying again in %.2f seconds: %s", seconds, words)
         time.sleep(seconds)
         self._pause_seconds = min(2 * self._pause_seconds, self._retry.max_pause_seconds)

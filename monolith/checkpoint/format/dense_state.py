@@ -13,9 +13,9 @@ from monolith.checkpoint.format.dense_names import old_names
 from monolith.checkpoint.format.tensor_tree import flatten_tree, restore_tree
 from monolith.errors import CorruptFileError
 
-_MODEL = "model/"
-_OPTIMIZER = "optimizer"
-_OPTIMIZER_NAMES = "optimizer_names.json"
+MODEL = "model/"
+OPTIMIZER = "optimizer"
+OPTIMIZER_NAMES = "optimizer_names.json"
 _PYTHON_RANDOM = "random.python"
 _NUMPY_RANDOM = "random.numpy"
 _TORCH_RANDOM = "random.torch"
@@ -27,12 +27,12 @@ def dense_tensors(model: nn.Module, optimizer: torch.optim.Optimizer | None) -> 
     for name, value in model.state_dict().items():
         if not isinstance(value, Tensor):
             raise TypeError(f"{name} of {type(model).__name__}'s state is a {type(value).__name__}; keep tensors there")
-        tensors[_MODEL + name] = value.detach().cpu().contiguous().clone()
+        tensors[MODEL + name] = value.detach().cpu().contiguous().clone()
     if optimizer is not None:
-        tensors |= flatten_tree(_OPTIMIZER, optimizer.state_dict())
+        tensors |= flatten_tree(OPTIMIZER, optimizer.state_dict())
         # An optimizer knows its parameters by number alone; another order of layers would mix up their state.
         names = json.dumps(_parameter_names(model, optimizer)).encode()
-        tensors[_OPTIMIZER_NAMES] = torch.frombuffer(bytearray(names), dtype=torch.uint8)
+        tensors[OPTIMIZER_NAMES] = torch.frombuffer(bytearray(names), dtype=torch.uint8)
     return tensors
 
 
@@ -49,7 +49,7 @@ def restore_dense_tensors(
     Weights that were renamed are found by `alias_map`, new name -> old name, or guessed: see `old_names`.
     """
     names = restore_dense_weights(model, tensors, alias_map=alias_map, guess_names=guess_names)
-    has_optimizer = f"{_OPTIMIZER}.json" in tensors
+    has_optimizer = f"{OPTIMIZER}.json" in tensors
     if has_optimizer != (optimizer is not None):
         raise ValueError(
             f"the snapshot has {'a' if has_optimizer else 'no'} dense optimizer, {type(model).__name__} has "
@@ -57,12 +57,12 @@ def restore_dense_tensors(
         )
     if optimizer is None:
         return
-    state = restore_tree(_OPTIMIZER, tensors)
+    state = restore_tree(OPTIMIZER, tensors)
     if not isinstance(state, dict) or not {"state", "param_groups"} <= state.keys():
         raise CorruptFileError("the saved state of the dense optimizer is none")
-    if _OPTIMIZER_NAMES in tensors:
+    if OPTIMIZER_NAMES in tensors:
         wanted = [names.get(name, name) for name in _parameter_names(model, optimizer)]
-        state = _reordered(state, _read_names(tensors[_OPTIMIZER_NAMES]), wanted, optimizer)
+        state = _reordered(state, read_names(tensors[OPTIMIZER_NAMES]), wanted, optimizer)
     optimizer.load_state_dict(state)
 
 
@@ -78,7 +78,7 @@ def restore_dense_weights(
     A model of another precision takes them rounded. What does not fit is a ValueError that names it: also floats for
     whole numbers, and numbers that are too large.
     """
-    saved = {name.removeprefix(_MODEL): value for name, value in tensors.items() if name.startswith(_MODEL)}
+    saved = {name.removeprefix(MODEL): value for name, value in tensors.items() if name.startswith(MODEL)}
     present = model.state_dict()
     names = old_names(present, saved, alias_map=alias_map, guess=guess_names)
     taken = {new: _converted(new, saved[old], present[new]) for new, old in names.items() if old in saved}
@@ -140,7 +140,8 @@ def _parameter_names(model: nn.Module, optimizer: torch.optim.Optimizer) -> list
     return [names.get(id(parameter), "") for group in optimizer.param_groups for parameter in group["params"]]
 
 
-def _read_names(tensor: Tensor) -> list[str]:
+def read_names(tensor: Tensor) -> list[str]:
+    """Return the names of an optimizer's parameters, in its order, from the tensor that keeps them."""
     try:
         return [str(name) for name in json.loads(bytes(tensor.tolist()))]
     except (ValueError, TypeError, RecursionError) as error:

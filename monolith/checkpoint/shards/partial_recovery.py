@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from safetensors.torch import load_file
-from torch import Tensor
 
 from monolith.checkpoint.format.delta_chain import chain_to, check_chain
+from monolith.checkpoint.format.dense_parts import joined_dense_parts
 from monolith.checkpoint.format.durable_files import make_folder
 from monolith.checkpoint.format.layout import (
     DENSE_NAME,
@@ -188,12 +188,7 @@ class PartialRecoverySaver:
             shutil.rmtree(filter_parts(folder, index))
 
     def _merge_dense(self, folder: Path) -> None:
-        merged: dict[str, Tensor] = {}
-        for index in range(len(self._shards)):
-            path = folder / dense_part_name(index, len(self._shards))
-            part = load_file(path)
-            if twice := sorted(merged.keys() & part.keys()):
-                raise ValueError(f"the dense tensors {', '.join(twice)} are in two shards; each lives in one")
-            merged |= part
+        paths = [folder / dense_part_name(index, len(self._shards)) for index in range(len(self._shards))]
+        save_tensors(joined_dense_parts([load_file(path) for path in paths]), folder / DENSE_NAME)
+        for path in paths:
             path.unlink()
-        save_tensors(merged, folder / DENSE_NAME)

@@ -1,0 +1,6 @@
+"""Synchronous training: the ranks of a job step together, and each owns the rows of a range of hashes."""
+
+from monolith.parallel.ranks.exchange import Exchange
+from monolith.parallel.ranks.rank_tables import RankTables
+
+__all__ = ["Exchange", "RankTables"]
