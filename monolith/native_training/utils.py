@@ -3,6 +3,8 @@
 import copy
 import logging
 import os
+import platform
+import socket
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -152,6 +154,12 @@ def get_debugging_info_file_name(model_dir: str | os.PathLike[str]) -> str:
 def get_meta_graph_file_name(model_dir: str | os.PathLike[str]) -> str:
     """Return where the original keeps its graph."""
     return str(Path(model_dir) / "meta_graph_for_debugging.pb")
+
+
+def get_local_host() -> str:
+    """Return the IPv4 address that this host's name has; outside Linux and Windows that name ends in ".local"."""
+    name = socket.gethostname()
+    return socket.gethostbyname(name if platform.system() in ("Linux", "Windows") else f"{name}.local")
 
 
 def get_test_tmp_dir() -> str:
