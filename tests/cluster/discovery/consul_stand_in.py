@@ -73,7 +73,7 @@ class ConsulStandIn:
             if (found := re.fullmatch("/v1/agent/check/pass/service:(.*)", path)) and method == "PUT":
                 return self.renew(found[1])
             if (found := re.fullmatch("/v1/health/service/(.*)", path)) and method == "GET":
-                return 200, self.health(found[1])
+                return 200, self.health(found[1], passing="passing" in urlsplit(target).query)
             return 404, "no such endpoint"
 
     def register(self, asked):
@@ -91,7 +91,7 @@ class ConsulStandIn:
         service["until"] = self.now() + service["ttl"]
         return 200, None
 
-    def health(self, name):
+    def health(self, name, passing):
         return [
             {
                 "Node": {"Node": "stand-in", "Address": "127.0.0.1"},
@@ -106,7 +106,7 @@ class ConsulStandIn:
                 "Checks": [],
             }
             for one in self.services.values()
-            if one["name"] == name and one["until"] > self.now() and not self.blacklisted
+            if one["name"] == name and not self.blacklisted and (not passing or one["until"] > self.now())
         ]
 
     def now(self):

@@ -32,9 +32,11 @@ class MemoryZooKeeper:
         prefix = path.rstrip("/") + "/"
         return [one[len(prefix) :] for one in self.nodes if one.startswith(prefix) and "/" not in one[len(prefix) :]]
 
-    def changed(self, path):
-        parent = path.rpartition("/")[0] or "/"
-        fired = [watch for watch in self.watches if watch[:2] in {("data", path), ("children", parent)}]
+    def changed(self, path, *, in_parent=True):
+        places = {("data", path)}
+        if in_parent:
+            places.add(("children", path.rpartition("/")[0] or "/"))
+        fired = [watch for watch in self.watches if watch[:2] in places]
         self.watches = [watch for watch in self.watches if watch not in fired]
         for _, at, call in fired:
             call(SimpleNamespace(path=at))
@@ -145,7 +147,7 @@ class MemoryClient:
         with self._entered():
             node = self._node(path)
             node.value, node.version = value, node.version + 1
-            self.server.changed(path)
+            self.server.changed(path, in_parent=False)
 
     def delete(self, path, version=-1, recursive=False):
         with self._entered():

@@ -85,13 +85,17 @@ def test_a_lost_session_is_registered_again(make, zookeeper, plain):
     with make() as one, make() as other:
         one.register("ps", 0, "10.0.0.1:7001")
         one.register("worker", 3, "10.0.0.1:7002")
+        other.register("worker", 0, "10.0.0.2:7002")
+        assert seen(one, "worker", {0: "10.0.0.2:7002", 3: "10.0.0.1:7002"})
         before = plain.get(NODE)[1].ephemeralOwner
         zookeeper.expire(one)
         await_true(lambda: plain.exists(NODE) is not None and plain.get(NODE)[1].ephemeralOwner not in {0, before})
         assert seen(other, "ps", {0: "10.0.0.1:7001"})
-        assert seen(other, "worker", {3: "10.0.0.1:7002"})
+        assert seen(other, "worker", {0: "10.0.0.2:7002", 3: "10.0.0.1:7002"})
         assert seen(one, "ps", {0: "10.0.0.1:7001"})
-        # Watches go on in the new session.
+        # Watches go on in the new session: of values, and of nodes that come.
+        other.register("worker", 0, "10.0.0.3:7002")
+        assert seen(one, "worker", {0: "10.0.0.3:7002", 3: "10.0.0.1:7002"})
         other.register("ps", 1, "10.0.0.2:7001")
         assert seen(one, "ps", {0: "10.0.0.1:7001", 1: "10.0.0.2:7001"})
 

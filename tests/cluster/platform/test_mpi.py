@@ -15,6 +15,7 @@ from monolith.cluster.platform.mpi import (
     get_mpi_rank,
     get_mpi_size,
 )
+from monolith.train.config import RunnerConfig
 
 NUMBERS = {
     "OMPI_COMM_WORLD_RANK": get_mpi_rank,
@@ -67,6 +68,15 @@ def test_an_uncaught_exception_ends_the_process_with_its_threads():
     assert done.returncode != 0
     assert "uncaught exception in MPI rank 1, ending all ranks" in done.stderr
     assert "RuntimeError: rank one fails" in done.stderr
+
+
+def test_the_settings_of_a_run_let_a_failure_end_all_ranks(monkeypatch):
+    monkeypatch.setattr(sys, "excepthook", sys.__excepthook__)
+    RunnerConfig(is_local=True)
+    assert sys.excepthook is sys.__excepthook__
+    monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "0")
+    RunnerConfig(is_local=True)
+    assert sys.excepthook is not sys.__excepthook__
 
 
 @pytest.mark.services

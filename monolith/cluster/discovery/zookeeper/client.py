@@ -34,6 +34,7 @@ __all__ = [
 ]
 
 BASE_PATH = "/monolith"
+_MAX_PAUSE_SECONDS = 3.0
 _KEPT_UNUSED = timedelta(weeks=9)
 _log = logging.getLogger(__name__)
 
@@ -69,7 +70,9 @@ def connected_client(
     if not servers:
         raise ValueError('no ZooKeeper server is named: set zk_server="HOST:2181", several by comma')
     rule = KazooRetry(max_tries=max_tries, delay=delay, interrupt=interrupt)
-    client = MonolithKazooClient(servers, timeout=session_seconds, command_retry=rule)
+    # However long the servers were away, they are found again in a few seconds.
+    patient = KazooRetry(max_tries=-1, delay=0.1, backoff=2, max_delay=_MAX_PAUSE_SECONDS)
+    client = MonolithKazooClient(servers, timeout=session_seconds, command_retry=rule, connection_retry=patient)
     try:
         client.start(timeout=connect_seconds)
     except KazooTimeoutError:
