@@ -10,6 +10,7 @@ PROCESSES.set_forkserver_preload(
         "tests.checkpoint.shards.shard_process",
         "tests.data.made_events",
         "tests.data_service.numbered_input",
+        "tests.train.job.counting_job",
         "tests.train.reported_run",
     ]
 )

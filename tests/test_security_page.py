@@ -7,7 +7,13 @@ import pytest
 from tests.security.page import TRIED, rows_of_the_page
 
 # They register what they try.
-for name in ("security.test_ports", "security.test_deltas", "security.test_other_doors", "parallel.test_strangers"):
+for name in (
+    "security.test_ports",
+    "security.test_deltas",
+    "security.test_other_doors",
+    "parallel.test_strangers",
+    "parallel.test_parameter_servers",
+):
     import_module(f"tests.{name}")
 
 ROWS = rows_of_the_page()

@@ -60,15 +60,15 @@ void bind_frozen_table(nb::module_& m) {
           "basename"_a, "shard"_a, "num_shards"_a, "schema"_a, "plan_hash"_a = 0, "generation"_a = 0, "epoch"_a = 0)
       .def(
           "save_changes",
-          [](FrozenTable& self, const std::string& basename, std::uint32_t num_shards, const std::string& schema,
-             std::uint64_t plan_hash, std::uint64_t generation, std::uint64_t epoch, bool in_parallel) {
+          [](FrozenTable& self, const std::string& basename, std::uint32_t shard, std::uint32_t num_shards,
+             const std::string& schema, std::uint64_t plan_hash, std::uint64_t generation, std::uint64_t epoch) {
             const TableFileInfo info = make_info(num_shards, schema, plan_hash, generation, epoch);
             std::vector<std::int64_t> erased;
-            SavedTable saved = with_os_errors([&] { return self.save_changes(basename, info, in_parallel, erased); });
+            SavedTable saved =
+                with_os_errors([&] { return self.save_changes(basename, info, {shard, num_shards}, erased); });
             return nb::make_tuple(std::move(saved), to_array(std::move(erased)));
           },
-          "basename"_a, "num_shards"_a, "schema"_a, "plan_hash"_a = 0, "generation"_a = 0, "epoch"_a = 0,
-          "in_parallel"_a = true);
+          "basename"_a, "shard"_a, "num_shards"_a, "schema"_a, "plan_hash"_a = 0, "generation"_a = 0, "epoch"_a = 0);
 }
 
 }  // namespace

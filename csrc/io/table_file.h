@@ -84,8 +84,8 @@ class FrozenTable {
   // has others. Rows that had expired are written too.
   SavedTable save_shard(const std::string& basename, TableFileInfo info, HashShard own);
 
-  // The same as save of changed rows alone; `erased` gets the ids among the changes that had no row.
-  SavedTable save_changes(const std::string& basename, TableFileInfo info, bool in_parallel,
+  // The same as save_shard of changed rows alone; `erased` gets the ids among the changes that had no row.
+  SavedTable save_changes(const std::string& basename, TableFileInfo info, HashShard own,
                           std::vector<std::int64_t>& erased);
 
   void close();

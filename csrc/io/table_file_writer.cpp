@@ -202,15 +202,18 @@ SavedTable FrozenTable::save_shard(const std::string& basename, TableFileInfo in
   });
 }
 
-SavedTable FrozenTable::save_changes(const std::string& basename, TableFileInfo info, bool in_parallel,
+SavedTable FrozenTable::save_changes(const std::string& basename, TableFileInfo info, HashShard own,
                                      std::vector<std::int64_t>& erased) {
   if (changes_.empty()) {
     throw std::logic_error("table '" + table_->options().name + "' was frozen for no consumer of changes");
   }
   std::vector<std::vector<std::int64_t>> parts(kNumSubTables);
-  check_num_shards(info.num_shards);
-  SavedTable saved = write(basename, std::move(info), std::nullopt, in_parallel, [&](std::uint32_t sub_table) {
-    return table_->read_snapshot_changes(sub_table, changes_[sub_table], parts[sub_table]);
+  own.check();
+  info.num_shards = own.count;
+  SavedTable saved = write(basename, std::move(info), own.index, false, [&](std::uint32_t sub_table) {
+    RowBatch batch = table_->read_snapshot_changes(sub_table, changes_[sub_table], parts[sub_table]);
+    table_file::check_all_own(batch, own);
+    return batch;
   });
   for (const auto& part : parts) erased.insert(erased.end(), part.begin(), part.end());
   return saved;

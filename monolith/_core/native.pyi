@@ -355,12 +355,12 @@ class FrozenTable:
     def save_changes(
         self,
         basename: str,
+        shard: int,
         num_shards: int,
         schema: str,
         plan_hash: int = 0,
         generation: int = 0,
         epoch: int = 0,
-        in_parallel: bool = True,
     ) -> tuple[SavedTable, NDArray[numpy.int64]]: ...
 
 def reshard_table(paths: Sequence[str], basename: str, num_shards: int) -> ReshardedTable: ...

@@ -13,7 +13,8 @@ from monolith.cli.control import control
 from monolith.cli.data_service import data_service
 from monolith.cli.demo import demo
 from monolith.cli.info import info
-from monolith.cli.model_commands import FLAGS_ARE_SETTINGS, ModelCommand, evaluate, export, predict, train
+from monolith.cli.job.status import status
+from monolith.cli.model_commands import FLAGS_ARE_SETTINGS, ModelCommand, evaluate, export, launch, predict, train
 from monolith.cli.new import new
 from monolith.cli.row import row
 from monolith.cli.serve import serve
@@ -34,7 +35,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "token_normalize_func": _with_dashes},
 )
 app.command(short_help="Write a small project that runs.")(new)
-for command in (train, evaluate, export, predict):
+for command in (train, launch, evaluate, export, predict):
     app.command(cls=ModelCommand, context_settings=FLAGS_ARE_SETTINGS, add_help_option=False)(command)
 app.command(short_help="Answer predictions over HTTP from an export.")(serve)
 app.command(
@@ -42,6 +43,7 @@ app.command(
     context_settings={"ignore_unknown_options": True},  # ids may be negative
 )(row)
 app.command(short_help="Pause, resume or save a run.")(control)
+app.command(short_help="Show how a job of several processes is.")(status)
 app.command(short_help="Watch a whole live system for a minute.")(demo)
 app.command(short_help="Show what this installation can do.")(info)
 app.add_typer(ckpt)

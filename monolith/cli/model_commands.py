@@ -37,6 +37,11 @@ def train(context: typer.Context) -> None:
     _run("train", context)
 
 
+def launch(context: typer.Context) -> None:
+    """Train a model with several processes of this machine."""
+    _run("launch", context)
+
+
 def evaluate(context: typer.Context) -> None:
     """Print loss and metrics of a trained model."""
     _run("evaluate", context)

@@ -2,6 +2,7 @@
 
 import sys
 import warnings
+from collections.abc import Callable, Sequence
 from importlib import import_module
 
 import typer
@@ -29,17 +30,25 @@ def main() -> None:
 
 def _status(arguments: list[str]) -> int:
     """Run the command and return its status."""
-    try:
+
+    def run() -> object:
         # Imported here because that fails too, where the compiled core or torch is missing.
-        app = import_module("monolith.cli.app").app
-        status = app(args=arguments, prog_name="monolith", standalone_mode=False)
+        return import_module("monolith.cli.app").app(args=arguments, prog_name="monolith", standalone_mode=False)
+
+    return status_of(run, arguments)
+
+
+def status_of(run: Callable[[], object], arguments: Sequence[str] = ()) -> int:
+    """Run what calls a command, print its error in words, and return its status."""
+    try:
+        status = run()
     except typer.Abort:
         return STOPPED
     except UsageError as error:
         if type(error).__name__ == "NoArgsIsHelpError":
             error.show()
         else:
-            print_error(usage_words(error, arguments))
+            print_error(usage_words(error, list(arguments)))
         return 2
     except KeyboardInterrupt:
         if _TRACEBACK in sys.argv:

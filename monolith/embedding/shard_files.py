@@ -112,32 +112,34 @@ class FrozenTable:
         plan_hash: int = 0,
         generation: int = 0,
         epoch: int = 0,
-    ) -> str:
-        """Write the file of one shard, of a table that holds the rows of this shard only, and return its path.
+    ) -> dict[str, int]:
+        """Write the file of one shard, of a table that holds the rows of this shard only.
 
-        Rows that have expired are written too.
+        Returns its path with its CRC-32C. Rows that have expired are written too.
 
         Raises:
             ValueError: The table has rows of another shard.
         """
         check_shard(shard)
-        self._frozen.save_shard(fspath(basename), *shard, self._schema, plan_hash, generation, epoch)
-        return native.shard_file_name(fspath(basename), *shard)
+        saved = self._frozen.save_shard(fspath(basename), *shard, self._schema, plan_hash, generation, epoch)
+        return {native.shard_file_name(fspath(basename), *shard): saved.checksums[0]}
 
     def save_changes(
         self,
         basename: str | PathLike[str],
+        shard: HashShard = WHOLE,
         *,
         plan_hash: int = 0,
         generation: int = 0,
         epoch: int = 0,
-        in_parallel: bool = True,
     ) -> tuple[dict[str, int], Tensor]:
-        """Write changed rows to one file; returns its path with its CRC-32C, and the changed ids that have no row."""
-        saved, erased = self._frozen.save_changes(
-            fspath(basename), 1, self._schema, plan_hash, generation, epoch, in_parallel
-        )
-        return _checksums(basename, saved), torch.from_numpy(erased)
+        """Write changed rows to one file; returns its path with its CRC-32C, and the changed ids that have no row.
+
+        With a `shard`, it is the file of this shard, of a table that holds no other rows.
+        """
+        check_shard(shard)
+        saved, erased = self._frozen.save_changes(fspath(basename), *shard, self._schema, plan_hash, generation, epoch)
+        return {native.shard_file_name(fspath(basename), *shard): saved.checksums[0]}, torch.from_numpy(erased)
 
     def close(self) -> None:
         """Let go of it without saving; nothing happens if it was saved."""

@@ -4,10 +4,11 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from monolith.cluster.discovery import ServiceDiscovery
 from monolith.data import Column, Source
 from monolith.embedding import TableConfig
 from monolith.hooks import Hook
@@ -16,8 +17,18 @@ from monolith.model.hyper_params import InstantiableParams
 from monolith.native_training.finder import names_from_table
 from monolith.train.config import CpuTrainingConfig as CpuTrainingConfig
 from monolith.train.config import RunnerConfig
-from monolith.train.config.task_settings import task_settings
+from monolith.train.config.run_settings import input_config, job_config, restore_config
+from monolith.train.config.task_settings import task_parameter, task_settings
+from monolith.train.config.training_config import SERVER_TYPES
 from monolith.train.estimator import Estimator
+from monolith.train.job.evaluate_job import evaluate_job
+from monolith.train.job.run_job import run_job
+from monolith.train.loop import RunResult
+from monolith.train.made_model import make_model, make_source
+from monolith.train.trained_model import snapshot_to_look_at
+
+if TYPE_CHECKING:
+    from monolith.train.config import DistributedCpuTrainingConfig
 
 __getattr__ = names_from_table(__name__)
 
@@ -106,3 +117,39 @@ def local_train_internal(
     estimator = Estimator(params, RunnerConfig(**values))
     estimator.train(steps=steps, hooks=user_hooks)
     return estimator
+
+
+def distributed_train(
+    config: "DistributedCpuTrainingConfig",
+    discovery: ServiceDiscovery,
+    params: InstantiableParams | MonolithModel,
+    sync_backend: Any = None,
+    user_hooks: Sequence[Hook] | None = None,
+) -> RunResult | dict[str, float]:
+    """Be the process of a job that the configuration names: a parameter server, the chief, or another worker.
+
+    Returns how training ended, or with mode "eval" the metrics of this worker's part of the data. The task's
+    `train.max_steps` ends the job. Some discoveries know the role of this process; theirs counts.
+    """
+    if sync_backend is not None:
+        raise NotImplementedError("sync_backend: jobs send nothing to servers yet; export snapshots of theirs instead")
+    values = {one.name: getattr(config, one.name) for one in fields(config) if one.init}
+    values |= {name: getattr(discovery, name) for name in ("index", "server_type") if hasattr(discovery, name)}
+    for name, words in (("index", "Index"), ("num_ps", "Num ps"), ("num_workers", "Num workers")):
+        if values[name] is None:
+            raise ValueError(f"{words} can't be none.")
+    if values["server_type"] not in SERVER_TYPES:
+        raise ValueError(f"Unknown server type. type: {values['server_type']}")
+    if not str(values["model_dir"]):
+        raise ValueError("model dir can't be empty.")
+    mode, values["mode"] = values["mode"], "train"
+    runner = RunnerConfig(**values)
+    job_config(runner).check()
+    model = make_model(params, None, seed=runner.seed, override=runner.params_override)
+    if mode == "eval":
+        path = snapshot_to_look_at(Path(runner.model_dir), restore_config(runner))
+        source = make_source(model, Mode.EVAL, input_config(runner))
+        steps = task_parameter(model, "eval", "steps")
+        return evaluate_job(model, runner, path, source, discovery=discovery, steps=steps, hooks=user_hooks or ())
+    max_steps = task_parameter(model, "train", "max_steps")
+    return run_job(model, runner, discovery=discovery, max_steps=max_steps, hooks=user_hooks or ())

@@ -12,7 +12,7 @@ import numpy as np
 
 from monolith._core import native
 from monolith.embedding import TableConfig
-from monolith.errors import PlanMismatchError, RemoteError
+from monolith.errors import FencedError, PlanMismatchError, RemoteError
 from monolith.wire import Message
 from monolith.wire.frame import HEADER_BYTES, decode_frame, decode_header
 from monolith.wire.message import DEADLINE_CODE, Array
@@ -46,6 +46,8 @@ class Welcome(StrEnum):
     PLAN = "plan"
     SHARD = "shard"
     TABLES = "tables"
+    NOT_READY = "not_ready"
+    GENERATION = "generation"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,6 +63,9 @@ class Hello:
     tables: list[tuple[str, int, int]]
     """Name, dim and number of segments of every table, in order of name."""
 
+    generation: int = 0
+    """Which life of the job it is; 0 where nobody counts."""
+
     protocol: int = PROTOCOL
 
     def message(self) -> Message:
@@ -71,7 +76,7 @@ class Hello:
             "num_shards": self.num_shards,
             "tables": [list(table) for table in self.tables],
         }
-        return Message(type=TableRequest.HELLO, plan_hash=self.plan_hash, meta=meta)
+        return Message(type=TableRequest.HELLO, plan_hash=self.plan_hash, generation=self.generation, meta=meta)
 
     def answer(self, message: Message) -> tuple[Welcome, str]:
         """Return how a server that says the same of itself answers a client's hello, and why."""
@@ -95,6 +100,12 @@ class Hello:
             return (
                 Welcome.TABLES,
                 f"the table server has the tables (name, dim, segments) {self.tables}, the client others",
+            )
+        if message.generation and self.generation and message.generation != self.generation:
+            return (
+                Welcome.GENERATION,
+                f"the table server is of generation {self.generation}, the client of {message.generation}: the job was "
+                "restored since; go on from there",
             )
         return Welcome.OK, ""
 
@@ -123,8 +134,23 @@ def _bytes(frame: bytes) -> Array:
 
 
 def welcomed(address: object, reply: Message) -> Mapping[str, Any]:
-    """Return what a server says in its answer to a hello; raise its reason if it does not go on."""
+    """Return what a server says in its answer to a hello; raise its reason if it does not go on.
+
+    Raises:
+        ConnectionError: It has no tables yet; ask again.
+        PlanMismatchError: It has those of another plan.
+        FencedError: It is of another generation.
+        RemoteError: Anything else.
+    """
     status, detail = reply.meta.get("status"), f"{address}: {reply.meta.get('detail', 'no reason given')}"
     if status == Welcome.OK:
         return reply.meta
-    raise (PlanMismatchError if status in (Welcome.PLAN, Welcome.TABLES) else RemoteError)(detail)
+    raise _REFUSALS.get(str(status), RemoteError)(detail)
+
+
+_REFUSALS: Final[Mapping[str, type[Exception]]] = {
+    Welcome.PLAN: PlanMismatchError,
+    Welcome.TABLES: PlanMismatchError,
+    Welcome.NOT_READY: ConnectionError,
+    Welcome.GENERATION: FencedError,
+}

@@ -34,6 +34,7 @@ class RemoteTables(Closing):
         addresses: Sequence[str | Address],
         *,
         plan_hash: int = 0,
+        generation: int = 0,
         secret: SharedSecret | None = None,
         tls: TlsConfig | None = None,
         half: bool = False,
@@ -42,6 +43,7 @@ class RemoteTables(Closing):
         """Connect to the servers, given in the order of their shards.
 
         With `half`, rows and gradients travel as fp16: half the bytes, three decimal digits; the servers keep fp32.
+        With a `generation`, a server of another one is a FencedError.
         """
         if not configs or not addresses:
             raise ValueError(f"got {len(configs)} tables and {len(addresses)} addresses; there must be one of each")
@@ -52,7 +54,13 @@ class RemoteTables(Closing):
             [
                 ServerLink(
                     address,
-                    Hello(plan_hash=plan_hash, shard=shard, num_shards=len(addresses), tables=tables),
+                    Hello(
+                        plan_hash=plan_hash,
+                        shard=shard,
+                        num_shards=len(addresses),
+                        tables=tables,
+                        generation=generation,
+                    ),
                     secret=secret,
                     tls=tls,
                     connect_timeout_seconds=retry.connect_seconds,

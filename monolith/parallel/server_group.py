@@ -148,8 +148,9 @@ class ServerGroup(Closing):
         patience = CallPatience(self._retry)
         for shard in shards:
             while shard not in done:
+                deadline = patience.attempt()  # not below: a TimeoutError of its own ends the call
                 try:
-                    done[shard] = action(shard, patience.attempt())
+                    done[shard] = action(shard, deadline)
                 except PermissionError:
                     raise  # a wrong secret does not become right
                 except (OSError, CorruptFrameError) as error:

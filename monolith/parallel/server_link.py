@@ -42,6 +42,7 @@ class ServerLink(Closing):
             OSError: it cannot be made now.
             RemoteError: the server has other tables, another shard or another protocol.
             PlanMismatchError: the server was made for another plan.
+            FencedError: the server belongs to another generation of the job.
         """
         if self._connection is None:
             reply = self._client.request(self._hello.message(), self._connect_timeout_seconds)

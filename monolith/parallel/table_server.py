@@ -1,5 +1,6 @@
-"""A parameter server: the tables of one shard, for every process that may use them."""
+"""A table server: the tables of one shard, for every process that may use them."""
 
+import threading
 import weakref
 
 from monolith._core import native
@@ -9,6 +10,104 @@ from monolith.errors import CorruptFrameError
 from monolith.parallel.messages import Hello, TableRequest, Welcome, tables_of
 from monolith.wire import Address, Deadline, FrameLimits, LastReply, Message, SharedSecret, TlsConfig, listen
 from monolith.wire.connection import Connection
+
+MAX_PARTITIONS = 65_536
+"""Partitions of the stream whose last batch a server remembers."""
+
+
+class ServedTables(Closing):
+    """The tables of one shard as clients use them: a hello, then requests that native code answers.
+
+    It has no address: the server of an address hands it the connections that begin with a hello.
+    """
+
+    def __init__(
+        self,
+        tables: MultiTable,
+        *,
+        shard: int,
+        num_shards: int,
+        plan_hash: int,
+        generation: int = 0,
+        max_frame_bytes: int = 1 << 30,
+        max_partitions: int = MAX_PARTITIONS,
+        frame_timeout_seconds: float = 60.0,
+    ) -> None:
+        """Serve shard `shard` of `num_shards`."""
+        self.hello = Hello(
+            plan_hash=plan_hash,
+            shard=shard,
+            num_shards=num_shards,
+            tables=tables_of({name: table.config for name, table in tables.tables.items()}),
+            generation=generation,
+        )
+        self._counted = [name for name, table in tables.tables.items() if table.admission is not None]
+        self._service = native.TableService(
+            tables.natives,
+            [table.admission is not None for table in tables.tables.values()],
+            plan_hash=plan_hash,
+            shard=shard,
+            num_shards=num_shards,
+            max_partitions=max_partitions,
+            max_frame_bytes=max_frame_bytes,
+        )
+        self._frame_timeout_seconds = frame_timeout_seconds
+        self._lock = threading.Lock()
+        self._connections: set[Connection] = set()
+        self._is_closed = False
+
+    def applied_batches(self) -> dict[str, int]:
+        """Return the end of the last applied batch per partition of the stream."""
+        return dict(self._service.applied_batches())
+
+    def restore_applied_batches(self, ends: dict[str, int]) -> None:
+        """Continue from what `applied_batches` returned when the tables were saved."""
+        self._service.restore_applied_batches(list(ends.items()))
+
+    def welcome(self, message: Message) -> Message:
+        """Return the reply to a hello; after a good one the connection is served from here."""
+        welcome, detail = self.hello.answer(message)
+        return LastReply(
+            type=message.type,
+            plan_hash=self.hello.plan_hash,
+            generation=self.hello.generation,
+            meta={"status": welcome, "detail": detail, "counted": self._counted if welcome == Welcome.OK else []},
+            serve_on=self._serve if welcome == Welcome.OK else _hang_up,
+        )
+
+    def close(self) -> None:
+        """Cut the connections; a change that has begun is carried out."""
+        with self._lock:
+            self._is_closed = True
+            for connection in self._connections:
+                connection.interrupt()
+
+    def _serve(self, connection: Connection) -> None:
+        """Answer requests until the client hangs up."""
+        with self._lock:
+            if self._is_closed:
+                return
+            self._connections.add(connection)
+        try:
+            if connection.is_encrypted:
+                self._serve_encrypted(connection)
+            else:
+                self._service.serve(connection.fileno(), round(self._frame_timeout_seconds * 1000))
+        except native.CorruptFrame as error:
+            raise CorruptFrameError(str(error)) from error
+        finally:
+            with self._lock:
+                self._connections.discard(connection)
+
+    def _serve_encrypted(self, connection: Connection) -> None:
+        while (frame := connection.receive_frame(begun_seconds=self._frame_timeout_seconds)) is not None:
+            left_ms = None
+            if frame.header.deadline_ms:
+                left_ms = 0 if frame.deadline.expired else round((frame.deadline.remaining_seconds() or 0) * 1000)
+            reply, goes_on = self._service.answer(frame.data, left_ms)
+            connection.send_frame(reply, Deadline.after(self._frame_timeout_seconds))
+            if not goes_on:
+                raise CorruptFrameError("a client sent a frame that is no request")
 
 
 class TableServer(Closing):
@@ -33,36 +132,24 @@ class TableServer(Closing):
         insecure: bool = False,
         max_connections: int = 256,
         max_frame_bytes: int = 1 << 30,
-        max_partitions: int = 65_536,
+        max_partitions: int = MAX_PARTITIONS,
         frame_timeout_seconds: float = 60.0,
     ) -> None:
         """Listen for clients of shard `shard` of `num_shards`.
 
         Without TLS the address must be this machine's. `insecure=True` says that everyone who reaches it is trusted.
         """
-        if tls is None and secret is None and not insecure:
-            raise ValueError(
-                "a table server lets everyone in who reaches it, unless it asks for a secret or certificates; pass "
-                "secret=SharedSecret.made_in_folder(...) or tls=TlsConfig(...), or insecure=True if that is meant"
-            )
+        check_proof(secret, tls, insecure=insecure)
         self.tables = tables
-        self._hello = Hello(
-            plan_hash=plan_hash,
+        self._served = ServedTables(
+            tables,
             shard=shard,
             num_shards=num_shards,
-            tables=tables_of({name: table.config for name, table in tables.tables.items()}),
-        )
-        self._counted = [name for name, table in tables.tables.items() if table.admission is not None]
-        self._service = native.TableService(
-            tables.natives,
-            [table.admission is not None for table in tables.tables.values()],
             plan_hash=plan_hash,
-            shard=shard,
-            num_shards=num_shards,
-            max_partitions=max_partitions,
             max_frame_bytes=max_frame_bytes,
+            max_partitions=max_partitions,
+            frame_timeout_seconds=frame_timeout_seconds,
         )
-        self._frame_timeout_seconds = frame_timeout_seconds
         self._server = listen(
             address,
             self._answer,
@@ -84,15 +171,15 @@ class TableServer(Closing):
     @property
     def shard(self) -> int:
         """Which of the job's shards this is."""
-        return self._hello.shard
+        return self._served.hello.shard
 
     def applied_batches(self) -> dict[str, int]:
         """Return the end of the last applied batch per partition of the stream."""
-        return dict(self._service.applied_batches())
+        return self._served.applied_batches()
 
     def restore_applied_batches(self, ends: dict[str, int]) -> None:
         """Continue from what `applied_batches` returned when the tables were saved."""
-        self._service.restore_applied_batches(list(ends.items()))
+        self._served.restore_applied_batches(ends)
 
     def close(self) -> None:
         """Stop listening and cut the connections; a change that has begun is carried out."""
@@ -101,33 +188,16 @@ class TableServer(Closing):
     def _answer(self, message: Message) -> Message:
         if message.type != TableRequest.HELLO:
             raise ValueError("a client of a table server says hello first")
-        welcome, detail = self._hello.answer(message)
-        return LastReply(
-            type=message.type,
-            plan_hash=self._hello.plan_hash,
-            meta={"status": welcome, "detail": detail, "counted": self._counted if welcome == Welcome.OK else []},
-            serve_on=self._serve if welcome == Welcome.OK else _hang_up,
+        return self._served.welcome(message)
+
+
+def check_proof(secret: SharedSecret | None, tls: TlsConfig | None, *, insecure: bool) -> None:
+    """Raise a ValueError unless clients have to prove who they are, or `insecure` says that all are trusted."""
+    if tls is None and secret is None and not insecure:
+        raise ValueError(
+            "a table server lets everyone in who reaches it, unless it asks for a secret or certificates; pass "
+            "secret=SharedSecret.made_in_folder(...) or tls=TlsConfig(...), or insecure=True if that is meant"
         )
-
-    def _serve(self, connection: Connection) -> None:
-        """Answer requests until the client hangs up."""
-        try:
-            if connection.is_encrypted:
-                self._serve_encrypted(connection)
-            else:
-                self._service.serve(connection.fileno(), round(self._frame_timeout_seconds * 1000))
-        except native.CorruptFrame as error:
-            raise CorruptFrameError(str(error)) from error
-
-    def _serve_encrypted(self, connection: Connection) -> None:
-        while (frame := connection.receive_frame(begun_seconds=self._frame_timeout_seconds)) is not None:
-            left_ms = None
-            if frame.header.deadline_ms:
-                left_ms = 0 if frame.deadline.expired else round((frame.deadline.remaining_seconds() or 0) * 1000)
-            reply, goes_on = self._service.answer(frame.data, left_ms)
-            connection.send_frame(reply, Deadline.after(self._frame_timeout_seconds))
-            if not goes_on:
-                raise CorruptFrameError("a client sent a frame that is no request")
 
 
 def _hang_up(connection: Connection) -> None:

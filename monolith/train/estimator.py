@@ -18,18 +18,23 @@ from monolith.hooks import Hook
 from monolith.model import Mode
 from monolith.observe.metric_prefix import DEFAULT_PREFIX, set_metric_prefix
 from monolith.train.config import RunConfig, RunnerConfig
-from monolith.train.config.run_settings import export_base_of, input_config, restore_config, serving_name
+from monolith.train.config.run_settings import export_base_of, input_config, job_config, restore_config, serving_name
 from monolith.train.config.task_settings import task_parameter
 from monolith.train.config.unread import check_unread
+from monolith.train.job.evaluate_job import evaluate_job
+from monolith.train.job.run_job import run_job
 from monolith.train.loop import RunResult, Sync
 from monolith.train.made_model import ModelLike, make_model, make_source
 from monolith.train.run import run, training_source
 from monolith.train.saving.save_listener import SaveListener
-from monolith.train.trained_model import TrainedModel, open_trained
+from monolith.train.trained_model import TrainedModel, open_trained, snapshot_to_look_at
 
 
 class Estimator:
-    """Trains a model in this process; a run continues exactly where the last one in `model_dir` was saved.
+    """Trains a model; a run continues exactly where the last one in `model_dir` was saved.
+
+    It trains in this process, or in a job of several processes of which this is one: `num_ps`, `num_workers`,
+    `server_type` and `index` name its role.
 
     `config` has the settings from code and command line. The task's parameters apply where both leave a setting open.
     """
@@ -94,7 +99,10 @@ class Estimator:
                 stacklevel=2,
             )
         self._name_metrics()
-        return run(
+        job = job_config(self.config)
+        job.check()
+        train = run_job if job.is_job else run
+        return train(
             self.model,
             self.config,
             steps=steps,
@@ -115,9 +123,11 @@ class Estimator:
     ) -> dict[str, float]:
         """Return loss and metrics of a snapshot, the newest one if none is named, on the source for EVAL.
 
-        It changes nothing, and another process may train in `model_dir` meanwhile. Without a snapshot in `model_dir`,
-        the one in `restore_dir` is used. A classification has "auc", "logloss" and "calibration", a regression "mse".
-        With several heads, the head's name comes first. `loss` is the mean of the batches' losses.
+        In a job of several processes each worker looks at its part of the data, and returns the figures of that part;
+        a parameter server returns none. It changes nothing, and another process may train in `model_dir` meanwhile.
+        Without a snapshot in `model_dir`, the one in `restore_dir` is used. A classification has "auc", "logloss" and
+        "calibration", a regression "mse". With several heads, the head's name comes first. `loss` is the mean of the
+        batches' losses.
 
         Args:
             steps: batches to look at; the task's own `eval.steps`, else all there are, if not given.
@@ -129,6 +139,14 @@ class Estimator:
         _check_counts(steps=steps)
         _check_hooks(hooks)
         self._name_metrics()
+        job = job_config(self.config)
+        job.check()
+        if job.is_job:
+            path = snapshot_to_look_at(Path(self.config.model_dir), restore_config(self.config), checkpoint_path)
+            source = self._source(Mode.EVAL)
+            return evaluate_job(
+                self.model, self.config, path, source, steps=steps, hooks=hooks or (), group_by=group_by
+            )
         trained = self._trained(checkpoint_path)  # first: a model that was never trained needs no data to say so
         source = self._source(Mode.EVAL)
         with rewound(source):

@@ -19,6 +19,7 @@ from monolith.model.spec import EstimatorSpec
 from monolith.observe.stack_traces import stack_traces_on_signal
 from monolith.observe.summary.plugin_tensor import PluginTensor, collected_summaries
 from monolith.train.culprit import blame
+from monolith.train.saving.no_saver import NoSaver
 from monolith.train.saving.run_saver import RunSaver
 from monolith.train.saving.save_listener import SaveListener
 from monolith.train.saving.saving_config import SavingConfig
@@ -86,10 +87,12 @@ class Trainer:
         syncs: Sequence[Sync] = (),
         listeners: Sequence[SaveListener] = (),
         guards: Sequence[SaveListener] = (),
+        saves: bool = True,
     ) -> None:
         """Take what `TrainState.open` made ready.
 
-        `listeners` run before each save and after each successful one, `guards` after every one.
+        `listeners` run before each save and after each successful one, `guards` after every one. Without `saves`,
+        somebody else saves the state.
         """
         self.state = state
         self.config = config
@@ -104,7 +107,9 @@ class Trainer:
         )
         self.context.saved_step = state.saved_step
         self.context.times_rejected = state.clock.num_rejected
-        self.saver = RunSaver(state, saving, self.context, listeners=listeners, guards=guards)
+        self.saver: RunSaver | NoSaver = NoSaver()
+        if saves:
+            self.saver = RunSaver(state, saving, self.context, listeners=listeners, guards=guards)
         self.context.save = self.saver.save
         self.context.save_dense = self.saver.save_dense
         self._between_steps = False  # the source or hooks run: the state is whole, and no save has failed
@@ -145,9 +150,11 @@ class Trainer:
                 self._tell_hooks(batch, loss, spec)
                 if self.context.save_requested:
                     self.saver.save()
+            interrupted = signals.received is not None
+            self.context.ending = self._ending(max_steps, interrupted=interrupted)
+            state.wait_for_others(self.context.ending, interrupted=interrupted, tick=self._save_while_waiting)
             self._between_steps = False
             self.saver.end()
-            self.context.ending = self._ending(max_steps, interrupted=signals.received is not None)
         return RunResult(
             global_step=state.global_step,
             num_steps=self.context.num_steps,
@@ -155,6 +162,10 @@ class Trainer:
             loss=loss,
             metrics=self.metrics.read(),
         )
+
+    def _save_while_waiting(self) -> None:
+        self.context.global_step = self.state.global_step
+        self.saver.after_step()
 
     def _share(self, first_step: int, max_steps: int | None) -> float | None:
         """Return how much of the run is done: by its steps or by its data, whichever ends first."""
@@ -199,16 +210,14 @@ class Trainer:
         reading = state.clock.read(batch, is_new_partition=batch.partition not in state.offsets)
         # Rows before weights: an update of rows can fail, and the weights must then have their old values.
         self._push(pulled, batch, reading.time)
-        state.model.dense_step(state.optimizer)
+        state.step_dense(batch)
         state.model.zero_grad()
         self.metrics.add(spec)  # its predictions were made before the update, so the metrics are of unseen events
         # Eviction comes after the update: the rows of this batch have their new time and stay.
         state.clock.advance(reading)
-        state.clock.evict_if_due(state.tables)
+        state.evict_if_due()
         # The position comes last: a batch counts as trained only when all of the above is done.
-        state.stream = state.source.state()
-        state.offsets[batch.partition] = batch.last
-        state.global_step += 1
+        state.count(batch)
         self.context.global_step = state.global_step
         self.context.times_rejected = state.clock.num_rejected
         return float(loss.detach()), spec
@@ -257,7 +266,7 @@ class Trainer:
 
     def _push(self, pulled: Pulled, batch: Batch, event_time: int) -> None:
         try:
-            self.state.lookup.push(pulled, global_step=self.state.global_step, time=event_time)
+            self.state.push(pulled, batch, event_time)
         except ValueError as error:
             gradients = {key: rows.grad for key, rows in pulled.slices.items() if rows.grad is not None}
             bad = ["/".join(key) for key, values in gradients.items() if not bool(torch.isfinite(values).all())]
@@ -325,7 +334,7 @@ class Trainer:
     def _save_what_was_trained(self, error: BaseException) -> None:
         """Write a snapshot if the source or a hook failed: no step is half done then. Note where to continue."""
         state = self.state
-        if self._between_steps and isinstance(error, Exception):
+        if self._between_steps and isinstance(error, Exception) and state.can_be_saved_after(error):
             try:
                 self.saver.save()
             except Exception:  # noqa: BLE001  the first error is the one to tell

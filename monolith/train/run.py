@@ -1,7 +1,7 @@
 """run: puts a training run together. Every way to train a model ends here."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from importlib import import_module
 
@@ -22,7 +22,9 @@ from monolith.train.loop import RunResult, Sync, Trainer
 from monolith.train.made_model import make_source
 from monolith.train.model_dump import dump_model
 from monolith.train.saving.save_listener import SaveListener
-from monolith.train.state import TrainState, open_state
+from monolith.train.state import StateConfig, TrainState, open_state
+
+MakeState = Callable[[MonolithModel, Source, StateConfig], TrainState]
 
 
 def run(
@@ -36,6 +38,7 @@ def run(
     syncs: Sequence[Sync] = (),
     listeners: Sequence[SaveListener] = (),
     guards: Sequence[SaveListener] = (),
+    make_state: MakeState = TrainState,
 ) -> RunResult:
     """Train a model: restore or start, then batch after batch, with snapshots, hooks, and servers kept up to date.
 
@@ -51,6 +54,7 @@ def run(
         syncs: called after every step.
         listeners: called before each save and after each successful one.
         guards: called before each save and after it, even if it failed.
+        make_state: makes what is trained; its rows and weights may be on other processes.
     """
     settings = RunSettings.of(config, model)  # first: what it refuses must not leave a trace
     settings.process.apply()
@@ -65,7 +69,7 @@ def run(
         if source is None:
             source = training_source(model, settings.input)
             cleanup.enter_context(rewound(source))  # another run may share it
-        state = TrainState(model, source, settings.state)
+        state = make_state(model, source, settings.state)
         _check_export(state, exports=settings.live is not None or settings.exports is not None)
         # Some models add their hooks when their model function first runs, in the dry run above.
         _begin([hook for hook in model.training_hooks if hook not in begun])
@@ -79,7 +83,9 @@ def run(
         trainer = Trainer(
             state, settings.loop, settings.saving, hooks=watching, syncs=syncs, listeners=listeners, guards=guards
         )
-        return trainer.run(_last_step(state, steps, max_steps))
+        last_step = _last_step(state, steps, max_steps)
+        state.let_workers_in(last_step)
+        return trainer.run(last_step)
 
 
 def _check_export(state: TrainState, *, exports: bool) -> None:

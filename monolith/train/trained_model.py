@@ -12,13 +12,14 @@ import torch
 from torch import Tensor
 
 from monolith import export
-from monolith.checkpoint import load_snapshot, restore_dense_weights
+from monolith.checkpoint import load_dense_only, load_snapshot, restore_dense_weights
 from monolith.checkpoint.format.manifest import read_manifest
 from monolith.checkpoint.format.state_files.path_forms import is_remote
 from monolith.checkpoint.keep import choose_snapshot, fetched_checkpoint
 from monolith.checkpoint.keep.rollback import LOOK
 from monolith.data import Batch, Schema, Source
 from monolith.data.progress import share_read
+from monolith.embedding import MultiTable
 from monolith.hooks import Hook, RunContext, StepValues
 from monolith.model import EstimatorSpec, Lookup, LookupPlan, Mode, MonolithModel, make_tables, run_dense
 from monolith.model.metrics import Calibration, GroupedAuc, StreamingAuc, StreamingMean, StreamingMse, logloss
@@ -30,22 +31,32 @@ class TrainedModel:
     """A copy of a model with the rows and weights of a snapshot."""
 
     def __init__(
-        self, model: MonolithModel, path: str | os.PathLike[str], options: RestoreConfig | None = None
+        self,
+        model: MonolithModel,
+        path: str | os.PathLike[str],
+        options: RestoreConfig | None = None,
+        tables: MultiTable | None = None,
     ) -> None:
         """Read the snapshot in folder `path`; the plan is the one it was trained with.
 
-        `options` name renamed dense weights, and say whether to leave out rows that are not finite.
+        `options` name renamed dense weights, and say whether to leave out rows that are not finite. `tables` have the
+        snapshot's rows already, elsewhere.
         """
         options = options or RestoreConfig()
         folder = Path(path)
-        self.plan = LookupPlan.from_json(read_manifest(folder).plan)
-        self.tables = make_tables(self.plan)
-        snapshot = load_snapshot(folder, plan=self.plan, tables=self.tables, drop_not_finite=options.drop_not_finite)
+        manifest = read_manifest(folder)
+        self.plan = LookupPlan.from_json(manifest.plan)
+        if tables is None:
+            tables = make_tables(self.plan)
+            dense = load_snapshot(folder, plan=self.plan, tables=tables, drop_not_finite=options.drop_not_finite).dense
+        else:
+            dense = load_dense_only(folder)
+        self.tables = tables
         self.model = copy.deepcopy(model)
-        restore_dense_weights(self.model, snapshot.dense, alias_map=options.alias_map, guess_names=options.guess_names)
+        restore_dense_weights(self.model, dense, alias_map=options.alias_map, guess_names=options.guess_names)
         self.model.eval()
-        self.global_step = snapshot.step
-        self.generation = snapshot.generation
+        self.global_step = manifest.step
+        self.generation = manifest.generation
         self._lookup = Lookup(self.plan, self.tables)
 
     def run(self, batch: Batch, mode: Mode) -> EstimatorSpec:
@@ -159,19 +170,30 @@ def open_trained(
     config = config or RestoreConfig()
     if checkpoint_path is not None:
         return TrainedModel(model, checkpoint_path, config)
+    if config.restore_dir and is_remote(config.restore_dir):
+        path = choose_snapshot(model_dir, restore_ckpt=config.restore_ckpt, mode=LOOK)
+        if path is None:
+            with (
+                TemporaryDirectory() as folder,
+                fetched_checkpoint(config.restore_dir, Path(folder), config.restore_ckpt) as fetched,
+            ):
+                return TrainedModel(model, fetched, config)
+    return TrainedModel(model, snapshot_to_look_at(model_dir, config), config)
+
+
+def snapshot_to_look_at(
+    model_dir: Path, config: RestoreConfig, checkpoint_path: str | os.PathLike[str] | None = None
+) -> Path:
+    """Return the folder of the snapshot on this disk that `open_trained` opens."""
+    if checkpoint_path is not None:
+        return Path(checkpoint_path)
     path = choose_snapshot(model_dir, restore_ckpt=config.restore_ckpt, mode=LOOK)
-    if path is None and config.restore_dir and is_remote(config.restore_dir):
-        with (
-            TemporaryDirectory() as folder,
-            fetched_checkpoint(config.restore_dir, Path(folder), config.restore_ckpt) as fetched,
-        ):
-            return TrainedModel(model, fetched, config)
     if path is None and config.restore_dir:
         path = choose_snapshot(config.restore_dir, restore_ckpt=config.restore_ckpt, mode=LOOK)
     if path is None:
         elsewhere = f" nor in {config.restore_dir}" if config.restore_dir else ""
         raise FileNotFoundError(f"there is no snapshot in {model_dir}{elsewhere}; train the model first")
-    return TrainedModel(model, path, config)
+    return path
 
 
 @dataclass

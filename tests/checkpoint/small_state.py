@@ -14,10 +14,10 @@ DAY = 86_400
 class Model(mono.MonolithModel):
     """Users have rows at once and lose them after a day, movies get theirs when seen three times."""
 
-    def __init__(self):
+    def __init__(self, filter_capacity=300):
         super().__init__()
         self.create_embedding_feature_column("uid", expire_time=1)
-        self.create_embedding_feature_column("mov", occurrence_threshold=2, filter_capacity=300)
+        self.create_embedding_feature_column("mov", occurrence_threshold=2, filter_capacity=filter_capacity)
 
     def model_fn(self, features, mode):
         pred = torch.cat(self.lookup_embedding_slice(["uid", "mov"], slice_dim=4), dim=1)

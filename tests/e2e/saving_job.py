@@ -78,7 +78,7 @@ class Saver:
 
         def write() -> Path:
             if 0 < len(self._links) <= DELTAS:
-                self._links.append(frozen.write_delta(self._links[-1], in_parallel=False))
+                self._links.append(frozen.write_delta(self._links[-1]))
             else:
                 self._links = [frozen.write_snapshot(self._model_dir, num_shards=2, in_parallel=False)]
             retire_snapshots(self._model_dir, Retention(max_to_keep=KEEP))

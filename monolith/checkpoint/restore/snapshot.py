@@ -73,10 +73,9 @@ def load_snapshot(
     for link, manifest in zip(links, manifests, strict=True):
         check_plan(link, manifest, plan)
         check_has_rows(link, manifest)
-    folder, manifest = links[-1], manifests[-1]
+    folder = links[-1]
     try:
-        dense = load_file(folder / DENSE_NAME)
-        stream = read_object(folder / STREAM_NAME)
+        found = snapshot_without_rows(folder, manifests[-1])
         if unused:
             _fill_tables(links, manifests[0], tables, not_finite_rows(drop_not_finite))
         else:
@@ -86,6 +85,16 @@ def load_snapshot(
     except CorruptFileError:
         raise
     except (SafetensorError, ValueError, FileNotFoundError) as error:
+        raise CorruptFileError(f"snapshot {folder} cannot be restored: {error}") from error
+    return found
+
+
+def snapshot_without_rows(folder: Path, manifest: Manifest) -> Snapshot:
+    """Return what a snapshot whose files are checked holds beside the rows; a CorruptFileError if it cannot be read."""
+    try:
+        dense = load_file(folder / DENSE_NAME)
+        stream = read_object(folder / STREAM_NAME)
+    except (SafetensorError, FileNotFoundError) as error:
         raise CorruptFileError(f"snapshot {folder} cannot be restored: {error}") from error
     return Snapshot(
         path=folder,

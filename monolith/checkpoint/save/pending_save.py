@@ -11,6 +11,13 @@ _NICE = 10
 """A tenth of the share of a thread of the training, where they compete for a core."""
 
 
+def stand_back() -> None:
+    """Let others have the cores first, on Linux: this thread gets what they leave."""
+    if sys.platform == "linux":  # elsewhere a priority is that of the whole process
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
+
+
 class PendingSave:
     """Files being written by a thread of their own; what goes wrong there is raised where somebody asks."""
 
@@ -54,9 +61,7 @@ class PendingSave:
         return self._path
 
     def _run(self) -> None:
-        if sys.platform == "linux":  # elsewhere a priority is that of the whole process
-            with contextlib.suppress(OSError):
-                os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
+        stand_back()
         try:
             self._path = self._write()
         except BaseException as error:  # noqa: BLE001  raised where somebody asks

@@ -70,23 +70,12 @@ class Saver:
         With `in_parallel`, all cores write: for callers that wait for the end.
         """
         self.finish()
-        if delta and self._trackers is None and self._tables is not None:
-            self._trackers = {name: table.track_changes() for name, table in self._tables.tables.items()}
-            self._track_filters(True)
-            self._previous = None
-        frozen = FrozenState(
-            step=step,
-            plan=self._plan,
-            tables=self._tables,
-            trackers=self._trackers,
-            fenced_by=self._fenced_by,
-            **state,
-        )
+        frozen = self._freeze(delta, step=step, plan=self._plan, fenced_by=self._fenced_by, **state)
         # Until it is written there is nothing to build on: its changes are taken, and lost if it fails.
         previous, self._previous = self._previous, None
         write: Callable[[], Path]
         if delta and previous is not None and not frozen.overflowed:
-            write = lambda: frozen.write_delta(previous, in_parallel=in_parallel)  # noqa: E731
+            write = lambda: frozen.write_delta(previous)  # noqa: E731
         else:
             write = lambda: frozen.write_snapshot(self._model_dir, in_parallel=in_parallel)  # noqa: E731
         self._under_way = PendingSave(lambda: self._write(write)), step
@@ -109,12 +98,23 @@ class Saver:
             self.finish()
         except BaseException as error:  # noqa: BLE001  the caller decides which of several errors to raise
             failure = error
+        self._stop_tracking()
+        return failure
+
+    def _freeze(self, delta: bool, **state: Any) -> FrozenState:
+        """Return this moment; `delta` says that changes are wanted, now or for the next one."""
+        if delta and self._trackers is None and self._tables is not None:
+            self._trackers = {name: table.track_changes() for name, table in self._tables.tables.items()}
+            self._track_filters(True)
+            self._previous = None
+        return FrozenState(tables=self._tables, trackers=self._trackers, **state)
+
+    def _stop_tracking(self) -> None:
         for tracker in (self._trackers or {}).values():
             tracker.close()
         if self._trackers is not None:
             self._track_filters(False)
         self._trackers = None
-        return failure
 
     def _track_filters(self, on: bool) -> None:
         for admission in ({} if self._tables is None else admission_filters(self._tables)).values():

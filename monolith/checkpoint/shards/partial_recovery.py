@@ -1,41 +1,20 @@
 """PartialRecoverySaver: snapshots of several processes, restored only into those that are new."""
 
-import json
 import os
-import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
-
-from safetensors.torch import load_file
+from typing import Any
 
 from monolith.checkpoint.format.delta_chain import chain_to, check_chain
-from monolith.checkpoint.format.dense_parts import joined_dense_parts
-from monolith.checkpoint.format.durable_files import make_folder
-from monolith.checkpoint.format.layout import (
-    DENSE_NAME,
-    FILTERS_NAME,
-    STREAM_NAME,
-    TABLES_NAME,
-    TEMPORARY_SUFFIX,
-    complete_snapshots,
-    move_into_place,
-    snapshot_path,
-)
-from monolith.checkpoint.format.manifest import Manifest, list_files, write_manifest
+from monolith.checkpoint.format.layout import complete_snapshots
 from monolith.checkpoint.format.state_files.monolith_file import add_exempt_paths, exempt_checkpoints, note_save
-from monolith.checkpoint.format.tensor_file import save_tensors
-from monolith.checkpoint.format.write_errors import writing_of
-from monolith.checkpoint.keep.generations import commit_by
 from monolith.checkpoint.keep.retention import Retention, retire_snapshots
 from monolith.checkpoint.restore.snapshot import check_plan
-from monolith.checkpoint.shards.table_shard import Shard, dense_part_name, filter_parts
-from monolith.embedding.admission import join_filters
-from monolith.model import LookupPlan, make_filters
-
-R = TypeVar("R")
+from monolith.checkpoint.save.frozen_state import FrozenState
+from monolith.checkpoint.shards.frozen_shards import FrozenShards, ask_all
+from monolith.checkpoint.shards.table_shard import Shard
+from monolith.model import LookupPlan
 
 
 class PsMonitor:
@@ -110,31 +89,22 @@ class PartialRecoverySaver:
         """Let all processes write their parts, commit them as one snapshot, and return it; None with `skip_save`."""
         if self._skip_save:
             return None
-        target = snapshot_path(self._model_dir, step)
-        temporary = target.with_name(target.name + TEMPORARY_SUFFIX)
-        with writing_of(target, temporary):
-            make_folder(self._model_dir)
-            with commit_by(generation, target):
-                shutil.rmtree(temporary, ignore_errors=True)
-            for name in (TABLES_NAME, FILTERS_NAME):
-                (temporary / name).mkdir(parents=True)
-            progress = self._progress()
-            self._ask_all(lambda shard: shard.save_part(str(temporary), progress, generation, epoch))
-            self._join_filters(temporary)
-            self._merge_dense(temporary)
-            (temporary / STREAM_NAME).write_text(json.dumps(dict(stream or {}), sort_keys=True))
-            manifest = Manifest(
+        rows = FrozenShards(self._shards, self._plan, track=False)
+        try:
+            state = FrozenState(
                 step=step,
+                plan=self._plan,
+                tables=None,
+                rows=rows,
+                dense={},
+                stream=stream or {},
                 generation=generation,
                 epoch=epoch,
-                plan_hash=self._plan.hash,
-                plan=self._plan.to_json(),
-                extra=dict(extra or {}),
-                files=list_files(temporary),
+                extra=extra,
             )
-            write_manifest(temporary, manifest)
-            with commit_by(generation, target):
-                move_into_place(temporary, target)
+            target = state.write_snapshot(self._model_dir)
+        finally:
+            rows.close()
         note_save(self._model_dir, int(time.time()))
         retire_snapshots(self._model_dir, self._retention, started=self._started)
         return target
@@ -156,39 +126,10 @@ class PartialRecoverySaver:
             for index in range(len(self._shards))
             if self._monitor is None or self._monitor.is_ps_uninitialized(index)
         ]
-        self._ask_all(lambda shard: shard.restore_part(str(path)), chosen)
+        ask_all([self._shards[index] for index in chosen], lambda shard: shard.restore_part(str(path)))
         return chosen
 
     def setup_ps_initialized_state(self) -> None:
         """Let the monitor note that all processes have their state now."""
         if self._monitor is not None:
             self._monitor.setup_ps_initialized_state()
-
-    def _progress(self) -> dict[str, tuple[int, int]]:
-        newest: dict[str, tuple[int, int]] = {}
-        for progress in self._ask_all(lambda shard: shard.progress()):
-            for name, (time_, step) in progress.items():
-                newest_time, newest_step = newest.get(name, (0, 0))
-                newest[name] = max(time_, newest_time), max(step, newest_step)
-        return newest
-
-    def _ask_all(self, ask: Callable[[Shard], R], chosen: Sequence[int] | None = None) -> list[R]:
-        shards = self._shards if chosen is None else [self._shards[index] for index in chosen]
-        with ThreadPoolExecutor(max(1, len(shards))) as pool:
-            return list(pool.map(ask, shards))
-
-    def _join_filters(self, folder: Path) -> None:
-        count = len(self._shards)
-        parts = [make_filters(self._plan, (index, count)) for index in range(count)]
-        for name in parts[0]:
-            for index, part in enumerate(parts):
-                part[name].restore(filter_parts(folder, index) / name)
-            join_filters([part[name] for part in parts]).save(folder / FILTERS_NAME / name)
-        for index in range(count):
-            shutil.rmtree(filter_parts(folder, index))
-
-    def _merge_dense(self, folder: Path) -> None:
-        paths = [folder / dense_part_name(index, len(self._shards)) for index in range(len(self._shards))]
-        save_tensors(joined_dense_parts([load_file(path) for path in paths]), folder / DENSE_NAME)
-        for path in paths:
-            path.unlink()

@@ -15,7 +15,7 @@ from monolith.train.config import RunnerConfig, command_line
 
 def estimator_of(model: str, settings: Mapping[str, Any], params: str | None) -> Estimator:
     """Return an Estimator of the class "module:Class", called with the JSON value `params`."""
-    return Estimator(load_model(model), _config(settings), params=_parsed(params))
+    return Estimator(load_model(model), config_of(settings), params=_parsed(params))
 
 
 def load_model(where: str) -> Any:
@@ -41,7 +41,8 @@ def _closest_module(module: str, where: str) -> str:
     return f"did you mean {near[0]}?" if near else "run the command in the folder of the model's file"
 
 
-def _config(settings: Mapping[str, Any]) -> RunnerConfig:
+def config_of(settings: Mapping[str, Any]) -> RunnerConfig:
+    """Return the configuration that flags describe."""
     with command_line(settings):
         return RunnerConfig()
 

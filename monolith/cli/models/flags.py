@@ -30,6 +30,14 @@ class TrainFlags(ModelFlags):
 
 
 @dataclass(kw_only=True)
+class LaunchFlags(TrainFlags):
+    """Flags of `monolith launch` besides the settings."""
+
+    max_restarts: int = setting(3, "How often each process is started again after it died; 0 fails at once.")
+    stop_seconds: float = setting(60.0, "How long an orderly end may take, after Ctrl-C or SIGTERM.")
+
+
+@dataclass(kw_only=True)
 class EvaluateFlags(ModelFlags):
     """Flags of `monolith evaluate` besides the settings."""
 
@@ -57,6 +65,7 @@ class ExportFlags(ModelFlags):
 
 COMMANDS: Mapping[str, type] = {
     "train": TrainFlags,
+    "launch": LaunchFlags,
     "evaluate": EvaluateFlags,
     "predict": PredictFlags,
     "export": ExportFlags,

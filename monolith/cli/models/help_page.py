@@ -13,12 +13,14 @@ from monolith.train.config.unread import UNREAD
 _FLAG_WIDTH = 34
 _WHAT = {
     "train": "Train a model; go on from the newest snapshot in its folder.",
+    "launch": "Train a model with several processes of this machine: parameter servers, a chief and workers.",
     "evaluate": "Print loss and metrics of the newest snapshot, for the events of EVAL.",
     "predict": "Write predictions of the newest snapshot as JSON lines, for the events of PREDICT.",
     "export": "Write the newest snapshot as a version that `monolith serve` answers from.",
 }
 _EXAMPLE = {
     "train": "monolith train ranking:Ranking --model-dir model --max-steps 1000",
+    "launch": "monolith launch ranking:Ranking --model-dir model --num-ps 2 --num-workers 2",
     "evaluate": "monolith evaluate ranking:Ranking --model-dir model",
     "predict": "monolith predict ranking:Ranking --model-dir model --output predictions.jsonl",
     "export": "monolith export ranking:Ranking --model-dir model",
@@ -38,6 +40,11 @@ _GROUPS: Mapping[str, Mapping[str, Sequence[str]]] = {
         "Live training": ("export_base", "sync_targets", "base_name", "export_every_seconds"),
         "Watching": ("log_step_count_steps", "save_summary_steps", "metrics_port", "enable_controller"),
         "Computing": ("seed", "deterministic", "compile", "autocast"),
+    },
+    "launch": {
+        "Processes": ("num_ps", "num_workers"),
+        "Model and data": ("model_dir", *_DATA),
+        "Saving and restoring": ("save_checkpoints_secs", "save_checkpoints_steps", "restore_dir", "restore_ckpt"),
     },
     "evaluate": {"Model and data": ("model_dir", "restore_dir", "restore_ckpt", *_DATA)},
     "predict": {"Model and data": ("model_dir", "restore_dir", "restore_ckpt", *_DATA)},

@@ -6,11 +6,19 @@ from typing import Any
 
 from monolith.checkpoint import snapshot_path
 from monolith.cli.console import console
-from monolith.cli.models.estimators import estimator_of
+from monolith.cli.models.estimators import config_of, estimator_of
+from monolith.train.config.run_settings import job_config
+from monolith.train.job.run_job import run_job
 
 
 def run(model: str, settings: Mapping[str, Any], own: Mapping[str, Any]) -> None:
     """Train, and print how it ended."""
+    if settings.get("server_type") == "ps":
+        config = config_of(settings)
+        job_config(config).check()
+        run_job(None, config)  # it knows nothing of the model
+        console.print("The chief ended the job.")
+        return
     estimator = estimator_of(model, settings, own["params"])
     result = estimator.train(steps=own["steps"], max_steps=own["max_steps"])
     saved = snapshot_path(estimator.config.model_dir, result.global_step)

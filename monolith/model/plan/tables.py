@@ -46,7 +46,9 @@ def _filter(planned: PlannedTable, shard: HashShard) -> AdmissionFilter:
     thresholds = SlotOccurrenceThresholdConfig(default_occurrence_threshold=planned.occurrence_threshold)
     suffix, admission = f"_{planned.name}", planned.admission
     if admission.kind == FilterType.PROBABILISTIC_FILTER:
-        return create_probabilistic_filter(admission.equal_probability, thresholds, suffix, hash64(planned.name))
+        # Shards draw apart: equal draws would let their ids in together.
+        drawer = planned.name if shard == WHOLE else f"{planned.name} {shard[0]} of {shard[1]}"
+        return create_probabilistic_filter(admission.equal_probability, thresholds, suffix, hash64(drawer))
     return create_hash_filter(planned.filter_capacity, admission.split_num, thresholds, suffix, shard)
 
 

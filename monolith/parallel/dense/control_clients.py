@@ -5,7 +5,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
 from monolith.closing import Closing
-from monolith.errors import CorruptFrameError
+from monolith.errors import CorruptFrameError, FencedError
+from monolith.parallel.dense.requests import REFUSED
+from monolith.parallel.messages import Welcome
 from monolith.parallel.server_group import CallPatience, RetryConfig
 from monolith.wire import Address, Client, Message, SharedSecret, TlsConfig
 
@@ -49,6 +51,7 @@ class ControlClients(Closing):
 
         Raises:
             RemoteError: the server answered with an error.
+            FencedError: the server is of another generation of the job.
             PermissionError: it does not know this job's secret.
             TimeoutError: there was no reply before the deadline; the words have the last reason.
         """
@@ -56,7 +59,9 @@ class ControlClients(Closing):
         while True:
             deadline = patience.attempt()
             try:
-                return self._clients[shard].request(message, deadline.remaining_seconds())
+                return _taken(
+                    self._clients[shard].request(message, deadline.remaining_seconds()), self.addresses[shard]
+                )
             except PermissionError:
                 raise  # a wrong secret does not become right
             except (OSError, CorruptFrameError) as error:
@@ -78,3 +83,11 @@ class ControlClients(Closing):
     def close(self) -> None:
         """Close all connections."""
         self._cleanup.close()
+
+
+def _taken(reply: Message, address: Address) -> Message:
+    """Return a reply, or raise why the server gave none: a ConnectionError if it will later."""
+    refused, words = reply.meta.get(REFUSED), f"{address}: {reply.meta.get('detail')}"
+    if refused is None:
+        return reply
+    raise (FencedError if refused == Welcome.GENERATION else ConnectionError)(words)

@@ -6,6 +6,9 @@ from typing import Final
 PROTOCOL: Final = 1
 """Version of the dense messages; both sides must have the same."""
 
+REFUSED: Final = "refused"
+"""Key of a reply of a parameter server that cannot answer now, or not this client: `not_ready` or `generation`."""
+
 
 class DenseRequest(IntEnum):
     """Type of a request."""

@@ -1,6 +1,5 @@
 """RunSettings: what a run takes, one part per owner, made from the flat names that users know."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from monolith.train.config.runner_config import RunnerConfig
 from monolith.train.config.task_settings import task_parameter, task_settings
 from monolith.train.config.training_config import is_chief
 from monolith.train.hooks.standard import WatchConfig
+from monolith.train.job_config import JobConfig
 from monolith.train.live.live_config import DEFAULT_SYNC_SECONDS, EXPORT_FOLDER, REALTIME_SYNC_SECONDS, LiveConfig
 from monolith.train.loop import LoopConfig
 from monolith.train.process_config import ProcessConfig
@@ -33,6 +33,7 @@ class RunSettings:
     loop: LoopConfig
     saving: SavingConfig
     watch: WatchConfig
+    job: JobConfig
     live: LiveConfig | None
     """None unless what is learned goes to servers."""
     exports: LiveConfig | None
@@ -67,6 +68,7 @@ class RunSettings:
             loop=LoopConfig(**_fields(config, LoopConfig)),
             saving=SavingConfig(**saving, tide=tide),
             watch=WatchConfig(**watch, tide=tide),
+            job=job_config(config),
             live=_live(config, model),
             exports=_versions(config, model) if task_parameter(model, "serving", "export_when_saving") else None,
         )
@@ -75,6 +77,11 @@ class RunSettings:
 def input_config(config: RunnerConfig) -> InputConfig:
     """Return the settings of the input; evaluating and exporting need only these."""
     return InputConfig(**_fields(config, InputConfig))
+
+
+def job_config(config: RunnerConfig) -> JobConfig:
+    """Return which process of a job this is."""
+    return JobConfig(**_fields(config, JobConfig))
 
 
 def restore_config(config: RunnerConfig) -> RestoreConfig:
@@ -123,7 +130,7 @@ def _live(config: RunnerConfig, model: Any) -> LiveConfig | None:
         sync_targets=tuple(targets.split(",") if isinstance(targets, str) else targets),
         sync_seconds=default_seconds if config.sync_every_seconds is None else config.sync_every_seconds,
         export_seconds=config.export_every_seconds,
-        tls=_tls({"cert_path": config.tls_cert, "key_path": config.tls_key, "ca_path": config.tls_ca}),
+        tls=tls_config(config),
     )
 
 
@@ -149,7 +156,9 @@ def _require_targets(config: RunnerConfig) -> None:
         )
 
 
-def _tls(paths: Mapping[str, str | None]) -> TlsConfig | None:
+def tls_config(config: RunnerConfig) -> TlsConfig | None:
+    """Return the certificates of this process, if settings name some; ValueError if they name only some."""
+    paths = {"cert_path": config.tls_cert, "key_path": config.tls_key, "ca_path": config.tls_ca}
     given = {name: path for name, path in paths.items() if path}
     if not given:
         return None

@@ -34,7 +34,8 @@ def _later(capability: str, *, refused: bool = False) -> Unread:
     return Unread(f"{capability} will read it, and is not there yet", NotImplementedError if refused else None)
 
 
-_PS = "training on parameter servers"
+_AHEAD = "fetching rows ahead from parameter servers"
+_SPARE = "spare parameter servers"
 _CLUSTER = "finding the processes of a cluster"
 _SYNC = "synchronous training"
 _GPU = "training on a GPU"
@@ -43,24 +44,14 @@ _ITEMS = Unread("item rows are read from an export; write one with `monolith exp
 _FOUNTAIN = Unread("no public system has this name; read from a data service instead")
 
 UNREAD: Mapping[str, Unread] = {
-    "server_type": _later(_PS, refused=True),
-    "index": _later(_PS, refused=True),
-    "num_ps": _later(_PS, refused=True),
-    "num_workers": _later(_PS, refused=True),
-    "embedding_prefetch_capacity": _later(_PS),
-    "enable_embedding_postpush": _later(_PS),
-    "enable_variable_prefetch": _later(_PS),
-    "enable_variable_postpush": _later(_PS),
-    "enable_variable_partition": _later(_PS),
-    "partial_recovery": _later(_PS),
-    "chief_timeout_secs": _later(_PS),
-    "max_slow_start_wait_minute": _later(_PS),
-    "force_shutdown_ps": _later(_PS),
-    "num_extra_ps": _later(_PS),
-    "num_redundant_ps": _later(_PS),
-    "operation_timeout_in_ms": _later(_PS),
-    "max_retry_times": _later(_PS),
-    "retry_wait_in_secs": _later(_PS),
+    "embedding_prefetch_capacity": _later(_AHEAD),
+    "enable_embedding_postpush": _later(_AHEAD),
+    "enable_variable_prefetch": _later(_AHEAD),
+    "enable_variable_postpush": _later(_AHEAD),
+    "enable_variable_partition": _later(_AHEAD),
+    "force_shutdown_ps": Unread("parameter servers always end with their job", happens_anyway=True),
+    "num_extra_ps": _later(_SPARE),
+    "num_redundant_ps": _later(_SPARE),
     "uuid": _later(_CLUSTER),
     "tf_config": _later(_CLUSTER),
     "discovery_type": _later(_CLUSTER),
@@ -87,7 +78,6 @@ UNREAD: Mapping[str, Unread] = {
     "unified_serving": _later(_SERVING),
     "mode": Unread("an Estimator's methods say what it does: train, evaluate or predict", ValueError),
     "only_feature_engineering": Unread("write parsed features with a pipeline of monolith.data", ValueError),
-    "is_local": Unread("a run is one process unless its settings say otherwise", happens_anyway=True),
     "use_estimator": Unread("the Estimator is the only way", happens_anyway=True),
     "use_native_multi_hash_table": Unread("one native call always serves all tables", happens_anyway=True),
     "enable_fid_dedup": Unread("the ids of a batch are always made unique", happens_anyway=True),

@@ -12,6 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table as Grid
 
 from monolith.hooks import Hook, RunContext, StepValues
+from monolith.train.hooks.table_sizes import table_sizes
 
 REFRESH_SECONDS = 0.5
 """Often enough to look alive; metrics take milliseconds to compute."""
@@ -156,14 +157,15 @@ def _rows_in_words(context: RunContext) -> str:
 
 def _tables_in_words(context: RunContext) -> dict[str, str]:
     """Return rows and memory by table: all of a few, else the largest and the sum of the others."""
-    sizes = {name: (len(table), table.memory().bytes_total) for name, table in context.tables.tables.items()}
+    sizes = {name: (rows, used or 0) for name, (rows, used) in table_sizes(context.tables).items()}
     named = sizes
     if len(sizes) > MAX_TABLES_SHOWN:
         largest = sorted(sizes, key=lambda name: sizes[name], reverse=True)[: MAX_TABLES_SHOWN - 1]
         others = [size for name, size in sizes.items() if name not in largest]
         named = {name: sizes[name] for name in largest}
         named[f"{len(others)} others"] = (sum(rows for rows, _ in others), sum(used for _, used in others))
-    return {name: f"{rows:,} rows {_megabytes(used)}" for name, (rows, used) in named.items()}
+    # Without memory here the rows are on parameter servers.
+    return {name: f"{rows:,} rows {_megabytes(used) if used else ''}".rstrip() for name, (rows, used) in named.items()}
 
 
 def _megabytes(num_bytes: int) -> str:

@@ -13,6 +13,7 @@ from torch import Tensor
 from monolith.hooks import Hook, RunContext, StepValues
 from monolith.model.metrics import StreamingAuc, StreamingMse
 from monolith.model.spec import observations
+from monolith.train.hooks.table_sizes import table_sizes
 
 SAMPLE_ROWS = 4096
 """Rows of a table whose lengths make a histogram."""
@@ -90,6 +91,8 @@ class SummaryHook(Hook):
         began = self._clock()
         if began >= self._next_histogram:
             for name, table in context.tables.tables.items():
+                if not hasattr(table, "items"):
+                    continue  # the rows are on parameter servers
                 self._writer.add_histogram(f"row_length/{name}", row_lengths(table), step)
             self._next_histogram = began + (self._clock() - began) / HISTOGRAM_SHARE
         self._writer.flush()
@@ -103,8 +106,10 @@ class SummaryHook(Hook):
         found |= {f"metrics/{name}": value for name, value in context.read_metrics().items()}
         for head, measure in (self._heads or {}).items():
             found[f"native/{head}_{'auc' if isinstance(measure, StreamingAuc) else 'mse'}"] = measure.value()
-        for name, table in context.tables.tables.items():
-            found |= {f"rows/{name}": len(table), f"memory_bytes/{name}": table.memory().bytes_total}
+        for name, (rows, used) in table_sizes(context.tables).items():
+            found[f"rows/{name}"] = rows
+            if used is not None:
+                found[f"memory_bytes/{name}"] = used
         return found
 
 

@@ -22,6 +22,7 @@ class Cadence:
     ) -> None:
         """Take steps, or seconds, or neither for never. `folder` holds the last save."""
         self._steps = steps
+        self._seen: int | None = None
         self._tide = tide if tide is not None and tide.save_seconds is not None else None
         self._saves = SaveHelper(os.path.join(folder, "model.ckpt"))
         self._timer = None if seconds is None else self._every(seconds)
@@ -37,7 +38,11 @@ class Cadence:
         """Return whether a save is due after this step."""
         if (timer := self._clock_in_force) is not None:
             return timer.should_trigger_for_step(step)
-        return self._steps is not None and step % self._steps == 0
+        if self._steps is None:
+            return False
+        seen, self._seen = self._seen, step
+        # Other workers count steps too: the one that was due may have passed unseen.
+        return step % self._steps == 0 or (seen is not None and step // self._steps > seen // self._steps)
 
     def begin(self, step: int) -> None:
         """Count from now if there is no save to count from: the first one is due a whole period from here."""

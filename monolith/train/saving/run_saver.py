@@ -39,7 +39,7 @@ class RunSaver:
         self._cadence = Cadence(config.every_steps, config.seconds, config.folder, config.tide)
         self._full = SaveLane(
             state,
-            Saver(config.folder, state.plan, state.tables, retention=retention, mirror=mirror),
+            state.saver(config.folder, retention=retention, mirror=mirror),
             dense_only=False,
             rules=SaveRules(listeners=listeners, guards=guards, ignore_errors=config.ignore_errors),
         )

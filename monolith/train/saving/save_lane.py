@@ -85,7 +85,9 @@ class SaveLane:
             for listener in (*self._rules.guards, *self._rules.listeners):
                 asked += 1
                 listener.before_save(step)
-            self.saver.begin(delta=delta, in_parallel=in_parallel, **self._state.moment(dense_only=self._dense_only))
+            with self._state.held():
+                moment = self._state.moment(dense_only=self._dense_only)
+                self.saver.begin(delta=delta, in_parallel=in_parallel, **moment)
         except BaseException:
             self._release(step, asked)
             raise

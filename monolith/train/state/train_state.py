@@ -1,6 +1,8 @@
 """Everything a run changes, and how it is written and read."""
 
 import os
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,7 @@ from torch import Tensor
 
 from monolith.checkpoint import (
     Saver,
+    Snapshot,
     claim_generation,
     clean_leftovers,
     dense_tensors,
@@ -22,18 +25,22 @@ from monolith.checkpoint import (
 )
 from monolith.checkpoint.format.layout import base_and_number
 from monolith.checkpoint.format.state_files import refresh_checkpoint_file
-from monolith.checkpoint.keep import Retention, choose_snapshot
+from monolith.checkpoint.keep import Retention, SnapshotStore, choose_snapshot
 from monolith.checkpoint.keep.rollback import is_in, set_aside_others
-from monolith.data import Source
+from monolith.data import Batch, Source
+from monolith.embedding import MultiTable
 from monolith.embedding.admission import AdmissionConfig
 from monolith.embedding.table import NO_TIME
 from monolith.errors import CorruptFileError
 from monolith.export.obstacles import export_obstacles
-from monolith.model import FusedLookup, Lookup, Mode, MonolithModel, admission_filters, dry_run, make_tables
+from monolith.model import FusedLookup, Lookup, Mode, MonolithModel, Pulled, admission_filters, dry_run, make_tables
 from monolith.model.spec import EstimatorSpec
 from monolith.train.state.clock import JUMP_EVENTS, JUMP_SECONDS, EventClock
 from monolith.train.state.progressive_metrics import ProgressiveMetrics
 from monolith.train.state.restore_config import RestoreConfig, clears_weights, mark_cleared
+
+PARTS_KEY = "parts"
+"""In the stream of a snapshot of several workers: the position of each in its part of the data."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -78,7 +85,7 @@ class TrainState:
         self.obstacles = export_obstacles(model, tried, source.schema)
         """Why the model can be trained but not exported; usually nothing."""
         self.optimizer = _dense_optimizer(model, tried.specs[Mode.TRAIN])
-        self.tables = make_tables(self.plan, initial_capacity=config.initial_capacity)
+        self.tables = self._make_tables(config)
         self.lookup = (FusedLookup if config.fused_layout else Lookup)(self.plan, self.tables, tried.layouts)
         self.clock = EventClock(
             config.evict_every_seconds,
@@ -122,7 +129,7 @@ class TrainState:
             if is_own:
                 set_aside_broken(path)
             self._restore(path, options, cleared=cleared, is_own=is_own)
-        self.generation = claim_generation(folder, self.generation)
+        self.generation = self._claim_generation(folder)
         refresh_checkpoint_file(folder)
         if path is not None and cleared:
             self._keep_cleared(folder, path, is_own and not options.continue_training)
@@ -134,10 +141,19 @@ class TrainState:
         self.metrics.restore(self._saved_metrics)
         return self.metrics
 
+    def saver(self, model_dir: Path, *, retention: Retention, mirror: SnapshotStore | None = None) -> Saver:
+        """Return what saves this state."""
+        return Saver(model_dir, self.plan, self.tables, retention=retention, mirror=mirror)
+
+    def held(self) -> AbstractContextManager[object]:
+        """Inside the block nobody changes the state, so that `moment` and the rows belong together."""
+        return nullcontext()
+
     def save(self, model_dir: str | os.PathLike[str], *, retention: Retention) -> Path:
         """Write a snapshot of this moment and remove those that are too many."""
-        saver = Saver(Path(model_dir), self.plan, self.tables, retention=retention)
-        saver.begin(delta=False, in_parallel=True, **self.moment())
+        saver = self.saver(Path(model_dir), retention=retention)
+        with self.held():
+            saver.begin(delta=False, in_parallel=True, **self.moment())
         path = saver.finish()
         assert path is not None
         self.saved_step = self.global_step
@@ -153,6 +169,37 @@ class TrainState:
         hashed = [name for name, kind in self.source.schema.types.items() if kind.is_hash]
         extra = {"clock": self.clock.state(), "offsets": self.offsets, "draws": self._draws(), "hash_columns": hashed}
         return {**common, "dense": self._tensors(), "epoch": self.epoch, "extra": extra}
+
+    def push(self, pulled: Pulled, batch: Batch, time: int) -> None:
+        """Step the rows of a batch with the gradients that they collected."""
+        self.lookup.push(pulled, global_step=self.global_step, time=time)
+
+    def step_dense(self, batch: Batch) -> None:
+        """Step the dense weights with the gradients of a batch."""
+        self.model.dense_step(self.optimizer)
+
+    def count(self, batch: Batch) -> None:
+        """Note that a batch is trained on: all before this position is in the state."""
+        self.stream = self.source.state()
+        self.offsets[batch.partition] = batch.last
+        self.global_step += 1
+
+    def evict_if_due(self) -> None:
+        """Remove expired rows if it is time to, in event time."""
+        self.clock.evict_if_due(self.tables)
+
+    def let_workers_in(self, last_step: int | None) -> None:
+        """Let others begin, if others train this state too; the run ends at `last_step`."""
+
+    def wait_for_others(self, ending: str, *, interrupted: bool, tick: Callable[[], None]) -> None:
+        """Wait until everybody who trains this state has ended, with a call of `tick` now and then.
+
+        `ending` says how this process's part ended; it was `interrupted` if a signal ended it.
+        """
+
+    def can_be_saved_after(self, error: Exception) -> bool:
+        """Return whether the state is still there after an error between two steps."""
+        return True
 
     def evict_expired(self) -> int:
         """Remove rows that have expired by now, in event time; returns how many."""
@@ -170,7 +217,7 @@ class TrainState:
         return {**dense_tensors(self.model, self.optimizer), **random_tensors(), **measured}
 
     def _restore(self, path: Path, options: RestoreConfig, *, cleared: bool, is_own: bool) -> None:
-        snapshot = load_snapshot(path, plan=self.plan, tables=self.tables, drop_not_finite=options.drop_not_finite)
+        snapshot = self._load(path, options, is_own=is_own)
         if not cleared:
             restore_dense_tensors(
                 self.model,
@@ -183,15 +230,10 @@ class TrainState:
         try:
             self.clock.restore(snapshot.extra["clock"])
             offsets = dict(snapshot.extra["offsets"])
-            draws = {str(name): int(count) for name, count in snapshot.extra.get("draws", {}).items()}
         except (KeyError, ValueError, TypeError) as error:
             raise CorruptFileError(f"{path} is not of a training run: {error!r} in its manifest's extra") from error
-        for name, admission in admission_filters(self.tables).items():
-            admission.num_draws = draws.get(name, 0)
         if is_own:
-            self.source.restore(snapshot.stream)
-            self.stream = dict(snapshot.stream)
-            self.offsets = offsets
+            self._go_to(path, snapshot, offsets)
             self._saved_metrics = ProgressiveMetrics.among(snapshot.dense)
         if not cleared or options.continue_training:
             self.global_step = snapshot.step
@@ -199,12 +241,47 @@ class TrainState:
         self.generation = snapshot.generation + 1
         self.epoch = snapshot.epoch
 
+    def _make_tables(self, config: StateConfig) -> MultiTable:
+        return make_tables(self.plan, initial_capacity=config.initial_capacity)
+
+    def _claim_generation(self, folder: Path) -> int:
+        return claim_generation(folder, self.generation)
+
+    def _load(self, path: Path, options: RestoreConfig, *, is_own: bool) -> Snapshot:
+        """Restore rows and filters, and return the rest of a snapshot."""
+        snapshot = load_snapshot(path, plan=self.plan, tables=self.tables, drop_not_finite=options.drop_not_finite)
+        try:
+            draws = {str(name): int(count) for name, count in snapshot.extra.get("draws", {}).items()}
+        except (ValueError, TypeError, AttributeError) as error:
+            raise CorruptFileError(f"{path} is not of a training run: {error!r} in its manifest's extra") from error
+        for name, admission in admission_filters(self.tables).items():
+            admission.num_draws = draws.get(name, 0)
+        return snapshot
+
+    def _go_to(self, path: Path, snapshot: Snapshot, offsets: dict[str, int]) -> None:
+        """Go to where a snapshot stands in the stream."""
+        check_num_parts(path, snapshot.stream, 1)
+        self.source.restore(snapshot.stream)
+        self.stream = dict(snapshot.stream)
+        self.offsets = offsets
+
     def _keep_cleared(self, folder: Path, source: Path, replaces_all: bool) -> None:
         """Write the state with new dense weights, then the marker that they were cleared."""
         written = self.save(folder, retention=Retention(max_to_keep=None))
         if replaces_all:
             set_aside_others(written)  # it counts steps from 0 again: by number, they would be newer
         mark_cleared(folder, source)
+
+
+def check_num_parts(path: Path, stream: Mapping[str, Any], num_workers: int) -> None:
+    """Raise a ValueError unless a position is one of `num_workers` workers."""
+    saved = len(stream[PARTS_KEY]) if PARTS_KEY in stream else 1
+    if saved != num_workers:
+        raise ValueError(
+            f"{path} was trained by {saved} workers, each with a part of the data, and their positions mean nothing to "
+            f"{num_workers}; train with num_workers={saved}, or in another model_dir with restore_dir={path.parent}, "
+            "which begins at the start of the data"
+        )
 
 
 def _dense_optimizer(model: MonolithModel, spec: EstimatorSpec) -> torch.optim.Optimizer | None:

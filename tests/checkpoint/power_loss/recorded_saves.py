@@ -31,7 +31,7 @@ def main(root: Path) -> None:
                 state.train(2)
             frozen = state.freeze(trackers=trackers, generation=generation)
             if kind == "delta":
-                links.append(frozen.write_delta(links[-1], in_parallel=False))
+                links.append(frozen.write_delta(links[-1]))
             else:
                 links = [frozen.write_snapshot(model_dir, num_shards=2, in_parallel=False)]
             digests[state.step] = digest(state)

@@ -168,7 +168,7 @@ def test_the_estimator_overrides_parameters_and_finds_a_folder():
         mono.Estimator(Small, override)
     with pytest.raises(ValueError, match="must be a JSON object"):
         mono.Estimator(Small(held), RunnerConfig(params_override="units=8"))
-    with pytest.raises(NotImplementedError, match="num_ps=2 has no effect: training on parameter servers will read it"):
-        mono.Estimator(Small, RunConfig(num_ps=2))
+    with pytest.raises(NotImplementedError, match="enable_gpu_training=True has no effect: training on a GPU will"):
+        mono.Estimator(Small, RunnerConfig(enable_gpu_training=True))
     with pytest.raises(TypeError, match="takes a MonolithModel, its class or its parameters"):
         mono.Estimator(print, RunConfig())

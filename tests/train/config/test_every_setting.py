@@ -32,6 +32,7 @@ OWNERS = {
     "LiveConfig": "monolith.train.live.live_config",
     "InputConfig": "monolith.data.input_config",
     "ProcessConfig": "monolith.train.process_config",
+    "JobConfig": "monolith.train.job_config",
 }
 
 NIGHT = {"tide_start_hour": 22, "tide_start_minute": 30, "tide_end_hour": 6, "tide_end_minute": 15}
@@ -52,6 +53,7 @@ COMPANY: dict[str, dict[str, Any]] = {
     "use_dataservice": {"data_service_dispatcher": "127.0.0.1:1"},
 }
 VALUES: dict[str, Any] = {
+    "server_type": "ps",
     "filter_type": "probabilistic_filter",
     "data_type": "Example",
     "enable_alias_map_auto_gen": False,
@@ -131,7 +133,7 @@ def test_every_field_of_an_owner_is_read_by_code(owner):
 @pytest.mark.parametrize("name", sorted(set(UNREAD) & set(runner_defaults())))
 def test_a_setting_that_nothing_reads_says_so(name, tmp_path):
     unread, value = UNREAD[name], another(name, runner_defaults()[name])
-    value = {"server_type": "ps", "mode": "eval", "zk_watch_address_family": "ipv6"}.get(name, value)
+    value = {"mode": "eval", "zk_watch_address_family": "ipv6"}.get(name, value)
     config = RunnerConfig(**{"model_dir": tmp_path, name: value})
     if unread.changes_result:
         with pytest.raises(
@@ -144,7 +146,7 @@ def test_a_setting_that_nothing_reads_says_so(name, tmp_path):
         mono.Estimator(Model, config)
     said = [str(one.message) for one in caught]
     # Of these, either value is what happens anyway.
-    silent = name in ("is_local", "use_estimator", "use_native_multi_hash_table", "enable_fid_dedup")
+    silent = name in ("force_shutdown_ps", "use_estimator", "use_native_multi_hash_table", "enable_fid_dedup")
     assert any(unread.reason in one for one in said) != silent
 
 

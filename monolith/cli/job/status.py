@@ -1,0 +1,52 @@
+"""`monolith status`: how a job is."""
+
+import json
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table as Grid
+
+from monolith.cli.console import console
+
+_FIGURES = {
+    "global_step": "step",
+    "steps_per_second": "steps/s",
+    "staleness": "staleness",
+    "retries": "retries",
+    "joins": "joins",
+}
+
+
+def status(
+    model_dir: Annotated[Path, typer.Argument(help="Folder of a job that runs.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
+    timeout: Annotated[float, typer.Option(help="Seconds to wait for an answer.", min=0.1)] = 5.0,
+) -> None:
+    """Show how a job of several processes is: its workers, its parameter servers, and the newest snapshot."""
+    found = import_module("monolith.train.job.status").job_status(model_dir, timeout_seconds=timeout)
+    if as_json:
+        typer.echo(json.dumps(found))
+        return
+    saved = "none" if found.get("saved_step") is None else f"of step {found['saved_step']:,}"
+    line = f"generation {found['generation']}, step {found['global_step']:,}, newest snapshot {saved}"
+    console.print(line, highlight=False)
+    console.print(_workers(found["workers"]))
+    console.print(_servers(found["servers"]))
+
+
+def _workers(workers: list[dict[str, Any]]) -> Grid:
+    grid = Grid("worker", "state", *_FIGURES.values())
+    for one in workers:
+        name = "chief" if one["index"] == 0 else f"worker {one['index']}"
+        grid.add_row(name, str(one.get("state", "")), *(str(one.get(key, "")) for key in _FIGURES))
+    return grid
+
+
+def _servers(servers: list[dict[str, Any]]) -> Grid:
+    grid = Grid("parameter server", "address", "state", "rows", "MB")
+    for index, one in enumerate(servers):
+        rows, used = sum(one.get("num_rows", {}).values()), sum(one.get("bytes", {}).values())
+        grid.add_row(f"ps {index}", one["address"], one["state"], f"{rows:,}", f"{used / 1e6:,.1f}")
+    return grid

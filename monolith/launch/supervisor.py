@@ -1,0 +1,236 @@
+"""Supervisor: runs the processes of a job on this machine, restarts those that die, and stops all in order."""
+
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from monolith.launch.log_tail import LogTail
+
+USER_ERROR = 2
+"""Status of a process that was started wrongly: started again, it would end in the same way."""
+
+_POLL_SECONDS = 0.1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobRole:
+    """One process of a job."""
+
+    name: str
+    """For people and for its log file, such as "worker 1"."""
+
+    command: Sequence[str]
+    """Program and arguments."""
+
+    is_leader: bool = False
+    """It ends the others in order when it is asked to end."""
+
+    is_server: bool = False
+    """It has no end of its own: the job is done when all others are."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SupervisorConfig:
+    """What happens to processes that die or do not end."""
+
+    max_restarts: int = 3
+    """How often each process is started again after it died; 0 lets the job fail at once."""
+
+    restart_pause_seconds: float = 1.0
+    """Before each restart."""
+
+    stop_seconds: float = 60.0
+    """How long an orderly end may take before processes are ended one by one."""
+
+    kill_seconds: float = 10.0
+    """A process that has not ended so long after SIGTERM is killed."""
+
+    def __post_init__(self) -> None:
+        """Reject values that could only fail later, far from here."""
+        for name in ("max_restarts", "restart_pause_seconds", "stop_seconds", "kill_seconds"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
+
+
+@dataclass(slots=True, eq=False)
+class RoleProcess:
+    """A role as its supervisor sees it."""
+
+    role: JobRole
+    log: Path
+    tail: LogTail
+    process: subprocess.Popen[bytes] | None = None
+    status: int | None = None
+    """Of its last end."""
+
+    num_restarts: int = 0
+    restart_at: float = 0.0
+    began: float = field(default_factory=time.monotonic)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it has ended well."""
+        return self.process is None and self.status == 0
+
+    @property
+    def words(self) -> str:
+        """How it is."""
+        if self.process is not None:
+            again = f", restarted {self.num_restarts} times" if self.num_restarts else ""
+            return f"runs for {time.monotonic() - self.began:.0f} s{again}"
+        return "ended" if self.status == 0 else how_it_ended(self.status)
+
+
+class Supervisor:
+    """Runs roles until all but servers have ended well, one has failed for good, or a stop is asked for.
+
+    SIGTERM and Ctrl-C stop the job: the leader is asked to end, and ends the others. A second one kills all.
+    """
+
+    def __init__(
+        self,
+        roles: Sequence[JobRole],
+        log_folder: str | Path,
+        config: SupervisorConfig | None = None,
+        *,
+        say: Callable[[str], None] = lambda line: None,
+    ) -> None:
+        """Take what to run; `say` gets a line when something happens."""
+        self._config = config or SupervisorConfig()
+        self._say = say
+        self._stops = 0
+        folder = Path(log_folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        self.processes = []
+        for role in roles:
+            log = folder / f"{role.name.replace(' ', '-')}.log"
+            self.processes.append(RoleProcess(role, log, LogTail(log)))
+        self.failure = ""
+        """Why the job failed, in words."""
+
+    def run(self, show: Callable[[], None] = lambda: None) -> int:
+        """Run to the end, and return the status: 0, or 1 if the job failed. `show` is called ten times a second."""
+        before = {number: signal.signal(number, self._stop) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            for process in self.processes:
+                self._start(process)
+            while not (self._is_over() or self.failure or self._stops):
+                self._look()
+                show()
+                time.sleep(_POLL_SECONDS)
+            if self._stops and not self.failure:
+                self._say("stopping: workers finish their step, the chief saves; Ctrl-C again ends all at once")
+                self._end_in_order(show)
+            elif self.failure:
+                self._say(self.failure)
+            self._end_all(grace_seconds=0.0 if self.failure else self._config.kill_seconds, show=show)
+            show()
+        finally:
+            self._kill_all()
+            for number, handler in before.items():
+                signal.signal(number, handler)
+        return 1 if self.failure else 0
+
+    def _stop(self, number: int, frame: FrameType | None) -> None:
+        self._stops += 1
+
+    def _start(self, one: RoleProcess) -> None:
+        with one.log.open("ab") as output:
+            one.process = subprocess.Popen(
+                list(one.role.command),
+                stdin=subprocess.PIPE,  # held open by us: that it closes is how the child learns of our end
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # Ctrl-C in the terminal reaches this process alone
+            )
+        one.began = time.monotonic()
+        self._say(f"{one.role.name} runs as process {one.process.pid}, log in {one.log}")
+
+    def _look(self) -> None:
+        """Note which processes have ended, and start those again that are due."""
+        for one in self.processes:
+            if one.process is not None and one.process.poll() is not None:
+                self._note_end(one)
+                if not one.is_done or (one.role.is_server and not self._is_over()):
+                    self._restart_later(one)
+            elif one.process is None and one.restart_at and time.monotonic() >= one.restart_at:
+                one.restart_at = 0.0
+                one.num_restarts += 1
+                self._start(one)
+
+    def _note_end(self, one: RoleProcess) -> None:
+        assert one.process is not None
+        one.status = one.process.returncode
+        if one.process.stdin is not None:
+            one.process.stdin.close()
+        one.process = None
+        self._say(f"{one.role.name} {how_it_ended(one.status)}")
+
+    def _restart_later(self, one: RoleProcess) -> None:
+        words = f"{one.role.name} {how_it_ended(one.status)}"
+        if one.status == USER_ERROR or one.num_restarts >= self._config.max_restarts:
+            self.failure = f"the job failed: {words}: {one.tail.last_lines()}"
+            return
+        one.restart_at = time.monotonic() + self._config.restart_pause_seconds
+        left = self._config.max_restarts - one.num_restarts
+        self._say(f"{one.role.name} is started again (restarts left: {left - 1})")
+
+    def _is_over(self) -> bool:
+        return all(one.is_done for one in self.processes if not one.role.is_server)
+
+    def _end_in_order(self, show: Callable[[], None]) -> None:
+        """Ask the leader to end, and wait for all others but servers."""
+        leaders = [one for one in self.processes if one.role.is_leader and one.process is not None]
+        for one in leaders or self.processes:
+            if one.process is not None:
+                one.process.terminate()
+        waits_for = [one for one in self.processes if not one.role.is_server]
+        self._wait_for_ends(waits_for, self._config.stop_seconds, show)
+
+    def _end_all(self, *, grace_seconds: float, show: Callable[[], None]) -> None:
+        """Wait a little for servers, which the leader ends; end by signal what is left."""
+        self._wait_for_ends(self.processes, grace_seconds, show)
+        running = [one for one in self.processes if one.process is not None]
+        for one in running:
+            assert one.process is not None
+            one.process.terminate()
+        self._wait_for_ends(running, self._config.kill_seconds, show)
+
+    def _wait_for_ends(self, waited: Sequence[RoleProcess], seconds: float, show: Callable[[], None]) -> None:
+        end = time.monotonic() + seconds
+        while any(one.process is not None for one in waited) and time.monotonic() < end and self._stops < 2:
+            for one in self.processes:
+                if one.process is not None and one.process.poll() is not None:
+                    self._note_end(one)
+                    if one.status and not self.failure and not one.role.is_server:
+                        self.failure = f"{one.role.name} {how_it_ended(one.status)}: {one.tail.last_lines()}"
+                        self._say(self.failure)
+            show()
+            time.sleep(_POLL_SECONDS / 2)
+
+    def _kill_all(self) -> None:
+        for one in self.processes:
+            if one.process is not None:
+                one.process.kill()
+                one.process.wait()
+                self.failure = self.failure or f"{one.role.name} did not end and was killed"
+                if one.process.stdin is not None:
+                    one.process.stdin.close()
+
+
+def how_it_ended(status: Any) -> str:
+    """Return an exit status in words.
+
+    >>> how_it_ended(0), how_it_ended(2), how_it_ended(-9)
+    ('ended', 'ended with status 2', 'was ended by SIGKILL')
+    """
+    if status is None:
+        return "has not started"
+    if status < 0:
+        return f"was ended by {signal.Signals(-status).name}"
+    return f"ended with status {status}" if status else "ended"

@@ -1,0 +1,327 @@
+"""ParameterServer: a process, or a thread of one, that holds one shard of a model for all workers."""
+
+import threading
+import weakref
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from monolith.checkpoint import load_dense_only
+from monolith.checkpoint.save.pending_save import stand_back
+from monolith.checkpoint.shards import TableShard
+from monolith.checkpoint.shards.notes import ShardNotes
+from monolith.closing import Closing
+from monolith.errors import FencedError, PlanMismatchError, RemoteError
+from monolith.model import LookupPlan
+from monolith.parallel.control import ControlRequest, check_protocol, failure
+from monolith.parallel.dense.requests import REFUSED, DenseRequest
+from monolith.parallel.dense.variable_store import VariableStore
+from monolith.parallel.dense_shard import FIRST_TYPE, LAST_TYPE, DenseShard
+from monolith.parallel.messages import TableRequest, Welcome
+from monolith.parallel.table_server import ServedTables, check_proof
+from monolith.wire import Address, FrameLimits, LastReply, Message, SharedSecret, TlsConfig, listen
+from monolith.wire.connection import Connection
+
+_MAX_REMEMBERED = 16
+"""Ended pieces of work whose result can still be asked for."""
+
+_WAIT_SECONDS = 1.0
+"""How long a question for a result is held before the answer is "not yet"."""
+
+
+class ServedShard(TableShard):
+    """A shard whose tables clients use; it notes which batches they have pushed."""
+
+    def __init__(
+        self, index: int, num_shards: int, plan: LookupPlan, *, initial_capacity: int, generation: int
+    ) -> None:
+        """Make empty tables, not ready for clients."""
+        super().__init__(index, num_shards, plan, {}, initial_capacity=initial_capacity)
+        self.plan = plan
+        self.dense_shard = DenseShard()
+        self.generation = generation
+        self.is_ready = False
+        self.served = self._serve()
+
+    def begin_generation(self, generation: int) -> None:
+        """Cut all clients: they belong to an earlier generation. Rows stay; applied batches too."""
+        applied = self.served.applied_batches()
+        self.served.close()
+        self.generation, self.is_ready = generation, False
+        self.served = self._serve()
+        self.served.restore_applied_batches(applied)
+
+    def notes(self) -> ShardNotes:
+        """Return also which batches were applied."""
+        return replace(
+            super().notes(),
+            applied=self.served.applied_batches(),
+            dense_applied=self.dense_shard.applied_batches(),
+        )
+
+    def restore_notes(self, notes: ShardNotes) -> None:
+        """Go on from what `notes` returned."""
+        super().restore_notes(notes)
+        self.served.restore_applied_batches(notes.applied)
+
+    def dense_tensors(self) -> dict[str, Tensor]:
+        """Return copies of the dense tensors that the chief created here."""
+        return self.dense_shard.tensors()
+
+    def read_dense(self, link: Path) -> dict[str, Tensor]:
+        """Return the dense tensors of a snapshot, if the chief has created those that live here."""
+        return load_dense_only(link) if self.dense_shard.is_created else {}
+
+    def restore_dense(self, tensors: Mapping[str, Tensor], notes: ShardNotes, step: int) -> None:
+        """Change the dense tensors that live here; where there are none, the chief creates them later."""
+        if tensors:
+            self.dense_shard.restore(tensors, global_step=step, applied=notes.dense_applied)
+
+    def _serve(self) -> ServedTables:
+        index, num_shards = self._place
+        return ServedTables(
+            self.tables,
+            shard=index,
+            num_shards=num_shards,
+            plan_hash=self.plan.hash,
+            generation=self.generation,
+        )
+
+
+class ParameterServer(Closing):
+    """Holds a shard of a model at one address until it is closed; it knows nothing of the model's code.
+
+    It starts empty. The chief sends the lookup plan, which shard of how many it is, and where to restore from; then it
+    lets clients in. A connection that begins with a hello becomes one of `ServedTables`; other messages are answered
+    here, by their type.
+    """
+
+    def __init__(
+        self,
+        address: str | Address = "127.0.0.1:0",
+        *,
+        secret: SharedSecret | None = None,
+        tls: TlsConfig | None = None,
+        insecure: bool = False,
+        max_connections: int = 1024,
+        max_frame_bytes: int = 1 << 30,
+    ) -> None:
+        """Listen; clients prove who they are by the job's secret or a certificate."""
+        check_proof(secret, tls, insecure=insecure)
+        self._shard: ServedShard | None = None
+        self._lock = threading.RLock()
+        self._work: dict[str, Future[Any]] = {}
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="parameter-server-write", initializer=stand_back)
+        self._reader = ThreadPoolExecutor(1, thread_name_prefix="parameter-server-read")
+        self._shutdown = threading.Event()
+        self._answers: dict[int, Callable[[Message], dict[str, Any]]] = {
+            ControlRequest.INIT: self._init,
+            ControlRequest.STATUS: self._status,
+            ControlRequest.READY: self._ready,
+            ControlRequest.FREEZE: self._freeze,
+            ControlRequest.WRITE: self._write,
+            ControlRequest.DROP: self._drop,
+            ControlRequest.UNTRACK: self._untrack,
+            ControlRequest.RESTORE: self._restore,
+            ControlRequest.WAIT: self._result,
+        }
+        self._server = listen(
+            address,
+            self._answer,
+            tls=tls,
+            secret=secret,
+            insecure=insecure,
+            limits=FrameLimits(max_frame_bytes=max_frame_bytes),
+            max_connections=max_connections,
+        )
+        # A process that ends cannot wait for a thread in native code, nor stop it: its connections are cut before.
+        self._at_exit = weakref.finalize(self, self._server.close)
+
+    @property
+    def address(self) -> Address:
+        """Where it listens, with the port that the system chose."""
+        return self._server.address
+
+    @property
+    def shard(self) -> ServedShard:
+        """What it holds; a ValueError before the chief has said what that is."""
+        shard = self._shard
+        if shard is None:
+            raise ValueError("this parameter server is empty: the chief has not said yet which shard it holds")
+        return shard
+
+    def wait(self, timeout_seconds: float | None = None) -> bool:
+        """Wait until the chief ends it; False if that did not happen in time."""
+        return self._shutdown.wait(timeout_seconds)
+
+    def close(self) -> None:
+        """Stop listening and cut the connections; what is being written is finished."""
+        self._at_exit()
+        for pool in (self._writer, self._reader):
+            pool.shutdown()
+        if self._shard is not None:
+            self._shard.stop_tracking()
+
+    def _answer(self, message: Message) -> Message:
+        if message.type == TableRequest.HELLO:
+            return self._welcome(message)
+        if FIRST_TYPE <= message.type <= LAST_TYPE:
+            return self._answer_dense(message)
+        check_protocol(message)
+        if message.type == ControlRequest.SHUTDOWN:  # the process may end as soon as the chief has its answer
+            return LastReply(type=message.type, serve_on=lambda connection: self._shutdown.set())
+        answer = self._answers.get(message.type)
+        if answer is None:
+            raise ValueError(f"a parameter server has no answer to messages of type {message.type}")
+        # Two questions need no turn: others may wait for work that takes minutes.
+        with nullcontext() if message.type in (ControlRequest.STATUS, ControlRequest.WAIT) else self._lock:
+            try:
+                meta = answer(message)
+            except (OSError, ValueError, FencedError) as error:
+                meta = {"failure": failure(error)}
+        return Message(type=message.type, meta=meta)
+
+    def _welcome(self, message: Message) -> Message:
+        with self._lock:
+            if self._shard is not None and self._shard.is_ready:
+                return self._shard.served.welcome(message)
+        detail = "this parameter server has no state yet; the chief makes or restores it first"
+        return LastReply(
+            type=message.type, meta={"status": Welcome.NOT_READY, "detail": detail}, serve_on=_leave_to_be_closed
+        )
+
+    def _answer_dense(self, message: Message) -> Message:
+        """Answer for the dense shard, unless the message is of another life of the job."""
+        shard = self._shard
+        makes = message.type in (DenseRequest.CREATE, DenseRequest.JOIN)
+        if shard is None and message.type == DenseRequest.JOIN:
+            return DenseShard().answer(message)  # not yet: the worker asks again
+        if shard is None or not (makes or shard.dense_shard.is_created or message.type in VariableStore.TYPES):
+            words = "this parameter server has no dense parameters yet; the chief creates them first"
+            return Message(type=message.type, meta={REFUSED: Welcome.NOT_READY, "detail": words})
+        if message.generation and message.generation != shard.generation:
+            words = f"this parameter server is of generation {shard.generation} of its job, not {message.generation}"
+            return Message(type=message.type, meta={REFUSED: Welcome.GENERATION, "detail": words})
+        return shard.dense_shard.answer(message)
+
+    def _init(self, message: Message) -> dict[str, Any]:
+        meta = message.meta
+        generation, index, num_shards = int(meta["generation"]), int(meta["shard"]), int(meta["num_shards"])
+        shard = self._shard
+        if shard is not None and generation < shard.generation:
+            raise FencedError(
+                f"this parameter server belongs to generation {shard.generation} of its job, the chief is of "
+                f"{generation}: another chief has taken over; stop this one"
+            )
+        plan = LookupPlan.from_json(str(meta["plan"]))
+        has_it = shard is not None and (plan.hash, index, num_shards) == (
+            shard.plan.hash,
+            shard.served.hello.shard,
+            shard.served.hello.num_shards,
+        )
+        if shard is None or bool(meta["anew"]):
+            self._finish_work()
+            if shard is not None:
+                shard.served.close()
+                shard.stop_tracking()
+            capacity = int(meta["initial_capacity"])
+            self._shard = ServedShard(index, num_shards, plan, initial_capacity=capacity, generation=generation)
+        elif not has_it:
+            hello = shard.served.hello
+            raise PlanMismatchError(
+                f"this parameter server holds shard {hello.shard} of {hello.num_shards} of the plan "
+                f"{hello.plan_hash:016x}, not {index} of {num_shards} of {plan.hash:016x}; start it anew"
+            )
+        elif generation > shard.generation:
+            self._finish_work()
+            shard.begin_generation(generation)
+        return self._status(message)
+
+    def _status(self, message: Message) -> dict[str, Any]:
+        shard = self._shard
+        if shard is None:
+            return {"shard": None, "is_initialized": False, "is_ready": False}
+        hello = shard.served.hello
+        return {
+            "shard": hello.shard,
+            "num_shards": hello.num_shards,
+            "plan_hash": f"{hello.plan_hash:016x}",
+            "generation": shard.generation,
+            "is_initialized": shard.is_initialized(),
+            "is_ready": shard.is_ready,
+            "progress": shard.progress(),
+            "num_rows": {name: len(table) for name, table in shard.tables.tables.items()},
+            "bytes": {name: table.memory().bytes_total for name, table in shard.tables.tables.items()},
+        }
+
+    def _ready(self, message: Message) -> dict[str, Any]:
+        self.shard.mark_initialized()
+        self.shard.is_ready = True
+        return {}
+
+    def _freeze(self, message: Message) -> dict[str, Any]:
+        self._finish_work()
+        progress = {str(name): (int(time), int(step)) for name, (time, step) in message.meta["progress"].items()}
+        return {"known": self.shard.freeze(str(message.meta["save"]), progress, bool(message.meta["track"]))}
+
+    def _write(self, message: Message) -> dict[str, Any]:
+        meta, shard = message.meta, self.shard
+
+        def write() -> dict[str, int]:
+            marks = int(meta["generation"]), int(meta["epoch"])
+            return shard.write_part(str(meta["save"]), str(meta["folder"]), *marks, bool(meta["changes"]))
+
+        return self._start(self._writer, str(meta["work"]), write)
+
+    def _drop(self, message: Message) -> dict[str, Any]:
+        self._finish_work()
+        self.shard.drop_part(str(message.meta["save"]))
+        return {}
+
+    def _untrack(self, message: Message) -> dict[str, Any]:
+        self._finish_work()
+        self.shard.stop_tracking()
+        return {}
+
+    def _restore(self, message: Message) -> dict[str, Any]:
+        meta, shard = message.meta, self.shard
+        if str(meta["work"]) not in self._work:
+            self._finish_work()
+
+        def restore() -> None:
+            shard.restore_part(str(meta["path"]), bool(meta["drop_not_finite"]), bool(meta["positions"]))
+
+        return self._start(self._reader, str(meta["work"]), restore)
+
+    def _start(self, pool: ThreadPoolExecutor, name: str, work: Callable[[], Any]) -> dict[str, Any]:
+        """Begin work that may take minutes; a request that comes a second time begins nothing."""
+        if name not in self._work:
+            for old in [one for one, future in self._work.items() if future.done()][:-_MAX_REMEMBERED]:
+                del self._work[old]
+            self._work[name] = pool.submit(work)
+        return {}
+
+    def _result(self, message: Message) -> dict[str, Any]:
+        future = self._work.get(str(message.meta["work"]))
+        if future is None:
+            words = "this parameter server was started anew since; begin again"
+            return {"failure": {"kind": RemoteError.__name__, "words": words}}
+        wait([future], _WAIT_SECONDS)
+        if not future.done():
+            return {"is_done": False}
+        error = future.exception()
+        return {"is_done": True, "result": future.result()} if error is None else {"failure": failure(error)}
+
+    def _finish_work(self) -> None:
+        """Wait for work under way: it must not be changed under its hands."""
+        for future in self._work.values():
+            future.exception()
+
+
+def _leave_to_be_closed(connection: Connection) -> None:
+    """Leave the connection to be closed."""

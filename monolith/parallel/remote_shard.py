@@ -1,0 +1,144 @@
+"""RemoteShard: the shard of a parameter server, as the chief uses it."""
+
+import secrets
+from collections.abc import Mapping
+from typing import Any
+
+from monolith.closing import Closing
+from monolith.errors import CorruptFrameError
+from monolith.model import LookupPlan
+from monolith.parallel.control import ControlRequest, raise_failure, request
+from monolith.parallel.server_group import CallPatience, RetryConfig
+from monolith.wire import Address, Client, Message, SharedSecret, TlsConfig
+
+
+class RemoteShard(Closing):
+    """A `Shard` on a parameter server. Requests are repeated until they are answered or their time is over.
+
+    Writing and restoring take as long as they take: the server is asked again and again whether it is done, and only
+    a server that does not answer is given up.
+    """
+
+    def __init__(
+        self,
+        address: str | Address,
+        *,
+        secret: SharedSecret | None = None,
+        tls: TlsConfig | None = None,
+        retry: RetryConfig | None = None,
+    ) -> None:
+        """Remember where the server is; nothing is connected yet."""
+        self.address = Address.parse(address)
+        self._retry = retry or RetryConfig()
+        self._client = Client(self.address, secret=secret, tls=tls, connect_timeout_seconds=self._retry.connect_seconds)
+
+    def init(
+        self,
+        plan: LookupPlan,
+        index: int,
+        num_shards: int,
+        *,
+        generation: int,
+        anew: bool = False,
+        initial_capacity: int = 0,
+    ) -> dict[str, Any]:
+        """Say which shard the server holds, and which generation of the job it serves; return its `status`.
+
+        A server that holds this shard keeps its rows, unless it is to begin `anew`. One of an earlier generation cuts
+        its clients and lets none in until `mark_initialized`.
+
+        Raises:
+            FencedError: The server belongs to a later generation.
+            PlanMismatchError: The server holds another shard, or that of another plan.
+        """
+        return self._ask(
+            ControlRequest.INIT,
+            plan=plan.to_json(),
+            shard=index,
+            num_shards=num_shards,
+            generation=generation,
+            anew=anew,
+            initial_capacity=initial_capacity,
+        )
+
+    def status(self) -> dict[str, Any]:
+        """Return what the server holds: shard, generation, rows and bytes by table; shard None if it is empty."""
+        return self._ask(ControlRequest.STATUS)
+
+    def is_initialized(self) -> bool:
+        """Return whether it has the state it should have."""
+        return bool(self.status()["is_initialized"])
+
+    def mark_initialized(self) -> None:
+        """Let it know that it has its state; clients are let in from now on."""
+        self._ask(ControlRequest.READY)
+
+    def progress(self) -> dict[str, tuple[int, int]]:
+        """Return time and step of the newest update of each table."""
+        return {name: (time, step) for name, (time, step) in self.status()["progress"].items()}
+
+    def freeze(self, save: str, progress: Mapping[str, tuple[int, int]], track: bool) -> bool:
+        """Take this moment; see `Shard.freeze`."""
+        return bool(self._ask(ControlRequest.FREEZE, save=save, progress=dict(progress), track=track)["known"])
+
+    def write_part(self, save: str, folder: str, generation: int, epoch: int, changes: bool) -> dict[str, int]:
+        """Let it write what was frozen; both sides see the same files."""
+        written = self._work(
+            ControlRequest.WRITE,
+            f"write {save}",
+            save=save,
+            folder=folder,
+            generation=generation,
+            epoch=epoch,
+            changes=changes,
+        )
+        return dict(written)
+
+    def drop_part(self, save: str) -> None:
+        """Let go of what was frozen and not written."""
+        self._ask(ControlRequest.DROP, save=save)
+
+    def stop_tracking(self) -> None:
+        """Count changes no longer."""
+        self._ask(ControlRequest.UNTRACK)
+
+    def restore_part(self, path: str, drop_not_finite: bool = False, positions: bool = True) -> None:
+        """Let it become what it was in a snapshot or delta; both sides see the same files."""
+        self._work(
+            ControlRequest.RESTORE,
+            f"restore {secrets.token_hex(8)}",
+            path=path,
+            drop_not_finite=drop_not_finite,
+            positions=positions,
+        )
+
+    def shut_down(self) -> None:
+        """Let the server's process end."""
+        self._ask(ControlRequest.SHUTDOWN)
+
+    def close(self) -> None:
+        """Close the connection; the server keeps what it holds."""
+        self._client.close()
+
+    def _work(self, type_: ControlRequest, work: str, **meta: Any) -> Any:
+        self._ask(type_, work=work, **meta)
+        while not (said := self._ask(ControlRequest.WAIT, work=work)).get("is_done"):
+            pass
+        return said.get("result")
+
+    def _ask(self, type_: ControlRequest, **meta: Any) -> dict[str, Any]:
+        said = dict(self._reply(request(type_, **meta)).meta)
+        if "failure" in said:
+            raise_failure(self.address, said["failure"])
+        return said
+
+    def _reply(self, message: Message) -> Message:
+        patience = CallPatience(self._retry)
+        while True:
+            deadline = patience.attempt()
+            try:
+                return self._client.request(message, deadline.remaining_seconds())
+            except PermissionError:
+                raise  # a wrong secret does not become right
+            except (OSError, CorruptFrameError) as error:
+                patience.pause(str(error))

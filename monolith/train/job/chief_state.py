@@ -1,0 +1,246 @@
+"""ChiefState: the state of a job as its chief sees it: made or restored, saved at a cut, ended."""
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from monolith.checkpoint import Saver, Snapshot, claim_generation, random_tensors
+from monolith.checkpoint.keep import Retention, SnapshotStore
+from monolith.checkpoint.shards import ShardsSaver, load_into_shards
+from monolith.checkpoint.shards.notes import notes_of
+from monolith.data import Source
+from monolith.model import MonolithModel
+from monolith.parallel import RemoteShard, RetryConfig
+from monolith.parallel.coordination import Coordinator, Opening, Position
+from monolith.train.job.place import JobPlace
+from monolith.train.job.served_state import ServedState, Servers
+from monolith.train.state.restore_config import RestoreConfig
+from monolith.train.state.train_state import PARTS_KEY, StateConfig, check_num_parts
+
+WORKERS_KEY = "workers"
+"""In a manifest's extra: clock and offsets of workers 1, 2, ..."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChiefConfig:
+    """What a chief needs to know of its job."""
+
+    folder: Path
+    num_workers: int
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """What workers must have in common with it."""
+
+    retry: RetryConfig = field(default_factory=RetryConfig)
+    pause_seconds: float = 30.0
+    """A worker that has not paused by then does not hold up a save."""
+
+    end_seconds: float = 1800.0
+    """How long it waits for the workers at the end."""
+
+
+class ChiefState(ServedState):
+    """The whole state of a job.
+
+    It begins a generation: all servers go back to the newest snapshot, or to the start. While it saves, workers stand
+    still between two batches, so that rows, weights and positions belong together.
+    """
+
+    def __init__(
+        self,
+        model: MonolithModel,
+        source: Source,
+        config: StateConfig,
+        *,
+        place: JobPlace,
+        addresses: Sequence[str],
+        coordinator: Coordinator,
+        job: ChiefConfig,
+    ) -> None:
+        """Take over the servers at these addresses, in the order of their shards."""
+        self._place, self._addresses, self._coordinator, self._job = place, addresses, coordinator, job
+        self._positions: dict[int, Position | None] = {}
+        self._dense_applied: list[dict[str, int]] = []
+        self._cleanup = ExitStack()
+        super().__init__(model, source, config)
+
+    def open(
+        self, model_dir: Any, options: RestoreConfig | None = None, *, start_from: Path | None = None
+    ) -> Path | None:
+        """Restore everything, and let the servers own the dense weights."""
+        path = super().open(model_dir, options, start_from=start_from)
+        if path is None:
+            self._give_dense_away()
+        return path
+
+    def let_workers_in(self, last_step: int | None) -> None:
+        """Open the generation: workers begin at the positions of the snapshot."""
+        self._coordinator.note_status(self._status)
+        self._coordinator.open(
+            Opening(
+                generation=self.servers.generation,
+                servers=list(self._addresses),
+                plan_hash=self.plan.hash,
+                settings=self._job.settings,
+                positions={index: one for index, one in self._positions.items() if one is not None},
+                last_step=last_step,
+                global_step=self.global_step,
+            )
+        )
+
+    def count(self, batch: Any) -> None:
+        """Note the position and how far the job is."""
+        super().count(batch)
+        self._coordinator.note_step(self.global_step)
+
+    def saver(self, model_dir: Path, *, retention: Retention, mirror: SnapshotStore | None = None) -> Saver:
+        """Return what saves all shards."""
+        return ShardsSaver(model_dir, self.plan, self.shards, retention=retention, mirror=mirror)
+
+    def held(self) -> AbstractContextManager[object]:
+        """Hold all workers between two batches."""
+        return self._cut()
+
+    def moment(self, *, dense_only: bool = False) -> dict[str, Any]:
+        """Return what is saved besides the rows; workers stand still."""
+        self.global_step = self.dense.fetch()
+        common = {"step": self.global_step, "stream": self._streams(), "generation": self.generation}
+        if dense_only:
+            return {**common, "dense": self.dense.tensors(), "epoch": self.epoch, "extra": {"dense_only": True}}
+        self.epoch += 1
+        measured = self._saved_metrics if self.metrics is None else self.metrics.tensors()
+        workers = [self._positions.get(index) or {} for index in range(1, self._job.num_workers)]
+        offsets = dict(self.offsets)
+        for one in workers:
+            offsets |= one.get("offsets", {})
+        extra = {
+            "clock": self.clock.state(),
+            "offsets": offsets,
+            "hash_columns": [name for name, kind in self.source.schema.types.items() if kind.is_hash],
+            WORKERS_KEY: [{key: one[key] for key in ("clock", "offsets") if key in one} for one in workers],
+        }
+        # The servers add the dense weights, which they own.
+        return {**common, "dense": {**random_tensors(), **measured}, "epoch": self.epoch, "extra": extra}
+
+    def wait_for_others(self, ending: str, *, interrupted: bool, tick: Callable[[], None]) -> None:
+        """Wait until all workers have finished; saves go on meanwhile."""
+        if self.stop_requested():
+            self._coordinator.request_stop()
+
+        def check() -> None:
+            if self.stop_requested() and not self._coordinator.stops:
+                self._coordinator.request_stop()
+            self.global_step = max(self.global_step, self.dense.fetch())
+            tick()
+
+        late = self._coordinator.wait_for_workers(timeout_seconds=self._job.end_seconds, check=check)
+        if late:
+            _log.warning("workers %s did not finish within %g s", late, self._job.end_seconds)
+        self.global_step = self.dense.fetch()
+
+    stop_requested: Callable[[], bool] = staticmethod(lambda: False)
+    """Whether somebody asked this process to end."""
+
+    def shut_down(self) -> None:
+        """Let the servers end."""
+        for shard in self.shards:
+            try:
+                shard.shut_down()
+            except Exception as error:  # noqa: BLE001  it is gone already, or will be killed
+                _log.warning("a parameter server could not be asked to end: %s", error)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._cleanup.close()
+        super().close()
+
+    def _connect(self, config: StateConfig) -> Servers:
+        place, job, count = self._place, self._job, len(self._addresses)
+        servers = Servers(
+            addresses=self._addresses,
+            # Before anything is restored: clients of earlier generations are cut off by it.
+            generation=claim_generation(job.folder, 1),
+            secret=place.secret,
+            tls=place.tls,
+            retry=job.retry,
+        )
+        self.shards = [
+            self._cleanup.enter_context(RemoteShard(address, secret=place.secret, tls=place.tls, retry=job.retry))
+            for address in self._addresses
+        ]
+        for index, shard in enumerate(self.shards):
+            shard.init(
+                self.plan,
+                index,
+                count,
+                generation=servers.generation,
+                anew=True,
+                initial_capacity=config.initial_capacity // count,
+            )
+            # Workers come when the chief lets them in; the chief itself is a client already.
+            shard.mark_initialized()
+        return servers
+
+    def _claim_generation(self, folder: Path) -> int:
+        return self.servers.generation
+
+    def _load(self, path: Path, options: RestoreConfig, *, is_own: bool) -> Snapshot:
+        snapshot = load_into_shards(
+            path, self.shards, plan=self.plan, drop_not_finite=options.drop_not_finite, positions=is_own
+        )
+        count = len(self.shards)
+        self._dense_applied = [
+            notes_of(path, snapshot.extra, (index, count), positions=is_own).dense_applied for index in range(count)
+        ]
+        return snapshot
+
+    def _restore(self, path: Path, options: RestoreConfig, *, cleared: bool, is_own: bool) -> None:
+        super()._restore(path, options, cleared=cleared, is_own=is_own)
+        self._give_dense_away()
+
+    def _give_dense_away(self) -> None:
+        """Let the servers own the dense weights that the model has now."""
+        self.dense = self._cleanup.enter_context(self.servers.dense(self.plan))
+        for shard in range(len(self.shards)):
+            applied = self._dense_applied[shard] if self._dense_applied else {}
+            self.dense.create(self.model, self.optimizer, global_step=self.global_step, applied=applied, shards=[shard])
+
+    def _go_to(self, path: Path, snapshot: Snapshot, offsets: dict[str, int]) -> None:
+        num_workers = self._job.num_workers
+        check_num_parts(path, snapshot.stream, num_workers)
+        if num_workers == 1:
+            super()._go_to(path, snapshot, offsets)
+            return
+        own, *others = snapshot.stream[PARTS_KEY]
+        self.source.restore(own)
+        self.stream = dict(own)
+        known = [dict(one) for one in snapshot.extra.get(WORKERS_KEY, ())]
+        self._positions = {
+            index: None if stream is None else {"stream": stream, **known[index - 1]}
+            for index, stream in enumerate(others, 1)
+        }
+        theirs = {name for one in known for name in one.get("offsets", {})}
+        self.offsets = {name: end for name, end in offsets.items() if name not in theirs}
+
+    def _streams(self) -> dict[str, Any]:
+        if self._job.num_workers == 1:
+            return dict(self.stream)
+        others = [self._positions.get(index) for index in range(1, self._job.num_workers)]
+        return {PARTS_KEY: [self.stream, *(None if one is None else one["stream"] for one in others)]}
+
+    @contextmanager
+    def _cut(self) -> Iterator[None]:
+        with self._coordinator.cut(timeout_seconds=self._job.pause_seconds) as positions:
+            # Before workers were let in, those of the snapshot count.
+            self._positions = {**self._positions, **{index: one for index, one in positions.items() if one is not None}}
+            yield
+
+    def _status(self) -> dict[str, Any]:
+        return {
+            "chief": {"index": 0, "state": "training", "global_step": self.global_step},
+            "saved_step": self.saved_step,
+        }

@@ -1,0 +1,116 @@
+"""evaluate_job: a snapshot on parameter servers, looked at by many workers."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from monolith.checkpoint.format.manifest import read_manifest
+from monolith.checkpoint.shards import load_into_shards
+from monolith.cluster.discovery import ServiceDiscovery
+from monolith.data import Source
+from monolith.embedding import MultiTable
+from monolith.hooks import Hook
+from monolith.model import LookupPlan, MonolithModel
+from monolith.parallel import RemoteShard
+from monolith.parallel.coordination import Coordinator, Opening, WorkerLink
+from monolith.train.config import RunnerConfig
+from monolith.train.config.run_settings import job_config, restore_config
+from monolith.train.job.job_place import common_settings, place_of
+from monolith.train.job.parameter_server import run_ps
+from monolith.train.job.part_source import PartSource
+from monolith.train.job.place import WORKER, JobPlace
+from monolith.train.job.served_state import Servers
+from monolith.train.trained_model import TrainedModel
+
+GENERATION = 1
+"""Parameter servers of an evaluation are new, and nobody fences them."""
+
+
+def evaluate_job(
+    model: MonolithModel,
+    config: RunnerConfig,
+    path: Path,
+    source: Source,
+    *,
+    discovery: ServiceDiscovery | None = None,
+    steps: int | None = None,
+    hooks: Sequence[Hook] = (),
+    group_by: str | None = None,
+) -> dict[str, float]:
+    """Be a process that evaluates the snapshot in folder `path`; return the metrics of this process's part.
+
+    A parameter server returns nothing.
+    """
+    with place_of(config, discovery) as place:
+        if config.server_type == "ps":
+            run_ps(place, config.index)
+            return {}
+        part = PartSource(source, config.num_workers, config.index)
+        evaluate = _evaluate_as_chief if config.index == 0 else _evaluate_as_worker
+        return evaluate(model, config, path, place, part, steps=steps, hooks=hooks, group_by=group_by)
+
+
+def _evaluate_as_chief(
+    model: MonolithModel, config: RunnerConfig, path: Path, place: JobPlace, source: Source, **how: Any
+) -> dict[str, float]:
+    plan = LookupPlan.from_json(read_manifest(path).plan)
+    retry, options = job_config(config).call_retry, restore_config(config)
+    with Coordinator(config.num_workers, place.listen_at, secret=place.secret, tls=place.tls) as coordinator:
+        place.discovery.register(WORKER, 0, str(coordinator.address))
+        addresses = place.servers(config.num_ps)
+        shards = [RemoteShard(address, secret=place.secret, tls=place.tls, retry=retry) for address in addresses]
+        for index, shard in enumerate(shards):
+            shard.init(plan, index, len(shards), generation=GENERATION, anew=True)
+        load_into_shards(path, shards, plan=plan, drop_not_finite=options.drop_not_finite)
+        for shard in shards:
+            shard.mark_initialized()
+        coordinator.open(
+            Opening(
+                generation=GENERATION,
+                servers=addresses,
+                plan_hash=plan.hash,
+                settings=common_settings(config),
+                positions={index: {"path": str(path)} for index in range(1, config.num_workers)},
+            )
+        )
+        found = _evaluated(model, config, path, place, addresses, source, **how)
+        coordinator.wait_for_workers(timeout_seconds=float(config.chief_timeout_secs))
+        coordinator.end()
+        for shard in shards:
+            shard.shut_down()
+            shard.close()
+        return found
+
+
+def _evaluate_as_worker(
+    model: MonolithModel, config: RunnerConfig, path: Path, place: JobPlace, source: Source, **how: Any
+) -> dict[str, float]:
+    plan = LookupPlan.from_json(read_manifest(path).plan)
+    with WorkerLink(place.chief(), config.index, secret=place.secret, tls=place.tls) as link:
+        joined = link.join(plan_hash=plan.hash, settings=common_settings(config), timeout_seconds=place.wait_seconds)
+        assert joined.position is not None
+        found = _evaluated(model, config, Path(joined.position["path"]), place, joined.servers, source, **how)
+        link.finish("evaluated", timeout_seconds=float(config.chief_timeout_secs))
+        return found
+
+
+def _evaluated(
+    model: MonolithModel,
+    config: RunnerConfig,
+    path: Path,
+    place: JobPlace,
+    addresses: Sequence[str],
+    source: Source,
+    **how: Any,
+) -> dict[str, float]:
+    plan = LookupPlan.from_json(read_manifest(path).plan)
+    servers = Servers(
+        addresses=addresses,
+        generation=GENERATION,
+        secret=place.secret,
+        tls=place.tls,
+        retry=job_config(config).call_retry,
+    )
+    with servers.tables(plan) as tables:
+        trained = TrainedModel(model, path, restore_config(config), tables=cast(MultiTable, tables))
+        return trained.evaluate(source, **how)

@@ -1,0 +1,37 @@
+"""run_ps: what a process does that is a parameter server."""
+
+import logging
+import signal
+import threading
+from types import FrameType
+
+from monolith.parallel import ParameterServer
+from monolith.train.job.place import PS, JobPlace
+
+_POLL_SECONDS = 0.5
+
+_log = logging.getLogger(__name__)
+
+
+def run_ps(place: JobPlace, index: int) -> None:
+    """Hold a shard of whatever model the chief sends, until the chief ends the job, SIGTERM or Ctrl-C."""
+    stopped = threading.Event()
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+
+        def stop(number: int, frame: FrameType | None) -> None:
+            stopped.set()
+
+        before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        with ParameterServer(place.listen_at, secret=place.secret, tls=place.tls) as server:
+            place.discovery.register(PS, index, str(server.address))
+            _log.info("parameter server %d listens at %s", index, server.address)
+            try:
+                while not server.wait(_POLL_SECONDS) and not stopped.is_set():
+                    pass
+            finally:
+                place.discovery.deregister(PS, index, str(server.address))
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,76 @@
+"""JobPlace: where the processes of a job find each other, and how they prove that they belong to it."""
+
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from monolith.closing import Closing
+from monolith.cluster.discovery import FilesServiceDiscovery, ServiceDiscovery, wait_for
+from monolith.wire import SharedSecret, TlsConfig
+
+CLUSTER_FOLDER = "cluster"
+"""In model_dir: addresses of the processes, and their secret."""
+
+PS = "ps"
+WORKER = "worker"
+"""Names in discovery. Of the workers only number 0, the chief, is registered: nobody asks the others anything."""
+
+LOOPBACK = "127.0.0.1:0"
+
+_POLL_SECONDS = 0.2
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobPlace(Closing):
+    """What a process needs to know to take part in a job."""
+
+    discovery: ServiceDiscovery
+
+    secret: SharedSecret = field(repr=False)
+
+    tls: TlsConfig | None = None
+
+    wait_seconds: float = 7200.0
+    """How long processes wait for each other."""
+
+    listen_at: str = LOOPBACK
+    """Where this process listens."""
+
+    @classmethod
+    def in_folder(
+        cls,
+        model_dir: str | Path,
+        *,
+        discovery: ServiceDiscovery | None = None,
+        tls: TlsConfig | None = None,
+        wait_seconds: float = 7200.0,
+    ) -> "JobPlace":
+        """Return the place of the job that trains in a folder, which all of its processes see."""
+        folder = Path(model_dir) / CLUSTER_FOLDER
+        found = discovery or FilesServiceDiscovery(folder)
+        return cls(
+            discovery=found,
+            secret=SharedSecret.made_in_folder(folder),
+            tls=tls,
+            wait_seconds=wait_seconds,
+            # Some discoveries say where this process is to listen.
+            listen_at=str(getattr(found, "addr", None) or LOOPBACK),
+        )
+
+    def servers(self, num_ps: int) -> list[str]:
+        """Wait until `num_ps` parameter servers are registered; return their addresses in order."""
+        found = wait_for(self.discovery, PS, num_ps, timeout_seconds=self.wait_seconds)
+        return [found[index] for index in sorted(found)]
+
+    def chief(self) -> str:
+        """Wait until the chief is registered; return its address."""
+        end = time.monotonic() + self.wait_seconds
+        while (address := self.discovery.query(WORKER).get(0)) is None:
+            if time.monotonic() > end:
+                raise TimeoutError(f"waited {self.wait_seconds:g} seconds for the chief (worker 0); start it")
+            time.sleep(_POLL_SECONDS)
+        return address
+
+    def close(self) -> None:
+        """Take back what this process registered."""
+        self.discovery.close()

@@ -1,0 +1,54 @@
+"""Retries: how often a process of a job begins again after it lost others."""
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from monolith.errors import FencedError
+from monolith.observe.metric_client import get_cli
+from monolith.parallel.coordination import ReplacedError
+
+Result = TypeVar("Result")
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Retries:
+    """The rules of a job."""
+
+    max_retries: int = 0
+    """Beginning again with other parameter servers counts; with the same ones it is free."""
+
+    wait_seconds: float = 30.0
+
+    def run(
+        self, attempt: Callable[[], Result], cluster: Callable[[], list[str]], failed: Callable[[], None] = lambda: None
+    ) -> Result:
+        """Return the result of the first attempt that succeeds.
+
+        Only a lost process counts as such: a call that was cut off or not answered in time. `cluster` returns the
+        parameter servers of the moment; `failed` is called after each failure.
+        """
+        num_retries, before = 0, cluster()
+        while True:
+            try:
+                return attempt()
+            except ReplacedError:
+                raise
+            except (ConnectionError, TimeoutError, FencedError) as error:
+                failed()
+                get_cli().emit_counter("worker_failover_cnt", 1)
+                _log.warning("a process of the job is lost, beginning again in %g s: %s", self.wait_seconds, error)
+                time.sleep(self.wait_seconds)
+                now = cluster()
+                num_retries += now != before
+                before = now
+                if num_retries > self.max_retries:
+                    error.add_note(
+                        f"parameter servers were replaced {num_retries} times, and max_retry_times is "
+                        f"{self.max_retries}"
+                    )
+                    raise

@@ -1,0 +1,192 @@
+"""run_job: a run of many processes; each of them calls this with its own role."""
+
+import math
+import signal
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from monolith.cluster.discovery import ServiceDiscovery
+from monolith.data import Source
+from monolith.hooks import Hook, RunContext, StepValues
+from monolith.model import MonolithModel
+from monolith.parallel.coordination import Coordinator, WorkerLink
+from monolith.train.config import RunnerConfig
+from monolith.train.config.run_settings import RunSettings
+from monolith.train.config.task_settings import task_parameter
+from monolith.train.hooks.live_view import LiveView
+from monolith.train.hooks.standard import standard_hooks
+from monolith.train.job.chief_state import ChiefConfig, ChiefState
+from monolith.train.job.job_place import common_settings, place_of
+from monolith.train.job.parameter_server import run_ps
+from monolith.train.job.part_source import PartSource
+from monolith.train.job.place import WORKER, JobPlace
+from monolith.train.job.retries import Retries
+from monolith.train.job.worker_state import WorkerState
+from monolith.train.loop import RunResult, Trainer
+from monolith.train.run import run, training_source
+from monolith.train.state import StateConfig
+
+PAUSE_SECONDS = 30.0
+"""How long a save waits for workers, if the task's train.max_pending_seconds_for_barrier does not say it."""
+
+
+def run_job(
+    model: MonolithModel | None,
+    config: RunnerConfig,
+    *,
+    discovery: ServiceDiscovery | None = None,
+    steps: int | None = None,
+    max_steps: int | None = None,
+    hooks: Sequence[Hook] = (),
+    **listeners: Any,
+) -> RunResult:
+    """Be the process of a job that `server_type` and `index` name, and return how it ended.
+
+    Processes find each other through `discovery`, by default files in `<model_dir>/cluster`.
+    """
+    with place_of(config, discovery) as place:
+        if config.server_type == "ps":
+            run_ps(place, config.index)
+            ending = "the chief ended the job"
+            return RunResult(global_step=0, num_steps=0, ending=ending, loss=float("nan"), metrics={})
+        assert model is not None
+        if config.index == 0:
+            return _run_chief(model, config, place, steps=steps, max_steps=max_steps, hooks=hooks, **listeners)
+        return _run_worker(model, config, place, hooks)
+
+
+def _run_chief(
+    model: MonolithModel, config: RunnerConfig, place: JobPlace, *, hooks: Sequence[Hook], **how: Any
+) -> RunResult:
+    settings = RunSettings.of(config, model)
+    if settings.live is not None or settings.exports is not None:
+        raise NotImplementedError(
+            "sending what is learned to servers is not there yet for jobs with parameter servers; leave out "
+            "export_base, sync_targets and export_when_saving, and export snapshots with `monolith export`"
+        )
+    job = ChiefConfig(
+        folder=Path(config.model_dir),
+        num_workers=config.num_workers,
+        settings=common_settings(config),
+        retry=settings.job.call_retry,
+        pause_seconds=task_parameter(model, "train", "max_pending_seconds_for_barrier") or PAUSE_SECONDS,
+        end_seconds=float(settings.job.chief_timeout_seconds),
+    )
+    with Coordinator(config.num_workers, place.listen_at, secret=place.secret, tls=place.tls) as coordinator:
+        place.discovery.register(WORKER, 0, str(coordinator.address))
+
+        def attempt() -> RunResult:
+            addresses = place.servers(config.num_ps)
+            states: list[ChiefState] = []
+
+            def make_state(model: MonolithModel, source: Source, state: StateConfig) -> ChiefState:
+                states.append(
+                    ChiefState(model, source, state, place=place, addresses=addresses, coordinator=coordinator, job=job)
+                )
+                return states[-1]
+
+            source = PartSource(training_source(model, settings.input), config.num_workers, 0)
+            try:
+                result = run(
+                    model,
+                    config,
+                    source=source,
+                    make_state=make_state,
+                    hooks=[*hooks, _ChiefHook(states)],
+                    **how,
+                )
+                coordinator.end()
+                states[-1].shut_down()
+                return result
+            finally:
+                for state in states:
+                    state.close()
+
+        return _retries(settings).run(attempt, lambda: place.servers(config.num_ps), coordinator.suspend)
+
+
+def _run_worker(model: MonolithModel, config: RunnerConfig, place: JobPlace, hooks: Sequence[Hook]) -> RunResult:
+    settings = RunSettings.of(config, model)
+    settings.process.apply()
+    limit = task_parameter(model, "train", "slow_start_steps") or 0
+    first_step = int(limit * math.log(1 + config.index))
+
+    def attempt() -> RunResult:
+        watching = [*standard_hooks(replace(settings.watch, summary_steps=0, controller=False)), *hooks]
+        view = LiveView(every_steps=settings.watch.log_steps, folder=settings.saving.folder)
+        for hook in [*watching, view, *model.training_hooks]:
+            hook.begin()
+        source = PartSource(training_source(model, settings.input), config.num_workers, config.index)
+        with WorkerLink(place.chief(), config.index, secret=place.secret, tls=place.tls) as link:
+            state = WorkerState(
+                model,
+                source,
+                settings.state,
+                link=link,
+                place=place,
+                settings=common_settings(config),
+                retry=settings.job.call_retry,
+                end_seconds=float(settings.job.chief_timeout_seconds),
+            )
+            try:
+                link.wait_for_step(first_step, timeout_seconds=60.0 * settings.job.max_slow_start_minutes)
+                every = [_WorkerHook(link), *watching, view, *model.training_hooks]
+                trainer = Trainer(state, settings.loop, settings.saving, hooks=every, saves=False)
+                return trainer.run(state.last_step)
+            finally:
+                state.close()
+
+    return _retries(settings).run(attempt, lambda: place.servers(config.num_ps))
+
+
+def _retries(settings: RunSettings) -> Retries:
+    job = settings.job
+    return Retries(max_retries=job.num_retries, wait_seconds=float(job.retry_wait_seconds))
+
+
+class _ChiefHook(Hook):
+    """Lets the state of a job know when its run is to stop."""
+
+    def __init__(self, states: Sequence[ChiefState]) -> None:
+        self._states = states
+
+    def after_create_session(self, context: RunContext) -> None:
+        """Show the state whether a stop is asked for."""
+        self._states[-1].stop_requested = lambda: context.stop_requested
+
+
+class _WorkerHook(Hook):
+    """Keeps a worker in step with its job: it stands still for saves, and ends or goes back with the others."""
+
+    def __init__(self, link: WorkerLink) -> None:
+        self._link = link
+
+    def after_create_session(self, context: RunContext) -> None:
+        """Listen for the end of the job."""
+        self._link.on_stop = lambda: _stop(context)
+        if self._link.stops:
+            context.request_stop()
+
+    def before_run(self, context: RunContext) -> None:
+        """Wait for a save under way."""
+        self._link.check()
+        self._link.gate.__enter__()
+
+    def after_run(self, context: RunContext, values: StepValues) -> None:
+        """Let a save begin."""
+        self._link.gate.__exit__()
+
+    def end(self, context: RunContext) -> None:
+        """Hold nobody up any more."""
+        self._link.gate.__exit__()
+
+
+def _stop(context: RunContext) -> None:
+    """End a run from another thread, also one that waits for events."""
+    context.request_stop()
+    main = threading.main_thread()
+    if main.ident is not None and callable(signal.getsignal(signal.SIGTERM)):
+        signal.pthread_kill(main.ident, signal.SIGTERM)

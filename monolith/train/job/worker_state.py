@@ -1,0 +1,88 @@
+"""WorkerState: what a worker other than the chief trains on."""
+
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from monolith.data import Batch, Source
+from monolith.model import MonolithModel
+from monolith.parallel import RetryConfig
+from monolith.parallel.coordination import WorkerLink
+from monolith.train.job.place import JobPlace
+from monolith.train.job.served_state import ServedState, Servers
+from monolith.train.state.train_state import StateConfig
+
+_RATE_STEPS = 100
+
+
+class WorkerState(ServedState):
+    """A worker's part of a job, from its join to its end; it begins where the chief says."""
+
+    def __init__(
+        self,
+        model: MonolithModel,
+        source: Source,
+        config: StateConfig,
+        *,
+        link: WorkerLink,
+        place: JobPlace,
+        settings: Mapping[str, Any],
+        retry: RetryConfig,
+        end_seconds: float,
+    ) -> None:
+        """Join the job, as soon as its chief is ready, and go to this worker's position."""
+        self.link, self._place, self._settings, self._retry = link, place, settings, retry
+        self._end_seconds = end_seconds
+        self._ends: deque[float] = deque(maxlen=_RATE_STEPS)
+        super().__init__(model, source, config)
+        self.dense = self.servers.dense(self.plan)
+        self.dense.join(model, self.optimizer)
+        self.global_step = self.dense.global_step
+        if self.position is not None:
+            source.restore(self.position["stream"])
+            self.stream = dict(self.position["stream"])
+            self.offsets = dict(self.position.get("offsets", {}))
+            if "clock" in self.position:
+                self.clock.restore(self.position["clock"])
+
+    def count(self, batch: Batch) -> None:
+        """Note the position, and report it in the background."""
+        super().count(batch)
+        self._ends.append(time.monotonic())
+        position = {"stream": self.stream, "offsets": dict(self.offsets), "clock": self.clock.state()}
+        self.link.record(position, global_step=self.global_step, figures=self._figures())
+
+    def evict_if_due(self) -> None:
+        """Do nothing: the chief removes expired rows."""
+
+    def wait_for_others(self, ending: str, *, interrupted: bool, tick: Callable[[], None]) -> None:
+        """Wait until the job is over: until then it may go back, and this worker with it.
+
+        A worker that was interrupted alone leaves: its part is not done, and another process takes it up.
+        """
+        if interrupted and not self.link.stops:
+            return
+        self.link.finish(ending, timeout_seconds=self._end_seconds)
+
+    def _connect(self, config: StateConfig) -> Servers:
+        joined = self.link.join(
+            plan_hash=self.plan.hash, settings=self._settings, timeout_seconds=self._place.wait_seconds
+        )
+        self.position, self.last_step = joined.position, joined.last_step
+        return Servers(
+            addresses=joined.servers,
+            generation=joined.generation,
+            secret=self._place.secret,
+            tls=self._place.tls,
+            retry=self._retry,
+        )
+
+    def _figures(self) -> dict[str, Any]:
+        seconds = self._ends[-1] - self._ends[0] if len(self._ends) > 1 else 0.0
+        rate = (len(self._ends) - 1) / seconds if seconds else 0.0
+        return {
+            "global_step": self.global_step,
+            "steps_per_second": round(rate, 2),
+            "retries": self.tables.servers.num_retries,  # type: ignore[attr-defined]
+        }

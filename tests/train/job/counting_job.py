@@ -1,0 +1,121 @@
+"""A model with witnesses: what a job has trained on can be counted in its rows and weights."""
+
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+import monolith as mono
+from monolith.checkpoint import latest_state
+from monolith.embedding import SgdOptimizer, ZerosInitializer
+from monolith.train.config import RunnerConfig
+from monolith.train.trained_model import TrainedModel
+
+NUM_IDS = 50
+BATCH = 8
+
+
+class Counting(mono.MonolithModel):
+    """Every event adds exactly 1 to the row of its id; every batch adds exactly 1 to the one weight."""
+
+    def __init__(self, params: Any) -> None:
+        super().__init__(params)
+        self.create_embedding_feature_column(
+            "uid", optimizer=SgdOptimizer(learning_rate=1.0), initializer=ZerosInitializer()
+        )
+        self.weight = nn.Parameter(torch.zeros(1))
+        self.optimizer = torch.optim.SGD(self.parameters(), lr=1.0)
+
+    def input_fn(self, mode):
+        ids = torch.from_numpy(events(self.params["events"]))
+        return mono.data.arrays({"uid": ids, "label": torch.ones(len(ids))}, batch_size=BATCH)
+
+    def model_fn(self, features, mode):
+        time.sleep(self.params.get("seconds", 0.0))
+        (count,) = self.lookup_embedding_slice(["uid"], slice_dim=1)
+        pred = count.squeeze(1)
+        loss = -pred.sum() - self.weight.sum()
+        return mono.EstimatorSpec(
+            label=features["label"], pred=pred, loss=loss, optimizer=self.optimizer, classification=False
+        )
+
+
+class Slow(mono.Hook):
+    """Makes steps take time, so that something can happen to a job meanwhile, and counts them in a file."""
+
+    def __init__(self, seconds: float, path: Path) -> None:
+        self._seconds, self._path = seconds, path
+
+    def after_run(self, context, values):
+        with self._path.open("a") as file:
+            file.write("x")
+        time.sleep(self._seconds)
+
+
+class FailsOnce(mono.Hook):
+    """Raises what a call that took too long raises, before the first step of a process."""
+
+    def __init__(self) -> None:
+        self._failed = False
+
+    def before_run(self, context):
+        if not self._failed:
+            self._failed = True
+            raise TimeoutError("a deadline passed, says the test")
+
+
+def events(count: int) -> np.ndarray:
+    return np.random.default_rng(1).integers(0, NUM_IDS, count)
+
+
+def config_of(model_dir: Path, **changes: Any) -> RunnerConfig:
+    settings = {
+        "model_dir": str(model_dir),
+        "log_step_count_steps": 0,
+        "save_summary_steps": 0,
+        "retry_wait_in_secs": 0,
+        "max_retry_times": 6,
+        "operation_timeout_in_ms": 3000,
+        "session_creation_timeout_secs": 60,
+        "save_checkpoints_steps": 10,
+    }
+    return RunnerConfig(**{**settings, **changes})
+
+
+def take_part(model_dir: str, num_events: int, seconds: float = 0.0, fails: bool = False, **role: Any) -> None:
+    """Be a process of a job."""
+    torch.set_num_threads(1)
+    hooks: list[mono.Hook] = [FailsOnce()] if fails else []
+    if seconds:
+        hooks.append(Slow(seconds, Path(model_dir) / f"steps-{role['index']}"))
+    estimator = mono.Estimator(Counting, config_of(Path(model_dir), **role), params={"events": num_events})
+    estimator.train(hooks=hooks)
+
+
+def look(model_dir: str, num_events: int, steps: int | None = None, **role: Any) -> None:
+    """Be a process of a job that evaluates."""
+    torch.set_num_threads(1)
+    found = mono.Estimator(Counting, config_of(Path(model_dir), **role), params={"events": num_events}).evaluate(
+        steps=steps
+    )
+    if role["server_type"] == "worker" and not found["num_events"] > 0:
+        sys.exit("no events were looked at")
+
+
+def counted(model_dir: Path) -> tuple[dict[int, int], float, int]:
+    """The events of each id, the batches, and the global step that the newest snapshot counts."""
+    path = latest_state(model_dir)
+    trained = TrainedModel(Counting({"events": 0}), path)
+    rows = {}
+    for ids, values in trained.tables["uid"].items():
+        rows |= dict(zip(ids.tolist(), np.asarray(values)[:, 0].tolist(), strict=True))
+    return rows, float(trained.model.weight.detach()), trained.global_step
+
+
+def expected(num_events: int) -> dict[int, int]:
+    ids, counts = np.unique(events(num_events), return_counts=True)
+    return dict(zip(ids.tolist(), counts.tolist(), strict=True))

@@ -1,0 +1,52 @@
+"""A job of real processes for tests."""
+
+import time
+
+from tests.new_processes import PROCESSES
+
+
+class Job:
+    """Processes of one job; each can be killed and started again."""
+
+    def __init__(self, model_dir, target, *, num_ps=2, num_workers=2, num_events=400, **options):
+        self.model_dir, self.target, self.num_events = model_dir, target, num_events
+        self.common = {"num_ps": num_ps, "num_workers": num_workers, **options}
+        self.processes = {}
+        for index in range(num_ps):
+            self.start("ps", index)
+        for index in range(num_workers):
+            self.start("worker", index)
+
+    def start(self, server_type, index, **more):
+        process = PROCESSES.Process(
+            target=self.target,
+            args=(str(self.model_dir), self.num_events),
+            kwargs={"server_type": server_type, "index": index, **self.common, **more},
+            daemon=True,
+        )
+        process.start()
+        self.processes[server_type, index] = process
+        return process
+
+    def kill(self, server_type, index):
+        process = self.processes[server_type, index]
+        process.kill()
+        process.join(20)
+
+    def ends(self, seconds=60):
+        """Wait for all processes, and return their exit codes."""
+        end = time.monotonic() + seconds
+        for process in self.processes.values():
+            process.join(max(0.0, end - time.monotonic()))
+        return {name: process.exitcode for name, process in self.processes.items()}
+
+    def close(self):
+        """Leave no process behind."""
+        for process in self.processes.values():
+            process.kill()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()

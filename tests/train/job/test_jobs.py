@@ -1,0 +1,82 @@
+"""Jobs of real processes: parameter servers, a chief and workers, which end well, or die and come back."""
+
+import time
+
+import pytest
+
+from tests.train.job.counting_job import BATCH, counted, expected, look, take_part
+from tests.train.job.running_job import Job
+
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.fixture
+def job(tmp_path):
+    made = []
+
+    def start(**options):
+        made.append(Job(tmp_path, options.pop("target", take_part), **options))
+        return made[-1]
+
+    yield start
+    for one in made:
+        one.close()
+
+
+def wait_for_steps(job, index, count):
+    path, end = job.model_dir / f"steps-{index}", time.monotonic() + 60
+    while not path.exists() or path.stat().st_size < count:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def check_exact(model_dir, num_events):
+    rows, batches, step = counted(model_dir)
+    assert rows == expected(num_events)
+    assert batches == step == -(-num_events // BATCH)
+
+
+def test_two_workers_train_all_of_it_once(tmp_path, job):
+    assert set(job(num_events=403).ends().values()) == {0}
+    check_exact(tmp_path, 403)
+
+
+def test_a_job_is_evaluated_by_its_processes(tmp_path, job):
+    assert set(job(num_events=80).ends().values()) == {0}
+    assert set(job(target=look, num_events=80, steps=3).ends().values()) == {0}
+
+
+@pytest.mark.services
+@pytest.mark.parametrize(("server_type", "index"), [("worker", 1), ("worker", 0), ("ps", 0), ("ps", 1)])
+def test_every_batch_is_applied_once_after_kill_9(tmp_path, job, server_type, index):
+    running = job(num_events=480, seconds=0.05)
+    wait_for_steps(running, 0, 7)  # beyond a snapshot
+    wait_for_steps(running, 1, 7)
+    running.kill(server_type, index)
+    running.start(server_type, index)
+    assert set(running.ends().values()) == {0}
+    check_exact(tmp_path, 480)
+
+
+@pytest.mark.services
+def test_a_job_continues_where_the_last_one_stopped(tmp_path, job):
+    first = job(num_events=400, seconds=0.05)
+    wait_for_steps(first, 1, 5)
+    first.processes["worker", 0].terminate()  # as Ctrl-C of `monolith launch`: the chief ends the others
+    assert set(first.ends().values()) == {0}
+    _, batches, step = counted(tmp_path)
+    assert 5 <= batches == step < 50
+    assert set(job(num_events=400).ends().values()) == {0}
+    check_exact(tmp_path, 400)
+
+
+@pytest.mark.services
+def test_a_call_that_took_too_long_lets_a_worker_begin_again(tmp_path, job):
+    assert set(job(num_events=160, fails=True).ends().values()) == {0}
+    check_exact(tmp_path, 160)
+
+
+def test_another_number_of_workers_is_refused_with_the_way_out(tmp_path, job):
+    assert set(job(num_events=80, num_ps=1).ends().values()) == {0}
+    with pytest.raises(ValueError, match="trained by 2 workers.*train with num_workers=2"):
+        take_part(str(tmp_path), 80, server_type="worker", index=0)
