@@ -26,8 +26,7 @@ CLASSES = {one.__name__: {field.name for field in fields(one)} for one in (RunCo
 # Names that a page uses for something else than the setting of the same name.
 OTHER_MEANINGS = {
     "environment.md": {"tf_grpc_worker_cache_threads"},  # of RunnerConfig, as the page's variables are
-    # fields of files
-    "formats.md": {"filter_capacity", "index", "kafka_dump", "kafka_dump_prefix", "lagrangex_header"},
+    "formats.md": {"filter_capacity", "index", "kafka_dump", "kafka_dump_prefix", "lagrangex_header"},  # of files
     "what-works.md": {
         "discovery_type",
         "embedding_prefetch_capacity",

@@ -156,12 +156,23 @@ class Supervisor:
         for one in self.processes:
             if one.process is not None and one.process.poll() is not None:
                 self._note_end(one)
-                if not one.is_done or (one.role.is_server and not self._is_over()):
+                if self._leader_is_done:
+                    self._check_last_end(one)
+                elif not one.is_done or one.role.is_server:
                     self._restart_later(one)
             elif one.process is None and one.restart_at and time.monotonic() >= one.restart_at:
                 one.restart_at = 0.0
                 one.num_restarts += 1
                 self._start(one)
+
+    @property
+    def _leader_is_done(self) -> bool:
+        return any(one.role.is_leader and one.is_done for one in self.processes)
+
+    def _check_last_end(self, one: RoleProcess) -> None:
+        """Fail if a process ended badly after the leader: nobody is left to work with a new one."""
+        if not one.is_done and not one.role.is_server:
+            self.failure = f"{one.role.name} {how_it_ended(one.status)}: {one.tail.last_lines()}"
 
     def _note_end(self, one: RoleProcess) -> None:
         assert one.process is not None

@@ -3,8 +3,8 @@
 import copy
 import logging
 import os
-import platform
 import socket
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -157,9 +157,12 @@ def get_meta_graph_file_name(model_dir: str | os.PathLike[str]) -> str:
 
 
 def get_local_host() -> str:
-    """Return the IPv4 address that this host's name has; outside Linux and Windows that name ends in ".local"."""
-    name = socket.gethostname()
-    return socket.gethostbyname(name if platform.system() in ("Linux", "Windows") else f"{name}.local")
+    """Return the IPv4 address that this machine's name stands for."""
+    name = socket.gethostname() + ("" if sys.platform in ("linux", "win32") else ".local")
+    try:
+        return socket.gethostbyname(name)
+    except OSError as error:
+        raise OSError(f"this machine's name {name!r} has no address: {error}; add it to /etc/hosts") from error
 
 
 def get_test_tmp_dir() -> str:

@@ -34,7 +34,7 @@ class JobConfig:
     """Everything is in this process."""
 
     partial_recovery: bool | None = None
-    """After a failure, only lost parameter servers are restored."""
+    """After a failure, only new parameter servers are restored; the others keep what they have."""
 
     chief_timeout_seconds: int = 1800
     """How long processes wait for each other at the end."""
@@ -84,8 +84,3 @@ class JobConfig:
         name = "num_ps" if self.server_type == "ps" else "num_workers"
         if not 0 <= self.index < getattr(self, name):
             raise ValueError(f"index={self.index}: there is no such {self.server_type}, {name}={getattr(self, name)}")
-        if self.partial_recovery:
-            raise NotImplementedError(
-                "partial_recovery=True: restoring only the lost parameter server is not there yet; without it all go "
-                "back to the newest snapshot, and no batch is lost or repeated"
-            )

@@ -54,6 +54,19 @@ def test_too_many_deaths_fail_the_job_with_the_last_lines(tmp_path):
     assert all(one.process is None for one in supervisor.processes)
 
 
+def test_nobody_is_started_again_once_the_leader_has_ended(tmp_path):
+    over = tmp_path / "over"
+    waits = f"import time\nwhile not os.path.exists({str(over)!r}): time.sleep(0.01)\ntime.sleep(0.5); exit(1)"
+    roles = [
+        role("chief", f"import pathlib; pathlib.Path({str(over)!r}).touch()", is_leader=True),
+        role("worker 1", counted(tmp_path / "runs", waits)),
+    ]
+    supervisor = Supervisor(roles, tmp_path / "logs", QUICK)
+    assert supervisor.run() == 1
+    assert (tmp_path / "runs").read_text() == "x"
+    assert "worker 1 ended with status 1" in supervisor.failure
+
+
 def test_a_wrong_setting_is_not_tried_again(tmp_path):
     supervisor = Supervisor([role("chief", counted(tmp_path / "runs", "exit(2)"))], tmp_path / "logs", QUICK)
     assert supervisor.run() == 1

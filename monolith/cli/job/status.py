@@ -31,6 +31,7 @@ def status(
         return
     saved = "none" if found.get("saved_step") is None else f"of step {found['saved_step']:,}"
     line = f"generation {found['generation']}, step {found['global_step']:,}, newest snapshot {saved}"
+    line += f", workers paused {found.get('pause_ms', 0.0):g} ms for it"
     console.print(line, highlight=False)
     console.print(_workers(found["workers"]))
     console.print(_servers(found["servers"]))

@@ -10,13 +10,13 @@ import typer
 
 from monolith.cli.console import console
 from monolith.cli.job.view import JobView
+from monolith.cli.models.flags import TrainFlags
 from monolith.launch.supervisor import JobRole, Supervisor, SupervisorConfig
-from monolith.train.config import flag_name
+from monolith.train.config import flag_kinds, flag_name
 
 LOG_FOLDER = "logs"
 
 _OWN = ("server_type", "index")
-_NOT_PASSED = ("max_restarts", "stop_seconds")
 
 
 def run(model: str, settings: Mapping[str, Any], own: Mapping[str, Any]) -> None:
@@ -27,7 +27,8 @@ def run(model: str, settings: Mapping[str, Any], own: Mapping[str, Any]) -> None
     folder = settings.get("model_dir")
     if not folder:
         raise ValueError("monolith launch needs --model-dir, the folder that its processes have in common")
-    passed = {name: value for name, value in {**settings, **own}.items() if name not in _NOT_PASSED}
+    known = flag_kinds(TrainFlags)
+    passed = {name: value for name, value in {**settings, **own}.items() if name in known}
     num_ps, num_workers = settings.get("num_ps", 1), settings.get("num_workers", 1)
     if num_ps < 1:
         raise ValueError("a job of several processes has --num-ps of at least 1; `monolith train` is one process")

@@ -14,6 +14,7 @@ from monolith.parallel.coordination.member import Member
 from monolith.parallel.coordination.messages import (
     FENCED,
     HEARTBEAT_SECONDS,
+    LEFT,
     PROTOCOL,
     CoordinationRequest,
     News,
@@ -141,12 +142,12 @@ class Coordinator(Closing):
         return [member.index for member in self._members.values() if not member.finished]
 
     def end(self, *, timeout_seconds: float = 10.0) -> None:
-        """Tell all workers that the job is over, and wait until those that live know it."""
+        """Tell all workers that the job is over, and wait until those that live have left."""
         with self._changed:
             self._announce(over=True)
             self._changed.wait_for(
                 lambda: all(
-                    member.knows_end or not member.is_in or not member.is_alive(self._lost_seconds)
+                    member.has_left or not member.is_in or not member.is_alive(self._lost_seconds)
                     for member in self._members.values()
                 ),
                 timeout_seconds,
@@ -244,6 +245,7 @@ class Coordinator(Closing):
             member.position, member.number = meta["position"], int(meta["number"])
             member.finished, member.figures = str(meta["finished"]), meta["figures"]
             # A report from before the pause may come after it.
+            member.has_left = member.finished == LEFT
             member.paused = max(member.paused, int(meta["paused"]))
             self._raise_step(int(meta["global_step"]))
             if meta["paused"] or meta["finished"]:
@@ -255,9 +257,6 @@ class Coordinator(Closing):
         self._changed.wait_for(lambda: self._news.version != seen or self._is_closed, HEARTBEAT_SECONDS)
         if refusal := self._refusal(member, message):
             return refusal
-        if self._news.over:
-            member.knows_end = True
-            self._changed.notify_all()
         return asdict(self._news)
 
     def _refusal(self, member: Member, message: Message) -> dict[str, Any]:

@@ -32,8 +32,8 @@ class Member:
     finished: str = ""
     """How its part ended, in words; empty until then."""
 
-    knows_end: bool = False
-    """It was told that the job is over."""
+    has_left: bool = False
+    """It was told that the job is over, and is done with the parameter servers."""
 
     last_contact: float = 0.0
     """On the monotonic clock."""

@@ -13,6 +13,9 @@ PROTOCOL: Final = 1
 FENCED: Final = "fenced"
 """Key of a reply that ends a worker: another process has taken its place. The value says why."""
 
+LEFT: Final = "left"
+"""How a worker's part ended, in its last report: it needs nobody any more."""
+
 HEARTBEAT_SECONDS: Final = 1.0
 """A worker that watches gets an answer at least this often."""
 

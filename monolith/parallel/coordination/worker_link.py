@@ -13,6 +13,7 @@ from monolith.parallel.coordination.batch_gate import BatchGate
 from monolith.parallel.coordination.messages import (
     FENCED,
     HEARTBEAT_SECONDS,
+    LEFT,
     CoordinationRequest,
     Joined,
     News,
@@ -139,8 +140,8 @@ class WorkerLink(Closing):
                 self._changed.wait(0.1)
             return self._news.global_step >= global_step
 
-    def finish(self, ending: str, *, timeout_seconds: float) -> None:
-        """Report that this worker's part is done, and wait until the whole job is.
+    def finish(self, ending: str, *, timeout_seconds: float | None = None) -> None:
+        """Report that this worker's part is done, and wait until the whole job is: while there is a chief, by default.
 
         Raises:
             GenerationOverError: the job goes back to its newest snapshot, and this worker with it.
@@ -155,12 +156,14 @@ class WorkerLink(Closing):
             while not self._news.over:
                 self.check()
                 if deadline.expired:
-                    raise TimeoutError(f"the job did not end within {timeout_seconds:g} s after this worker's part")
+                    raise TimeoutError(f"the job did not end within {timeout_seconds} s after this worker's part")
                 self._changed.wait(0.2)
 
     def close(self) -> None:
-        """Send the last position, and end the threads."""
+        """Send the last position, or after the end of the job that this worker has left; end the threads."""
         with self._changed:
+            if self._news.over and self._report.finished:
+                self._report = replace(self._report, number=self._report.number + 1, finished=LEFT)
             self._is_closing = True
             self._changed.notify_all()
         for thread in self._threads:

@@ -1,6 +1,7 @@
 """ChiefState: the state of a job as its chief sees it: made or restored, saved at a cut, ended."""
 
 import logging
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from monolith.checkpoint.shards import ShardsSaver, load_into_shards
 from monolith.checkpoint.shards.notes import notes_of
 from monolith.data import Source
 from monolith.model import MonolithModel
+from monolith.observe.metric_client import get_cli
 from monolith.parallel import RemoteShard, RetryConfig
 from monolith.parallel.coordination import Coordinator, Opening, Position
 from monolith.train.job.place import JobPlace
@@ -36,6 +38,10 @@ class ChiefConfig:
     """What workers must have in common with it."""
 
     retry: RetryConfig = field(default_factory=RetryConfig)
+
+    partial: bool = False
+    """Servers that have their state keep it; only new ones are restored."""
+
     pause_seconds: float = 30.0
     """A worker that has not paused by then does not hold up a save."""
 
@@ -46,8 +52,10 @@ class ChiefConfig:
 class ChiefState(ServedState):
     """The whole state of a job.
 
-    It begins a generation: all servers go back to the newest snapshot, or to the start. While it saves, workers stand
-    still between two batches, so that rows, weights and positions belong together.
+    It begins a generation: workers go back to the positions of the newest snapshot, or to the start. So do the rows and
+    weights of all servers, or with `partial` of those that are new; the others then skip the batches that they have
+    applied already. While it saves, workers stand still between two batches, so that rows, weights and positions belong
+    together.
     """
 
     def __init__(
@@ -65,6 +73,9 @@ class ChiefState(ServedState):
         self._place, self._addresses, self._coordinator, self._job = place, addresses, coordinator, job
         self._positions: dict[int, Position | None] = {}
         self._dense_applied: list[dict[str, int]] = []
+        self._pause_ms = 0.0
+        self.last_step: int | None = None
+        """Where the job ends, once workers are let in."""
         self._cleanup = ExitStack()
         super().__init__(model, source, config)
 
@@ -79,6 +90,7 @@ class ChiefState(ServedState):
 
     def let_workers_in(self, last_step: int | None) -> None:
         """Open the generation: workers begin at the positions of the snapshot."""
+        self.last_step = last_step
         self._coordinator.note_status(self._status)
         self._coordinator.open(
             Opening(
@@ -172,15 +184,17 @@ class ChiefState(ServedState):
             self._cleanup.enter_context(RemoteShard(address, secret=place.secret, tls=place.tls, retry=job.retry))
             for address in self._addresses
         ]
+        self._new: list[int] = []
         for index, shard in enumerate(self.shards):
-            shard.init(
+            status = shard.init(
                 self.plan,
                 index,
                 count,
                 generation=servers.generation,
-                anew=True,
+                anew=not job.partial,
                 initial_capacity=config.initial_capacity // count,
             )
+            self._new += [] if status["is_initialized"] else [index]
             # Workers come when the chief lets them in; the chief itself is a client already.
             shard.mark_initialized()
         return servers
@@ -190,7 +204,11 @@ class ChiefState(ServedState):
 
     def _load(self, path: Path, options: RestoreConfig, *, is_own: bool) -> Snapshot:
         snapshot = load_into_shards(
-            path, self.shards, plan=self.plan, drop_not_finite=options.drop_not_finite, positions=is_own
+            path,
+            [self.shards[index] for index in self._new],
+            plan=self.plan,
+            drop_not_finite=options.drop_not_finite,
+            positions=is_own,
         )
         count = len(self.shards)
         self._dense_applied = [
@@ -203,11 +221,12 @@ class ChiefState(ServedState):
         self._give_dense_away()
 
     def _give_dense_away(self) -> None:
-        """Let the servers own the dense weights that the model has now."""
+        """Let new servers own the dense weights that the model has now, and take those of the others."""
         self.dense = self._cleanup.enter_context(self.servers.dense(self.plan))
-        for shard in range(len(self.shards)):
-            applied = self._dense_applied[shard] if self._dense_applied else {}
-            self.dense.create(self.model, self.optimizer, global_step=self.global_step, applied=applied, shards=[shard])
+        for shards in [[index] for index in self._new] or [[]]:
+            applied = self._dense_applied[shards[0]] if self._dense_applied and shards else {}
+            self.dense.create(self.model, self.optimizer, global_step=self.global_step, applied=applied, shards=shards)
+        self.global_step = self.dense.fetch(kept=True)
 
     def _go_to(self, path: Path, snapshot: Snapshot, offsets: dict[str, int]) -> None:
         num_workers = self._job.num_workers
@@ -234,13 +253,17 @@ class ChiefState(ServedState):
 
     @contextmanager
     def _cut(self) -> Iterator[None]:
+        began = time.monotonic()
         with self._coordinator.cut(timeout_seconds=self._job.pause_seconds) as positions:
             # Before workers were let in, those of the snapshot count.
             self._positions = {**self._positions, **{index: one for index, one in positions.items() if one is not None}}
             yield
+        self._pause_ms = 1000 * (time.monotonic() - began)
+        get_cli().emit_timer("save_pause_time", self._pause_ms / 1000)
 
     def _status(self) -> dict[str, Any]:
         return {
-            "chief": {"index": 0, "state": "training", "global_step": self.global_step},
+            "chief": {"index": 0, "state": "training", **self.figures()},
             "saved_step": self.saved_step,
+            "pause_ms": round(self._pause_ms, 1),
         }

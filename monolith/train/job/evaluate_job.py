@@ -90,7 +90,7 @@ def _evaluate_as_worker(
         joined = link.join(plan_hash=plan.hash, settings=common_settings(config), timeout_seconds=place.wait_seconds)
         assert joined.position is not None
         found = _evaluated(model, config, Path(joined.position["path"]), place, joined.servers, source, **how)
-        link.finish("evaluated", timeout_seconds=float(config.chief_timeout_secs))
+        link.finish("evaluated")
         return found
 
 

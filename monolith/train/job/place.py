@@ -1,5 +1,6 @@
 """JobPlace: where the processes of a job find each other, and how they prove that they belong to it."""
 
+import logging
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +19,8 @@ WORKER = "worker"
 LOOPBACK = "127.0.0.1:0"
 
 _POLL_SECONDS = 0.2
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +62,15 @@ class JobPlace(Closing):
 
     def servers(self, num_ps: int) -> list[str]:
         """Wait until `num_ps` parameter servers are registered; return their addresses in order."""
+        missing = num_ps - len(self.discovery.query(PS))
+        if missing > 0:
+            _log.warning(
+                "waiting for %d of %d parameter servers, up to %g s; start each with server_type=ps and its index, or "
+                "all processes of a job with `monolith launch`",
+                missing,
+                num_ps,
+                self.wait_seconds,
+            )
         found = wait_for(self.discovery, PS, num_ps, timeout_seconds=self.wait_seconds)
         return [found[index] for index in sorted(found)]
 

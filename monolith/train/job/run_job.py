@@ -72,15 +72,19 @@ def _run_chief(
         num_workers=config.num_workers,
         settings=common_settings(config),
         retry=settings.job.call_retry,
+        partial=bool(settings.job.partial_recovery),
         pause_seconds=task_parameter(model, "train", "max_pending_seconds_for_barrier") or PAUSE_SECONDS,
         end_seconds=float(settings.job.chief_timeout_seconds),
     )
     with Coordinator(config.num_workers, place.listen_at, secret=place.secret, tls=place.tls) as coordinator:
         place.discovery.register(WORKER, 0, str(coordinator.address))
 
+        states: list[ChiefState] = []
+
         def attempt() -> RunResult:
             addresses = place.servers(config.num_ps)
-            states: list[ChiefState] = []
+            # `steps` counts from where the first attempt began, not from the snapshot that this one goes back to.
+            ends = {"steps": None, "max_steps": states[0].last_step} if states and states[0].last_step else {}
 
             def make_state(model: MonolithModel, source: Source, state: StateConfig) -> ChiefState:
                 states.append(
@@ -96,14 +100,14 @@ def _run_chief(
                     source=source,
                     make_state=make_state,
                     hooks=[*hooks, _ChiefHook(states)],
-                    **how,
+                    **{**how, **ends},
                 )
                 coordinator.end()
                 states[-1].shut_down()
                 return result
             finally:
                 for state in states:
-                    state.close()
+                    state.close()  # a second time does nothing
 
         return _retries(settings).run(attempt, lambda: place.servers(config.num_ps), coordinator.suspend)
 
@@ -129,7 +133,6 @@ def _run_worker(model: MonolithModel, config: RunnerConfig, place: JobPlace, hoo
                 place=place,
                 settings=common_settings(config),
                 retry=settings.job.call_retry,
-                end_seconds=float(settings.job.chief_timeout_seconds),
             )
             try:
                 link.wait_for_step(first_step, timeout_seconds=60.0 * settings.job.max_slow_start_minutes)

@@ -1,9 +1,11 @@
 """ServedState: a training state whose rows and dense weights are on parameter servers."""
 
 import hashlib
+import time
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Any, cast
 
 from monolith.data import Batch, Source
 from monolith.embedding import MultiTable
@@ -14,6 +16,8 @@ from monolith.parallel.remote_dense import RemoteDense
 from monolith.train.state import TrainState
 from monolith.train.state.train_state import StateConfig
 from monolith.wire import SharedSecret, TlsConfig
+
+_RECENT_STEPS = 100
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,6 +62,8 @@ class ServedState(TrainState):
     def __init__(self, model: MonolithModel, source: Source, config: StateConfig) -> None:
         """Make the plan, and connect to the servers that `_connect` returns."""
         super().__init__(model, source, config)
+        self._ends: deque[float] = deque(maxlen=_RECENT_STEPS)
+        self._staleness: deque[int] = deque(maxlen=_RECENT_STEPS)
 
     def push(self, pulled: Pulled, batch: Batch, time: int) -> None:
         """Step the rows of a batch, on the servers that have not done so."""
@@ -92,8 +98,22 @@ class ServedState(TrainState):
 
     def count(self, batch: Batch) -> None:
         """Note the position; steps are counted by the servers, for all workers."""
+        known = self.global_step
         super().count(batch)
         self.global_step = self.dense.global_step
+        self._ends.append(time.monotonic())
+        # Steps of others between the values that this batch was computed with and its push.
+        self._staleness.append(max(0, self.global_step - known - 1))
+
+    def figures(self) -> dict[str, Any]:
+        """Return what people may want to know of this worker."""
+        seconds = self._ends[-1] - self._ends[0] if len(self._ends) > 1 else 0.0
+        return {
+            "global_step": self.global_step,
+            "steps_per_second": round((len(self._ends) - 1) / seconds, 2) if seconds else 0.0,
+            "staleness": max(self._staleness, default=0),
+            "retries": cast(RemoteTables, self.tables).servers.num_retries,
+        }
 
     def can_be_saved_after(self, error: Exception) -> bool:
         """Return whether the servers are there."""

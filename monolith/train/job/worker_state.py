@@ -1,7 +1,5 @@
 """WorkerState: what a worker other than the chief trains on."""
 
-import time
-from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -12,8 +10,6 @@ from monolith.parallel.coordination import WorkerLink
 from monolith.train.job.place import JobPlace
 from monolith.train.job.served_state import ServedState, Servers
 from monolith.train.state.train_state import StateConfig
-
-_RATE_STEPS = 100
 
 
 class WorkerState(ServedState):
@@ -29,12 +25,9 @@ class WorkerState(ServedState):
         place: JobPlace,
         settings: Mapping[str, Any],
         retry: RetryConfig,
-        end_seconds: float,
     ) -> None:
         """Join the job, as soon as its chief is ready, and go to this worker's position."""
         self.link, self._place, self._settings, self._retry = link, place, settings, retry
-        self._end_seconds = end_seconds
-        self._ends: deque[float] = deque(maxlen=_RATE_STEPS)
         super().__init__(model, source, config)
         self.dense = self.servers.dense(self.plan)
         self.dense.join(model, self.optimizer)
@@ -49,9 +42,8 @@ class WorkerState(ServedState):
     def count(self, batch: Batch) -> None:
         """Note the position, and report it in the background."""
         super().count(batch)
-        self._ends.append(time.monotonic())
         position = {"stream": self.stream, "offsets": dict(self.offsets), "clock": self.clock.state()}
-        self.link.record(position, global_step=self.global_step, figures=self._figures())
+        self.link.record(position, global_step=self.global_step, figures=self.figures())
 
     def evict_if_due(self) -> None:
         """Do nothing: the chief removes expired rows."""
@@ -63,7 +55,7 @@ class WorkerState(ServedState):
         """
         if interrupted and not self.link.stops:
             return
-        self.link.finish(ending, timeout_seconds=self._end_seconds)
+        self.link.finish(ending)
 
     def _connect(self, config: StateConfig) -> Servers:
         joined = self.link.join(
@@ -77,12 +69,3 @@ class WorkerState(ServedState):
             tls=self._place.tls,
             retry=self._retry,
         )
-
-    def _figures(self) -> dict[str, Any]:
-        seconds = self._ends[-1] - self._ends[0] if len(self._ends) > 1 else 0.0
-        rate = (len(self._ends) - 1) / seconds if seconds else 0.0
-        return {
-            "global_step": self.global_step,
-            "steps_per_second": round(rate, 2),
-            "retries": self.tables.servers.num_retries,  # type: ignore[attr-defined]
-        }

@@ -191,10 +191,16 @@ def test_the_job_ends_when_all_have_finished(chief, link_to):
     ends[1].start()
     assert chief.wait_for_workers(timeout_seconds=SECONDS) == []
     assert all(end.is_alive() for end in ends)  # until the last snapshot is written, they may have to go back
-    chief.end()
+    ending = threading.Thread(target=chief.end)
+    ending.start()
     for end in ends:
         end.join(SECONDS)
         assert not end.is_alive()
+    links[0].close()
+    assert ending.is_alive()  # a worker may still need its servers
+    links[1].close()
+    ending.join(SECONDS)
+    assert not ending.is_alive()
 
 
 def test_a_finished_worker_goes_back_with_the_others(chief, link_to):

@@ -1,5 +1,7 @@
 """Jobs of real processes: parameter servers, a chief and workers, which end well, or die and come back."""
 
+import os
+import signal
 import time
 
 import pytest
@@ -41,19 +43,33 @@ def test_two_workers_train_all_of_it_once(tmp_path, job):
     check_exact(tmp_path, 403)
 
 
+@pytest.mark.services
 def test_a_job_is_evaluated_by_its_processes(tmp_path, job):
     assert set(job(num_events=80).ends().values()) == {0}
     assert set(job(target=look, num_events=80, steps=3).ends().values()) == {0}
 
 
 @pytest.mark.services
+@pytest.mark.parametrize("partial", [False, True])
 @pytest.mark.parametrize(("server_type", "index"), [("worker", 1), ("worker", 0), ("ps", 0), ("ps", 1)])
-def test_every_batch_is_applied_once_after_kill_9(tmp_path, job, server_type, index):
-    running = job(num_events=480, seconds=0.05)
+def test_every_batch_is_applied_once_after_kill_9(tmp_path, job, server_type, index, partial):
+    running = job(num_events=480, seconds=0.05, partial_recovery=partial)
     wait_for_steps(running, 0, 7)  # beyond a snapshot
     wait_for_steps(running, 1, 7)
     running.kill(server_type, index)
     running.start(server_type, index)
+    assert set(running.ends().values()) == {0}
+    check_exact(tmp_path, 480)
+
+
+@pytest.mark.services
+def test_a_server_that_was_frozen_longer_than_calls_may_take(tmp_path, job):
+    running = job(num_events=480, seconds=0.05)
+    wait_for_steps(running, 1, 7)
+    frozen = running.processes["ps", 0].pid
+    os.kill(frozen, signal.SIGSTOP)
+    time.sleep(4)  # calls may take 3 s
+    os.kill(frozen, signal.SIGCONT)
     assert set(running.ends().values()) == {0}
     check_exact(tmp_path, 480)
 
@@ -76,6 +92,7 @@ def test_a_call_that_took_too_long_lets_a_worker_begin_again(tmp_path, job):
     check_exact(tmp_path, 160)
 
 
+@pytest.mark.services
 def test_another_number_of_workers_is_refused_with_the_way_out(tmp_path, job):
     assert set(job(num_events=80, num_ps=1).ends().values()) == {0}
     with pytest.raises(ValueError, match="trained by 2 workers.*train with num_workers=2"):

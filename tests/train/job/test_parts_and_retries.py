@@ -114,9 +114,9 @@ def test_a_role_that_no_job_has_is_refused(role, words):
         JobConfig(**role).check()
 
 
-def test_what_is_not_there_yet_is_refused():
-    with pytest.raises(NotImplementedError, match="partial_recovery=True"):
-        JobConfig(num_ps=1, partial_recovery=True).check()
+def test_partial_recovery_brings_retries():
+    assert [JobConfig(partial_recovery=value).num_retries for value in (None, False, True)] == [0, 0, 6]
+    assert JobConfig(partial_recovery=True, max_retries=2).num_retries == 2
 
 
 def test_one_process_is_no_job():
