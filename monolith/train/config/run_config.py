@@ -36,7 +36,7 @@ class RunConfig:
     True
     """
 
-    is_local: bool = setting(False, "Train in one process.")
+    is_local: bool = setting(False, "Train in one process, with its parameter servers.")
     num_ps: int = setting(0, "Parameter servers; 0 keeps the tables in the worker.")
     num_workers: int = setting(1, "Workers, the chief included.")
     chief_timeout_secs: int = setting(1800, "How long the chief waits for the workers at the end.")

@@ -33,7 +33,7 @@ class RunnerConfig(DistributedCpuTrainingConfig):
     discovery_type: ServiceDiscoveryType = setting(ServiceDiscoveryType.CONSUL, "primus, consul, zk or mlp.")
     zk_server: str | None = setting(None, "Address of ZooKeeper.")
     zk_watch_address_family: str = setting("ipv4", "Kind of address that is looked for: ipv4 or ipv6.")
-    is_local: bool = setting(False, "Train in one process.")
+    is_local: bool = setting(False, "Train in one process, with its parameter servers.")
     enable_fid_dedup: bool = setting(False, "Accepted; ids of a batch are always made unique.")
     bzid: str | None = setting(None, "Business id of the model, for serving.")
     ps_replica_num: int | None = setting(None, "Replicas of each shard in serving.")
