@@ -18,7 +18,7 @@ TEST_PROCESSES ?= 2
 SIDE_BY_SIDE := -j3
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-services test-csrc test-sanitize lint format pages bench bench-peers campaign-kill-online campaign-kill-save campaign-hostile campaign-mutate campaign-fuzz wheel wheel-check clean compiler native csrc-tests stubs setup-dev programs-of-services
+.PHONY: help setup demo test test-services test-csrc test-sanitize lint format pages bench bench-peers campaign-kill-cluster campaign-kill-online campaign-kill-save campaign-hostile campaign-mutate campaign-fuzz wheel wheel-check clean compiler native csrc-tests stubs setup-dev programs-of-services
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-20s %s\n", $$1, $$2}'
@@ -72,6 +72,10 @@ campaign-kill-online: setup-dev ## Kill trainer and server of an online job 50 t
 	$(PYTHON) -m pytest -m services tests/e2e/test_kill.py --kills $(KILLS) --kills-report benchmarks/results/kill-online-$$(date +%F).json
 	$(PYTHON) -m pytest -m services tests/e2e/test_kafka_live.py --kills $(KILLS) --kills-report benchmarks/results/kill-kafka-$$(date +%F).json
 
+campaign-kill-cluster: KILLS ?= 100
+campaign-kill-cluster: setup-dev ## Kill or freeze processes of a job 100 times in each mode of recovery; the result goes to benchmarks/results
+	$(PYTHON) -m pytest -m services tests/e2e/test_kill_cluster.py --kills $(KILLS) --kills-report benchmarks/results/kill-cluster-$$(date +%F).json
+
 campaign-kill-save: KILLS ?= 500
 campaign-kill-save: setup-dev ## Kill a saving process 500 times, take its power away 2000 times; the result goes to benchmarks/results
 	$(PYTHON) -m pytest tests/e2e/test_kill_save.py --kills $(KILLS) --kills-report benchmarks/results/kill-save-$$(date +%F).json
@@ -87,9 +91,9 @@ campaign-mutate: setup-dev ## Make every kept mistake in a copy of the tree, and
 
 SECONDS ?= 600
 
-campaign-fuzz: $(VENV)/.builder ## Read damaged records and table files under the address sanitizer, for SECONDS=600
+campaign-fuzz: $(VENV)/.builder ## Read damaged records, table files and requests under the address sanitizer, for SECONDS=600
 	cmake -S . -B build/asan -G Ninja -DMONOLITH_CSRC_TESTS=ON -DMONOLITH_SANITIZE=address >/dev/null
-	cmake --build build/asan --target parse_fuzz_test record_frames_test table_file_fuzz_test
+	cmake --build build/asan --target parse_fuzz_test record_frames_test table_file_fuzz_test wire_frame_test
 	$(call FUZZ,build/asan,$(SECONDS))
 
 # --- the environment and the native core -----------------------------------------------------------------------------
@@ -153,7 +157,9 @@ FUZZ_SECONDS ?= 5
 # The fuzz drivers of a build side by side, for so many seconds, with a seed that they print.
 FUZZ = seed=$$(date +%s); $(1)/parse_fuzz_test --seconds $(2) --seed $$seed & parse=$$!; \
 	$(1)/table_file_fuzz_test --seconds $(2) --seed $$seed & files=$$!; \
-	$(1)/record_frames_test --seconds $(2) --seed $$seed; frames=$$?; wait $$parse && wait $$files && exit $$frames
+	$(1)/wire_frame_test --seconds $(2) --seed $$seed & requests=$$!; \
+	$(1)/record_frames_test --seconds $(2) --seed $$seed; frames=$$?; \
+	wait $$parse && wait $$files && wait $$requests && exit $$frames
 
 test-csrc: csrc-tests ## Run the C++ tests
 	$(CTEST) --test-dir build/dev

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import os
-import socket
+import statistics
 import tempfile
+import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -24,10 +25,13 @@ from benchmarks.ids import ids_of_rows
 from benchmarks.machine import busy_notice
 from benchmarks.measure import MIN_ROUNDS, Contender, Samples, interleave, speed_ratio, timed
 from benchmarks.peer_process import TABLE_SERVER, PeerProcess
-from benchmarks.ps.server_process import LENGTHS, read_all
+from benchmarks.ps.growth import Cost, fit, growth
+from benchmarks.ps.many_connections import rates, staleness_max
+from benchmarks.ps.plain_socket import PlainSocket
 from benchmarks.ps.shape import table_configs
 from benchmarks.report import Figure, Report
 from monolith.parallel import RemoteTables
+from monolith.parallel.remote_plan import RemoteBatchPlan
 from monolith.wire import SharedSecret
 from monolith.wire.certificates import certificates_of, new_certificates
 
@@ -44,6 +48,14 @@ class PsSizes:
     num_small_calls: int
     """Small pulls in one measurement."""
 
+    fit_ids: tuple[int, ...] = (100, 1_000, 10_000, 100_000)
+    """Sizes of the pulls and pushes that the model of growth is fitted to."""
+
+    connections: tuple[int, ...] = (1, 4, 16)
+    """How many at a time, to see how one server scales; only measured with more than four cores, or always."""
+
+    always_scales: bool = False
+    num_scaling_calls: int = 30
     num_small_ids: int = 100
     dim: int = 16
     rounds: int = MIN_ROUNDS
@@ -51,33 +63,21 @@ class PsSizes:
 
 FULL = PsSizes(num_rows=1_000_000, num_ids=100_000, num_small_calls=300, rounds=25)
 QUICK = PsSizes(num_rows=1_000_000, num_ids=100_000, num_small_calls=100)
-SMOKE = PsSizes(num_rows=5_000, num_ids=1_000, num_small_calls=5)
+SMOKE = PsSizes(
+    num_rows=5_000,
+    num_ids=1_000,
+    num_small_calls=5,
+    fit_ids=(10, 1_000),
+    connections=(1, 2),
+    always_scales=True,
+    num_scaling_calls=3,
+)
 SIZES = {"full": FULL, "quick": QUICK, "smoke": SMOKE}
+
+_FEW_CORES = 4
 
 _HEADER_BYTES = 256
 """About what a frame has beside its arrays."""
-
-
-class PlainSocket:
-    """Sends that many bytes and waits for that many, in Python, as any program would."""
-
-    def __init__(self, address: tuple[str, int], request_bytes: int, reply_bytes: int) -> None:
-        """Connect, and say how long requests and replies are."""
-        self._socket = socket.create_connection(address)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._socket.sendall(LENGTHS.pack(request_bytes, reply_bytes))
-        self._request = bytes(request_bytes)
-        self._reply = memoryview(bytearray(reply_bytes))
-
-    def exchange(self) -> None:
-        """Do one round trip."""
-        self._socket.sendall(self._request)
-        if not read_all(self._socket, self._reply):
-            raise ConnectionError("the plain socket was closed")
-
-    def close(self) -> None:
-        """Let the server take the next client."""
-        self._socket.close()
 
 
 def measure(sizes: PsSizes, *, quick: bool, progress: Callable[[str], None]) -> Report:
@@ -85,36 +85,92 @@ def measure(sizes: PsSizes, *, quick: bool, progress: Callable[[str], None]) -> 
     busy = busy_notice()
     for seed in range(sizes.rounds + 2):
         _ids(sizes, seed, sizes.num_ids)  # now: what they leave behind in memory would slow down what comes after them
-    with tempfile.TemporaryDirectory(prefix="monolith-ps-") as name, _server(Path(name), sizes, progress):
+    with tempfile.TemporaryDirectory(prefix="monolith-ps-") as name, _server(Path(name), sizes, progress) as server:
         folder = Path(name)
         addresses = json.loads((folder / "addresses.json").read_text())
         place = (addresses["socket"][0], addresses["socket"][1])
         configs = table_configs(sizes.dim)
-        with RemoteTables(configs, [addresses["plain"]], secret=SharedSecret.of_folder(folder)) as plain:
-            ids_bytes, rows_bytes = 8 * sizes.num_ids, 4 * sizes.num_ids * sizes.dim
+        secret, tls = SharedSecret.of_folder(folder), certificates_of(folder / "certificates")
+        ids_bytes, rows_bytes = 8 * sizes.num_ids, 4 * sizes.num_ids * sizes.dim
+        with (
+            RemoteTables(configs, [addresses["plain"]], secret=secret) as plain,
+            RemoteTables(configs, [addresses["plain"]], secret=secret, half=True) as half,
+            RemoteTables(configs, [addresses["encrypted"]], tls=tls) as encrypted,
+        ):
             progress(f"pull {sizes.num_ids} ids")
             pulls = _against_socket(
                 {"pull": _pull(plain, sizes), "plan": _plan(plain, sizes)}, place, ids_bytes, rows_bytes, sizes
             )
             progress(f"push {sizes.num_ids} gradients")
-            pushes = _against_socket({"push": _push(plain, sizes)}, place, ids_bytes + rows_bytes, 0, sizes)
+            contenders = {"push": _push(plain, sizes), "step": server.contender("step", lambda _: 0)}
+            pushes = _against_socket(contenders, place, ids_bytes + rows_bytes, 0, sizes)
             progress(f"pull {sizes.num_small_ids} ids, {sizes.num_small_calls} times")
             small = _against_socket(
                 {"small_pull": _small_pull(plain, sizes)}, place, 8 * sizes.num_small_ids,
                 4 * sizes.num_small_ids * sizes.dim, sizes, repeats=sizes.num_small_calls,
             )  # fmt: skip
-            progress("pull with and without encryption")
-            with RemoteTables(configs, [addresses["encrypted"]], tls=certificates_of(folder / "certificates")) as tls:
-                pair = {"encrypted_pull": _pull(tls, sizes), "unencrypted_pull": _pull(plain, sizes)}
-                both = interleave(pair, rounds=sizes.rounds)
+            progress("pull and push with and without encryption, and in half precision")
+            kinds = {"unencrypted": plain, "encrypted": encrypted, "half": half}
+            kept = {f"{kind}_pull": _pull(tables, sizes) for kind, tables in kinds.items()} | {
+                f"{kind}_push": _push(tables, sizes) for kind, tables in kinds.items()
+            }
+            both = interleave(kept, rounds=sizes.rounds)
+            progress("pull and push different numbers of ids, for the model of growth")
+            worker, ps = _costs(plain, sizes)
+
+        def connect() -> RemoteTables:
+            return RemoteTables(configs, [addresses["plain"]], secret=secret)
+
+        def connect_encrypted() -> RemoteTables:
+            return RemoteTables(configs, [addresses["encrypted"]], tls=tls)
+
+        num_ids = max(1, sizes.num_ids // 10)
+        ids = [_ids(sizes, seed, num_ids) for seed in range(4)]
+        progress("pull and push with four workers at once")
+        stale = staleness_max(connect, ids, dim=sizes.dim, repeats=sizes.num_scaling_calls)
+        scaling = {}
+        if sizes.always_scales or (os.cpu_count() or 1) > _FEW_CORES:
+            progress(f"pull and push with {sizes.connections} connections at once")
+            for kind, how in (("plain", connect), ("encrypted", connect_encrypted)):
+                scaling[kind] = rates(
+                    how, ids, place, dim=sizes.dim, connections=sizes.connections, repeats=sizes.num_scaling_calls
+                )
+    figures = _figures(pulls, pushes, small, both, sizes) + _scaling_figures(scaling, sizes)
+    figures.append(
+        Figure(
+            name="staleness_max",
+            value=float(stale),
+            meaning="most pushes of three other workers between a worker's pull and its push",
+        )
+    )
+    model = growth(worker, ps, num_ids=sizes.num_ids, dim=sizes.dim)
     return Report(
         benchmark="ps",
         quick=quick,
-        figures=_figures(pulls, pushes, small, both, sizes),
-        details=_details(pulls, pushes, small, both, sizes),
+        figures=figures,
+        details=_details(pulls, pushes, small, both, sizes) | {"calls_per_second": scaling, "growth": model},
         sizes=asdict(sizes),
         notices=[busy] if busy else [],
     )
+
+
+def _costs(tables: RemoteTables, sizes: PsSizes) -> tuple[Cost, Cost]:
+    """Return what a pull and a push together cost a worker, by its processor time, and a server, by the whole time."""
+    processor: list[float] = []
+    whole: list[float] = []
+    for count in sizes.fit_ids:
+        plan = tables.plan(_ids(sizes, 0, count), [count])
+        out = torch.zeros(count * sizes.dim)
+
+        def both(plan: RemoteBatchPlan = plan, out: Tensor = out) -> None:
+            plan.lookup(out)
+            plan.apply_gradients(out, global_step=1)
+
+        both()
+        taken = [(timed(both, time.thread_time), timed(both)) for _ in range(sizes.rounds)]
+        processor.append(statistics.median(one for one, _ in taken))
+        whole.append(statistics.median(one for _, one in taken))
+    return fit(sizes.fit_ids, processor), fit(sizes.fit_ids, whole)
 
 
 def _server(folder: Path, sizes: PsSizes, progress: Callable[[str], None]) -> PeerProcess:
@@ -122,7 +178,8 @@ def _server(folder: Path, sizes: PsSizes, progress: Callable[[str], None]) -> Pe
     new_certificates(folder / "certificates")
     progress(f"start a table server with {sizes.num_rows} rows")
     server = PeerProcess(TABLE_SERVER.name, [str(TABLE_SERVER.interpreter()), "-m", TABLE_SERVER.module])
-    server.setup({"folder": os.fspath(folder), "num_rows": sizes.num_rows, "dim": sizes.dim})
+    settings = {"folder": os.fspath(folder), "num_rows": sizes.num_rows, "num_ids": sizes.num_ids, "dim": sizes.dim}
+    server.setup(settings)
     return server
 
 
@@ -211,6 +268,16 @@ def _figures(
             at_most=2.0,
         ),
         Figure(
+            name="push_vs_socket_and_step",
+            value=statistics.median(
+                push / (socket + step)
+                for push, socket, step in zip(
+                    pushes["push"].seconds, pushes["socket"].seconds, pushes["step"].seconds, strict=True
+                )
+            ),
+            meaning="time of the push over that of the same bytes and of the same step in one process",
+        ),
+        Figure(
             name="small_pull_vs_socket",
             value=speed_ratio(small["socket"], small["small_pull"]),
             meaning=f"time to pull {sizes.num_small_ids} rows over that of the same bytes",
@@ -222,6 +289,39 @@ def _figures(
             meaning=f"time of an encrypted pull of {sizes.num_ids} rows over a plain one",
             at_most=3.0,
         ),
+        Figure(
+            name="tls_push_cost",
+            value=speed_ratio(tls["unencrypted_push"], tls["encrypted_push"]),
+            meaning=f"time of an encrypted push of {sizes.num_ids} gradients over a plain one",
+        ),
+        Figure(
+            name="half_pull_cost",
+            value=speed_ratio(tls["unencrypted_pull"], tls["half_pull"]),
+            meaning="time of a pull with half the bytes, as fp16, over that of fp32; below 1 where bytes cost most",
+        ),
+        Figure(
+            name="half_push_cost",
+            value=speed_ratio(tls["unencrypted_push"], tls["half_push"]),
+            meaning="the same for a push",
+        ),
+    ]
+
+
+def _scaling_figures(scaling: dict[str, dict[str, dict[int, float]]], sizes: PsSizes) -> list[Figure]:
+    """How many times the calls per second of one connection many connections have; plain sockets are the limit."""
+    first, most = sizes.connections[0], sizes.connections[-1]
+    names = {("plain", name): f"{name}_scaling" for name in ("pull", "push")} | {
+        ("encrypted", name): f"tls_{name}_scaling" for name in ("pull", "push")
+    }
+    return [
+        Figure(
+            name=figure,
+            value=scaling[kind][name][most] / scaling[kind][name][first],
+            meaning=f"calls per second of {most} connections over those of {first}; plain sockets: "
+            f"{scaling[kind][f'{name}_socket'][most] / scaling[kind][f'{name}_socket'][first]:.1f}",
+        )
+        for (kind, name), figure in names.items()
+        if kind in scaling
     ]
 
 

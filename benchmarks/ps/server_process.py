@@ -6,6 +6,7 @@ import json
 import socket
 import struct
 import threading
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import numpy as np
 import torch
 
 from benchmarks.ids import ids_of_rows
+from benchmarks.measure import timed
 from benchmarks.peers.protocol import Operation, serve
 from benchmarks.ps.shape import table_configs
 from monolith.embedding import MultiTable
@@ -25,6 +27,10 @@ LENGTHS = struct.Struct("<QQ")
 """What a client of the plain socket says first: bytes of each request, and of each reply."""
 
 _FILL_ROWS = 1 << 18
+
+_QUIET_SECONDS = 0.02
+"""By then the helper threads of a local step are asleep: awake they would slow down what is measured next."""
+
 _running: list[object] = []
 
 
@@ -46,22 +52,42 @@ def setup(settings: dict[str, Any]) -> Mapping[str, Operation]:
         "socket": list(listener.getsockname()),
     }
     (folder / "addresses.json").write_text(json.dumps(addresses))
-    return {}
+    return {"step": _step(tables, settings)}
 
 
 def _answer(listener: socket.socket) -> None:
-    """Answer one client at a time: its number of bytes in, its number of bytes out, until it hangs up."""
+    """Answer clients, each on a thread of its own."""
     while True:
         client, _ = listener.accept()
-        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        with client:
-            lengths = bytearray(LENGTHS.size)
-            if not read_all(client, memoryview(lengths)):
-                continue
-            request_bytes, reply_bytes = LENGTHS.unpack(lengths)
-            request, reply = memoryview(bytearray(request_bytes)), bytes(reply_bytes)
-            while read_all(client, request):
-                client.sendall(reply)
+        threading.Thread(target=_answer_one, args=(client,), daemon=True).start()
+
+
+def _answer_one(client: socket.socket) -> None:
+    """Take its number of bytes in and give its number of bytes out, until it hangs up."""
+    client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    with client:
+        lengths = bytearray(LENGTHS.size)
+        if not read_all(client, memoryview(lengths)):
+            return
+        request_bytes, reply_bytes = LENGTHS.unpack(lengths)
+        request, reply = memoryview(bytearray(request_bytes)), bytes(reply_bytes)
+        while read_all(client, request):
+            client.sendall(reply)
+
+
+def _step(tables: MultiTable, settings: dict[str, Any]) -> Operation:
+    """Return what a push does in the server, without the wire: a step of as many rows."""
+    num_ids = settings["num_ids"]
+    gradients = torch.randn(num_ids * settings["dim"])
+
+    def run(seed: int) -> tuple[float, int]:
+        rows = np.random.default_rng(seed).choice(settings["num_rows"], num_ids, replace=False)
+        plan = tables.plan(torch.from_numpy(ids_of_rows(rows.astype(np.int64))), [num_ids], dedup=False)
+        seconds = timed(lambda: plan.apply_gradients(gradients, global_step=1))
+        time.sleep(_QUIET_SECONDS)
+        return seconds, 0
+
+    return run
 
 
 def read_all(sock: socket.socket, view: memoryview) -> bool:

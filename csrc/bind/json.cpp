@@ -4,6 +4,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/tuple.h>
+#include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
 
 #include <memory>
@@ -89,23 +90,23 @@ class JsonValue {
     return items;
   }
 
-  nb::object array(std::string_view datatype) const {
+  nb::object array(std::string_view datatype, parse::JsonMissing missing) const {
     require(parse::JsonKind::kList, "a list");
     const parse::JsonType type = parse::json_type_from_name(datatype);
-    return to_numpy(without_gil([&] { return parse::list_as_array(*document_, node_, type); }));
+    return to_numpy(without_gil([&] { return parse::list_as_array(*document_, node_, type, missing); }));
   }
 
-  nb::object lists(std::string_view datatype) const {
+  nb::object lists(std::string_view datatype, parse::JsonMissing missing) const {
     require(parse::JsonKind::kList, "a list");
     const parse::JsonType type = parse::json_type_from_name(datatype);
-    return to_numpy(without_gil([&] { return parse::list_as_lists(*document_, node_, type); }));
+    return to_numpy(without_gil([&] { return parse::list_as_lists(*document_, node_, type, missing); }));
   }
 
-  nb::list columns(const std::vector<std::tuple<std::string, std::string, bool>>& columns) const {
+  nb::list columns(const std::vector<std::tuple<std::string, std::string, bool, parse::JsonMissing>>& columns) const {
     require(parse::JsonKind::kList, "a list");
     std::vector<parse::JsonColumn> wanted;
-    for (const auto& [name, datatype, has_lists] : columns) {
-      wanted.push_back({name, parse::json_type_from_name(datatype), has_lists});
+    for (const auto& [name, datatype, has_lists, missing] : columns) {
+      wanted.push_back({name, parse::json_type_from_name(datatype), has_lists, missing});
     }
     auto arrays = without_gil([&] { return parse::objects_as_arrays(*document_, node_, wanted); });
     nb::list result;
@@ -215,11 +216,12 @@ void bind_json(nb::module_& m) {
       .def("member", &JsonValue::member, "name"_a, "The last member of this name, or None.")
       .def("names", &JsonValue::names, "limit"_a, "Names of an object's first members.")
       .def("items", &JsonValue::items, "limit"_a, "The first members of a list.")
-      .def("array", &JsonValue::array, "datatype"_a, "A list, nested evenly if at all, as an array.")
-      .def("lists", &JsonValue::lists, "datatype"_a, "A list of lists as (values end to end, length of each list).")
-      .def(
-          "columns", &JsonValue::columns, "columns"_a,
-          "A list of objects, all with exactly these (name, datatype, whether a list), as an array or lists per name.");
+      .def("array", &JsonValue::array, "datatype"_a, "missing"_a = nb::none(),
+           "A list, nested evenly if at all, as an array; null reads as `missing`.")
+      .def("lists", &JsonValue::lists, "datatype"_a, "missing"_a = nb::none(),
+           "A list of lists as (values end to end, length of each list); with `missing`, null is an empty list.")
+      .def("columns", &JsonValue::columns, "columns"_a,
+           "Objects with exactly these (name, datatype, whether a list, what null means), as an array or lists each.");
   m.def("parse_json", &parse_json, "text"_a, "offset"_a, "size"_a, "max_depth"_a, "max_values"_a,
         "Reads a part of a text without the interpreter lock; a ValueError says what is wrong at which byte.");
   m.def("json_list", &json_list, "values"_a.noconvert(), "Finite numbers as a JSON list, nested as they are.");

@@ -18,6 +18,8 @@
 #include "bind/module.h"
 #include "net/sharded_call.h"
 #include "net/table_service.h"
+#include "ops/finite.h"
+#include "ops/parallel_for.h"
 
 namespace monolith::bind {
 
@@ -30,20 +32,44 @@ using SharedTable = std::shared_ptr<RowTable>;
 using Milliseconds = std::chrono::milliseconds;
 using BytesIn = Array<const std::uint8_t>;
 
-// A reply as one piece of memory.
-class MemorySink : public ReplySink {
+// The memory itself: nothing is copied.
+nb::object memory_view(const std::byte* data, std::size_t size, int flags) {
+  auto* const memory = const_cast<char*>(reinterpret_cast<const char*>(data));
+  return nb::steal(PyMemoryView_FromMemory(memory, static_cast<Py_ssize_t>(size), flags));
+}
+
+// A reply, part by part, to write(memoryview).
+class PythonSink : public ByteSink {
  public:
-  void write(std::span<const std::byte> bytes, bool more) override {
-    // The header says how much there will be.
-    if (bytes_.empty() && more)
-      bytes_.reserve(decode_header(bytes.first(kHeaderBytes), {.max_frame_bytes = ~0ULL}).total_bytes);
-    const auto* from = reinterpret_cast<const std::uint8_t*>(bytes.data());
-    bytes_.insert(bytes_.end(), from, from + bytes.size());
+  explicit PythonSink(nb::callable write) : write_(std::move(write)) {}
+  void write(std::span<const std::byte> bytes, bool) override {
+    const nb::gil_scoped_acquire lock;
+    write_(memory_view(bytes.data(), bytes.size(), PyBUF_READ));
   }
-  std::vector<std::uint8_t>&& take() { return std::move(bytes_); }
 
  private:
-  std::vector<std::uint8_t> bytes_;
+  nb::callable write_;
+};
+
+// A connection that only Python can use, by its methods write(memoryview) and read_into(memoryview).
+class PythonConnection : public ShardedCall::Connection {
+ public:
+  explicit PythonConnection(nb::handle connection) : connection_(connection) {}
+  void write(std::span<const std::byte> bytes, bool) override { call("write", bytes.data(), bytes.size(), PyBUF_READ); }
+  void read(std::span<std::byte> to) override { call("read_into", to.data(), to.size(), PyBUF_WRITE); }
+
+ private:
+  void call(const char* method, const std::byte* data, std::size_t size, int flags) {
+    const nb::gil_scoped_acquire lock;
+    try {
+      connection_.attr(method)(memory_view(data, size, flags));
+    } catch (const nb::python_error& error) {
+      if (!error.matches(PyExc_OSError)) throw;
+      throw std::runtime_error(nb::str(error.value()).c_str());
+    }
+  }
+
+  nb::handle connection_;
 };
 
 std::shared_ptr<TableService> make_service(const std::vector<SharedTable>& tables,
@@ -64,12 +90,12 @@ std::shared_ptr<TableService> make_service(const std::vector<SharedTable>& table
   return std::make_shared<TableService>(std::move(served), options);
 }
 
-// The reply, and whether the connection is of further use.
-nb::tuple answer(TableService& service, BytesIn frame, std::optional<std::int64_t> deadline_ms) {
-  MemorySink sink;
-  const bool goes_on = without_gil([&] {
-    const TableService::Connected connected(service);
-    TableService::Scratch scratch;
+// Returns whether the connection is of further use.
+bool answer(TableService& service, BytesIn frame, std::optional<std::int64_t> deadline_ms, nb::callable write) {
+  PythonSink python(std::move(write));
+  return without_gil([&] {
+    thread_local TableService::Scratch scratch;
+    JoinedWrites sink(python);
     const auto bytes = std::as_bytes(as_span(frame));
     Deadline deadline;
     if (deadline_ms) deadline = deadline_after(Milliseconds(*deadline_ms));
@@ -81,7 +107,6 @@ nb::tuple answer(TableService& service, BytesIn frame, std::optional<std::int64_
     }
     return true;
   });
-  return nb::make_tuple(to_array(sink.take()), goes_on);
 }
 
 nb::list to_python(const std::vector<Failure>& failures) {
@@ -98,16 +123,14 @@ nb::list exchange(ShardedCall& call, const std::vector<int>& sockets, std::uint6
   return to_python(without_gil([&] { return call.exchange(sockets, request_id, Milliseconds(timeout_ms)); }));
 }
 
-nb::bytes request(ShardedCall& call, std::size_t shard, std::uint64_t request_id, std::int64_t timeout_ms) {
-  const auto bytes = call.request(shard, request_id, Milliseconds(timeout_ms));
-  return nb::bytes(bytes.data(), bytes.size());
-}
-
-nb::list take_reply(ShardedCall& call, std::size_t shard, std::uint64_t request_id, BytesIn frame) {
-  std::vector<Failure> failures;
-  auto failure = without_gil([&] { return call.take_reply(shard, request_id, std::as_bytes(as_span(frame))); });
-  if (failure) failures.push_back(std::move(*failure));
-  return to_python(failures);
+nb::list exchange_over(ShardedCall& call, const std::vector<nb::object>& connections, std::uint64_t request_id,
+                       std::int64_t timeout_ms) {
+  std::vector<std::unique_ptr<PythonConnection>> used;
+  for (const nb::object& one : connections) {
+    used.push_back(one.is_none() ? nullptr : std::make_unique<PythonConnection>(one));
+  }
+  const auto connect = [&](std::size_t shard) { return used.at(shard).get(); };
+  return to_python(without_gil([&] { return call.exchange(connect, request_id, Milliseconds(timeout_ms)); }));
 }
 
 ShardedCall pull(const ShardedBatch& batch, FloatsOut out, std::uint64_t plan_hash, bool half) {
@@ -127,8 +150,15 @@ ShardedCall change(const ShardedBatch& batch, ChangeRequest::Kind kind, FloatsIn
   change.begin = begin;
   change.end = end;
   change.counts = counts;
-  const float* const data = sized(values, batch.num_floats()).data();
-  return without_gil([&] { return ShardedCall::change(batch, plan_hash, half, change, data); });
+  return ShardedCall::change(batch, plan_hash, half, change, sized(values, batch.num_floats()).data());
+}
+
+// By one thread: helpers stay awake for a while, and may keep a table server on the same machine from its core.
+std::size_t first_not_finite_alone(const ShardedBatch&, FloatsIn values) {
+  return without_gil([&] {
+    const WorkAlone alone;
+    return first_not_finite(as_span(values));
+  });
 }
 
 std::size_t part_floats(const ShardedBatch& batch) {
@@ -165,8 +195,11 @@ void sum_parts(const ShardedBatch& batch, FloatsIn values, FloatsOut out) {
   const float* const from = sized(values, batch.num_floats()).data();
   float* to = sized(out, part_floats(batch)).data();
   for (std::size_t shard = 0; shard < batch.num_shards(); ++shard) {
-    batch.gather_sums(shard, from, to);
-    to += batch.part(shard).num_floats;
+    for (std::size_t table = 0; table < batch.num_tables(); ++table) {
+      const auto count = static_cast<std::size_t>(batch.part(shard).sizes[table]);
+      batch.gather_sums(shard, table, 0, count, from, to);
+      to += count * batch.dim(table);
+    }
   }
 }
 
@@ -180,7 +213,7 @@ void bind_service(nb::module_& m) {
             with_os_errors([&] { serve_connection(service, socket, Milliseconds(frame_timeout_ms)); });
           },
           "socket"_a, "frame_timeout_ms"_a)
-      .def("answer", &answer, "frame"_a.noconvert(), "deadline_ms"_a.none() = nb::none())
+      .def("answer", &answer, "frame"_a.noconvert(), "deadline_ms"_a.none(), "write"_a)
       .def(
           "applied_batches", [](TableService& service) { return service.applied().ends(); },
           nb::call_guard<nb::gil_scoped_release>())
@@ -199,8 +232,7 @@ void bind_client(nb::module_& m) {
       .def_prop_ro("result", &ShardedCall::result)
       .def_prop_ro("num_applied", &ShardedCall::num_applied)
       .def("exchange", &exchange, "sockets"_a, "request_id"_a, "timeout_ms"_a)
-      .def("request", &request, "shard"_a, "request_id"_a, "timeout_ms"_a)
-      .def("take_reply", &take_reply, "shard"_a, "request_id"_a, "frame"_a.noconvert());
+      .def("exchange_over", &exchange_over, "connections"_a, "request_id"_a, "timeout_ms"_a);
   nb::class_<ShardedBatch>(m, "ShardedBatch")
       .def(
           "__init__",
@@ -211,17 +243,19 @@ void bind_client(nb::module_& m) {
       .def_prop_ro("num_ids", &ShardedBatch::num_ids)
       .def_prop_ro("num_unique", &ShardedBatch::num_unique)
       .def_prop_ro("num_floats", &ShardedBatch::num_floats)
+      .def("first_not_finite", &first_not_finite_alone, "values"_a.noconvert())
       // The parts of all shards end to end, for ranks that exchange them among themselves.
       .def_prop_ro("part_sizes", &part_sizes)
       .def_prop_ro("part_floats", &part_floats)
       .def("part_ids", &part_ids, "out"_a.noconvert(), release)
       .def("scatter_parts", &scatter_parts, "rows"_a.noconvert(), "out"_a.noconvert(), release)
       .def("sum_parts", &sum_parts, "values"_a.noconvert(), "out"_a.noconvert(), release)
-      // A call writes to `out` and reads the batch as long as it lasts.
+      // A call writes to `out`, or reads `values`, and reads the batch as long as it lasts.
       .def("pull", &pull, "out"_a.noconvert(), nb::kw_only(), "plan_hash"_a, "half"_a, nb::keep_alive<0, 1>(),
            nb::keep_alive<0, 2>())
       .def("change", &change, "kind"_a, "values"_a.noconvert(), nb::kw_only(), "learning_rates"_a, "global_step"_a,
-           "time"_a, "partition"_a, "begin"_a, "end"_a, "plan_hash"_a, "half"_a, "counts"_a, nb::keep_alive<0, 1>());
+           "time"_a, "partition"_a, "begin"_a, "end"_a, "plan_hash"_a, "half"_a, "counts"_a, nb::keep_alive<0, 1>(),
+           nb::keep_alive<0, 3>());
 }
 
 }  // namespace

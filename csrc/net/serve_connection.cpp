@@ -12,11 +12,12 @@ namespace {
 // A connection keeps this much memory between requests.
 constexpr std::size_t kKeptBytes = 64 << 20;
 
-class SocketSink : public ReplySink {
+// The reply to one request: the time for it counts from its first byte, so a client that reads slowly has as long as
+// one that writes slowly.
+class ReplySink : public ByteSink {
  public:
-  SocketSink(int socket, std::chrono::milliseconds timeout) : socket_(socket), timeout_(timeout) {}
+  ReplySink(int socket, std::chrono::milliseconds timeout) : socket_(socket), timeout_(timeout) {}
   void write(std::span<const std::byte> bytes, bool more) override {
-    // Counted from the reply's first byte: a client that reads slowly has as long as one that writes slowly.
     if (!deadline_) deadline_ = deadline_after(timeout_);
     write_all(socket_, bytes, deadline_, more);
     if (!more) deadline_.reset();
@@ -31,10 +32,10 @@ class SocketSink : public ReplySink {
 }  // namespace
 
 void serve_connection(TableService& service, int socket, std::chrono::milliseconds frame_timeout) {
-  const TableService::Connected connected(service);
   TableService::Scratch scratch;
   AlignedBuffer frame;
-  SocketSink sink(socket, frame_timeout);
+  ReplySink reply(socket, frame_timeout);
+  JoinedWrites sink(reply);
   std::array<std::byte, kHeaderBytes> head;
   while (true) {
     const std::size_t begun = read_some(socket, head, std::nullopt);

@@ -2,21 +2,29 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
 
+#include "ops/parallel_for.h"
 #include "table/hash_shard.h"
 
 namespace monolith::net {
 
 namespace {
 constexpr std::uint32_t kNoGroup = ~0U;
-}
+
+// Fewer ids are grouped by one thread. Helpers gain little, and stay awake while the request is under way: on a small
+// machine they keep a table server beside this process from its core.
+constexpr std::size_t kManyIds = std::size_t{1} << 18;
+}  // namespace
 
 ShardedBatch::ShardedBatch(std::vector<std::size_t> dims, std::size_t num_shards, std::span<const std::int64_t> ids,
                            std::span<const std::int64_t> sizes, bool merge_repeated)
     : dims_(std::move(dims)) {
+  std::optional<WorkAlone> alone;
+  if (ids.size() < kManyIds) alone.emplace();
   check_num_shards(num_shards);
   if (sizes.size() != dims_.size()) {
     throw std::invalid_argument("sizes must have one number per table: got " + std::to_string(sizes.size()) + " for " +
@@ -76,37 +84,41 @@ std::size_t ShardedBatch::num_unique() const {
   return count;
 }
 
+// Of the part's rows of a table.
+const std::uint32_t* ShardedBatch::groups_of(std::size_t shard, std::size_t table) const {
+  const Part& part = parts_[shard];
+  std::size_t before = 0;
+  for (std::size_t t = 0; t < table; ++t) before += static_cast<std::size_t>(part.sizes[t]);
+  return part.groups.data() + before;
+}
+
 void ShardedBatch::scatter(std::size_t shard, std::size_t table, std::size_t first_row, std::size_t count,
                            const float* rows, float* batch) const {
-  const Part& part = parts_[shard];
-  std::size_t before = first_row;
-  for (std::size_t t = 0; t < table; ++t) before += static_cast<std::size_t>(part.sizes[t]);
+  const std::uint32_t* const groups = groups_of(shard, table) + first_row;
   const std::size_t dim = dims_[table];
   float* const out = batch + first_float_[table];
   for (std::size_t i = 0; i < count; ++i) {
-    for (const std::uint32_t position : plans_[table]->positions(part.groups[before + i])) {
+    for (const std::uint32_t position : plans_[table]->positions(groups[i])) {
       std::memcpy(out + position * dim, rows + i * dim, dim * sizeof(float));
     }
   }
 }
 
-void ShardedBatch::gather_sums(std::size_t shard, const float* batch, float* rows) const {
-  const Part& part = parts_[shard];
-  std::size_t row = 0;
-  for (std::size_t t = 0; t < dims_.size(); ++t) {
-    const std::size_t dim = dims_[t];
-    const float* const from = batch + first_float_[t];
-    for (const std::size_t end = row + static_cast<std::size_t>(part.sizes[t]); row < end; ++row, rows += dim) {
-      bool is_first = true;
-      for (const std::uint32_t position : plans_[t]->positions(part.groups[row])) {
-        const float* const one = from + position * dim;
-        if (is_first) {
-          std::memcpy(rows, one, dim * sizeof(float));
-        } else {
-          for (std::size_t i = 0; i < dim; ++i) rows[i] += one[i];
-        }
-        is_first = false;
+void ShardedBatch::gather_sums(std::size_t shard, std::size_t table, std::size_t first_row, std::size_t count,
+                               const float* batch, float* rows) const {
+  const std::uint32_t* const groups = groups_of(shard, table) + first_row;
+  const std::size_t dim = dims_[table];
+  const float* const from = batch + first_float_[table];
+  for (std::size_t i = 0; i < count; ++i, rows += dim) {
+    bool is_first = true;
+    for (const std::uint32_t position : plans_[table]->positions(groups[i])) {
+      const float* const one = from + position * dim;
+      if (is_first) {
+        std::memcpy(rows, one, dim * sizeof(float));
+      } else {
+        for (std::size_t d = 0; d < dim; ++d) rows[d] += one[d];
       }
+      is_first = false;
     }
   }
 }

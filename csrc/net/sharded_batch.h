@@ -37,8 +37,10 @@ class ShardedBatch {
   std::size_t dim(std::size_t table) const { return dims_[table]; }
   const Part& part(std::size_t shard) const { return parts_[shard]; }
 
-  // The rows of a table in the batch, if they come as they stand there: all ids differ, and one server has them all.
-  float* in_place(std::size_t table, float* batch) const {
+  // The rows of a table in the batch, if a part has them as they stand there: all ids differ, and one server has them
+  // all.
+  template <typename Float>
+  Float* in_place(std::size_t table, Float* batch) const {
     const bool is_same = parts_.size() == 1 && plans_[table]->num_groups() == plans_[table]->num_ids();
     return is_same ? batch + first_float_[table] : nullptr;
   }
@@ -48,11 +50,13 @@ class ShardedBatch {
   void scatter(std::size_t shard, std::size_t table, std::size_t first_row, std::size_t count, const float* rows,
                float* batch) const;
 
-  // Writes a part's rows, each the sum of its id's rows in the batch, added up in the order of the batch.
-  void gather_sums(std::size_t shard, const float* batch, float* rows) const;
+  // The opposite: each of the part's rows is the sum of its id's rows in the batch, added up in the order of the batch.
+  void gather_sums(std::size_t shard, std::size_t table, std::size_t first_row, std::size_t count, const float* batch,
+                   float* rows) const;
 
  private:
   void route(std::size_t table, std::vector<std::uint32_t>& group_at);
+  const std::uint32_t* groups_of(std::size_t shard, std::size_t table) const;
 
   std::vector<std::size_t> dims_;
   std::vector<PooledPlan> plans_;

@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <system_error>
+#include <stdexcept>
 #include <utility>
 
+#include "net/aligned_buffer.h"
 #include "net/table_service.h"
 #include "optim/half.h"
 
@@ -39,68 +40,33 @@ RequestType type_of(ChangeRequest::Kind kind) {
   return RequestType::kStep;
 }
 
-// The frame of a layout, with nothing in its arrays yet.
-AlignedBuffer make_frame(const FrameLayout& layout) {
-  AlignedBuffer frame(layout.total_bytes);
-  std::memcpy(frame.data(), layout.head.data(), layout.head.size());
-  // The gaps between arrays are zeros.
-  for (const std::size_t offset : layout.offsets) {
-    if (offset < kAlignment || offset > layout.total_bytes) continue;
-    const std::size_t gap = std::min(kAlignment, offset - std::min(offset, layout.head.size()));
-    std::memset(frame.data() + offset - gap, 0, gap);
-  }
-  return frame;
-}
-
 template <typename T>
-void put_all(AlignedBuffer& frame, std::size_t offset, std::span<const T> values) {
-  if (!values.empty()) std::memcpy(frame.data() + offset, values.data(), values.size_bytes());
+std::span<const std::byte> bytes_of(const T& value) {
+  return std::as_bytes(std::span(&value, 1));
 }
 
-template <typename T>
-void put(AlignedBuffer& frame, std::size_t offset, T value) {
-  std::memcpy(frame.data() + offset, &value, sizeof value);
-}
-
-void to_halves(std::span<const float> from, std::byte* to) {
-  auto* halves = reinterpret_cast<std::uint16_t*>(to);
+void to_halves(std::span<const float> from, std::uint16_t* to) {
   // Beyond the largest half there is only infinity, which no table takes.
-  for (const float value : from) *halves++ = float_to_half(std::clamp(value, -kMaxHalf, kMaxHalf));
+  for (const float value : from) *to++ = float_to_half(std::clamp(value, -kMaxHalf, kMaxHalf));
 }
 
 }  // namespace
 
-class ShardedCall::Source {
- public:
-  virtual ~Source() = default;
-  virtual void read(std::span<std::byte> to) = 0;
-};
-
-class ShardedCall::SocketSource : public Source {
- public:
-  SocketSource(int socket, Deadline deadline) : socket_(socket), deadline_(deadline) {}
-  void read(std::span<std::byte> to) override { read_all(socket_, to, deadline_); }
-
- private:
-  int socket_;
-  Deadline deadline_;
-};
-
-class ShardedCall::MemorySource : public Source {
- public:
-  explicit MemorySource(std::span<const std::byte> bytes) : bytes_(bytes) {}
-  void read(std::span<std::byte> to) override {
-    if (to.size() > bytes_.size()) throw CorruptFrame("a reply is shorter than its header says");
-    std::memcpy(to.data(), bytes_.data(), to.size());
-    bytes_ = bytes_.subspan(to.size());
+// The arrays of `small` come first, then the ids, then values and counts, if any.
+void ShardedCall::add_request(const Header& fields, std::span<const ArraySpec> arrays,
+                              std::span<const std::span<const std::byte>> small) {
+  Request request{lay_out(fields, arrays), {}};
+  request.head = request.layout.head;
+  for (std::size_t i = 0; i < small.size(); ++i) {
+    request.head.resize(std::max(request.head.size(), request.layout.offsets[i] + small[i].size()));
+    std::ranges::copy(small[i], request.head.begin() + static_cast<std::ptrdiff_t>(request.layout.offsets[i]));
   }
-
- private:
-  std::span<const std::byte> bytes_;
-};
+  requests_.push_back(std::move(request));
+}
 
 ShardedCall ShardedCall::pull(const ShardedBatch& batch, std::uint64_t plan_hash, bool half, float* out) {
-  ShardedCall call(batch, out, half);
+  ShardedCall call(batch, half);
+  call.out_ = out;
   for (std::size_t shard = 0; shard < batch.num_shards(); ++shard) {
     const ShardedBatch::Part& part = batch.part(shard);
     const std::array<ArraySpec, 3> arrays{{
@@ -108,12 +74,9 @@ ShardedCall ShardedCall::pull(const ShardedBatch& batch, std::uint64_t plan_hash
         {"sizes", ElementType::kInt64, part.sizes.size()},
         {"ids", ElementType::kInt64, part.ids.size()},
     }};
-    const FrameLayout layout = lay_out(request_fields(RequestType::kPull, plan_hash), arrays);
-    AlignedBuffer frame = make_frame(layout);
-    put(frame, layout.offsets[0], std::int64_t{half});
-    put_all(frame, layout.offsets[1], std::span<const std::int64_t>(part.sizes));
-    put_all(frame, layout.offsets[2], std::span<const std::int64_t>(part.ids));
-    call.requests_.push_back(std::move(frame));
+    const std::int64_t wants_half = half;
+    const std::array small{bytes_of(wants_half), std::as_bytes(std::span(part.sizes))};
+    call.add_request(request_fields(RequestType::kPull, plan_hash), arrays, small);
     // Nobody need be asked for nothing.
     call.done_.push_back(part.ids.empty());
   }
@@ -122,8 +85,8 @@ ShardedCall ShardedCall::pull(const ShardedBatch& batch, std::uint64_t plan_hash
 
 ShardedCall ShardedCall::change(const ShardedBatch& batch, std::uint64_t plan_hash, bool half, const Change& change,
                                 const float* values) {
-  ShardedCall call(batch, nullptr, half);
-  std::vector<float> sums;
+  ShardedCall call(batch, half);
+  call.values_ = values;
   for (std::size_t shard = 0; shard < batch.num_shards(); ++shard) {
     const ShardedBatch::Part& part = batch.part(shard);
     const bool has_counts = change.counts && std::ranges::any_of(part.counts, [](std::uint32_t n) { return n > 1; });
@@ -139,26 +102,14 @@ ShardedCall ShardedCall::change(const ShardedBatch& batch, std::uint64_t plan_ha
         {"counts", ElementType::kUint32, part.counts.size()},
     }};
     const auto sent = std::span(arrays).first(has_counts ? arrays.size() : arrays.size() - 1);
-    const FrameLayout layout = lay_out(request_fields(type_of(change.kind), plan_hash), sent);
-    AlignedBuffer frame = make_frame(layout);
-    const auto at = [&](std::size_t array) { return layout.offsets[array]; };
-    put(frame, at(0), change.time);
-    put(frame, at(1), change.global_step);
-    put_all(frame, at(2), change.learning_rates);
-    put_all(frame, at(3), std::span<const char>(change.partition));
-    put(frame, at(4), change.begin);
-    put(frame, at(4) + sizeof change.begin, change.end);
-    put_all(frame, at(5), std::span<const std::int64_t>(part.sizes));
-    put_all(frame, at(6), std::span<const std::int64_t>(part.ids));
-    if (half) {
-      sums.resize(part.num_floats);
-      batch.gather_sums(shard, values, sums.data());
-      to_halves(sums, frame.data() + at(7));
-    } else {
-      batch.gather_sums(shard, values, reinterpret_cast<float*>(frame.data() + at(7)));
-    }
-    if (has_counts) put_all(frame, at(8), std::span<const std::uint32_t>(part.counts));
-    call.requests_.push_back(std::move(frame));
+    const std::array range{change.begin, change.end};
+    const std::array<std::span<const std::byte>, 6> small{bytes_of(change.time),
+                                                          bytes_of(change.global_step),
+                                                          std::as_bytes(change.learning_rates),
+                                                          std::as_bytes(std::span(change.partition)),
+                                                          std::as_bytes(std::span(range)),
+                                                          std::as_bytes(std::span(part.sizes))};
+    call.add_request(request_fields(type_of(change.kind), plan_hash), sent, small);
     // Also without ids: the server's tables learn the time and the step.
     call.done_.push_back(false);
   }
@@ -173,43 +124,111 @@ std::vector<std::size_t> ShardedCall::pending() const {
   return shards;
 }
 
-std::span<const std::byte> ShardedCall::request(std::size_t shard, std::uint64_t request_id,
-                                                std::chrono::milliseconds timeout) {
-  AlignedBuffer& frame = requests_.at(shard);
+void ShardedCall::send(std::size_t shard, std::uint64_t request_id, std::chrono::milliseconds timeout, ByteSink& to) {
+  static constexpr std::array<std::byte, kAlignment> kZeros{};
+  Request& request = requests_[shard];
+  const ShardedBatch::Part& part = batch_->part(shard);
   const auto deadline_ms = std::clamp<std::int64_t>(timeout.count(), 1, 0xFFFFFFFFLL);
-  stamp({frame.data(), frame.size()}, request_id, static_cast<std::uint32_t>(deadline_ms));
-  return frame.bytes();
+  stamp(request.head, request_id, static_cast<std::uint32_t>(deadline_ms));
+  JoinedWrites joined(to);
+  const std::size_t total_bytes = request.layout.total_bytes;
+  std::size_t sent = request.head.size();
+  joined.write(request.head, sent < total_bytes);
+  // The ids are the last array but for the values and the counts of a change.
+  const std::size_t ids_at = values_ == nullptr ? 2 : 6;
+  const auto begin_array = [&](std::size_t array, std::size_t bytes) {
+    const std::size_t offset = request.layout.offsets[array];
+    if (offset > sent) joined.write(std::span(kZeros).first(offset - sent), true);
+    sent = offset + bytes;
+    return sent < total_bytes;
+  };
+  if (const auto ids = std::as_bytes(std::span(part.ids)); !ids.empty()) {
+    joined.write(ids, begin_array(ids_at, ids.size()));
+  }
+  if (values_ != nullptr && part.num_floats != 0) {
+    const std::size_t float_bytes = half_ ? sizeof(std::uint16_t) : sizeof(float);
+    send_values(shard, begin_array(ids_at + 1, part.num_floats * float_bytes), joined);
+  }
+  if (const std::size_t counts_at = ids_at + 2; counts_at < request.layout.offsets.size() && !part.counts.empty()) {
+    const auto counts = std::as_bytes(std::span(part.counts));
+    joined.write(counts, begin_array(counts_at, counts.size()));
+  }
+}
+
+// A part of the values at a time, while the server takes the one before.
+void ShardedCall::send_values(std::size_t shard, bool more, ByteSink& to) const {
+  const ShardedBatch::Part& part = batch_->part(shard);
+  thread_local std::vector<float> floats;
+  thread_local std::vector<std::uint16_t> halves;
+  std::size_t floats_left = part.num_floats;
+  for (std::size_t t = 0; t < batch_->num_tables(); ++t) {
+    const std::size_t dim = batch_->dim(t);
+    const auto size = static_cast<std::size_t>(part.sizes[t]);
+    const float* const in_place = batch_->in_place(t, values_);
+    const bool sends_at_once = in_place != nullptr && !half_;
+    const std::size_t rows_per_part =
+        sends_at_once ? size : std::max<std::size_t>(1, kPartBytes / (dim * sizeof(float)));
+    for (std::size_t first = 0; first < size; first += rows_per_part) {
+      const std::size_t count = std::min(rows_per_part, size - first);
+      std::span<const float> these(in_place + (in_place == nullptr ? 0 : first * dim), count * dim);
+      if (in_place == nullptr) {
+        floats.resize(std::max(floats.size(), count * dim));
+        batch_->gather_sums(shard, t, first, count, values_, floats.data());
+        these = {floats.data(), count * dim};
+      }
+      std::span<const std::byte> bytes = std::as_bytes(these);
+      if (half_) {
+        halves.resize(std::max(halves.size(), count * dim));
+        to_halves(these, halves.data());
+        bytes = std::as_bytes(std::span<const std::uint16_t>(halves.data(), count * dim));
+      }
+      floats_left -= these.size();
+      to.write(bytes, more || floats_left != 0);
+    }
+  }
 }
 
 std::vector<Failure> ShardedCall::exchange(std::span<const int> sockets, std::uint64_t request_id,
                                            std::chrono::milliseconds timeout) {
+  class Socket : public Connection {
+   public:
+    Socket(int socket, const Deadline& deadline) : sink_(socket, deadline), source_(socket, deadline) {}
+    void write(std::span<const std::byte> bytes, bool more) override { sink_.write(bytes, more); }
+    void read(std::span<std::byte> to) override { source_.read(to); }
+
+   private:
+    SocketSink sink_;
+    SocketSource source_;
+  };
   if (sockets.size() != done_.size()) throw std::invalid_argument("there must be one socket per shard");
   const Deadline deadline = deadline_after(timeout);
+  std::vector<Socket> connections;
+  for (const int socket : sockets) connections.emplace_back(socket, deadline);
+  return exchange([&](std::size_t shard) { return sockets[shard] < 0 ? nullptr : &connections[shard]; }, request_id,
+                  timeout);
+}
+
+std::vector<Failure> ShardedCall::exchange(const std::function<Connection*(std::size_t)>& connect,
+                                           std::uint64_t request_id, std::chrono::milliseconds timeout) {
   std::vector<Failure> failures;
-  std::vector<std::size_t> sent;
-  for (std::size_t shard = 0; shard < sockets.size(); ++shard) {
-    if (done_[shard] || sockets[shard] < 0) continue;
+  std::vector<std::pair<std::size_t, Connection*>> sent;
+  for (std::size_t shard = 0; shard < done_.size(); ++shard) {
+    Connection* const connection = done_[shard] ? nullptr : connect(shard);
+    if (connection == nullptr) continue;
     try {
-      write_all(sockets[shard], request(shard, request_id, timeout), deadline);
-      sent.push_back(shard);
-    } catch (const std::system_error& error) {
+      send(shard, request_id, timeout, *connection);
+      sent.emplace_back(shard, connection);
+    } catch (const std::runtime_error& error) {
       failures.push_back({shard, error.what(), {}});
     }
   }
-  for (const std::size_t shard : sent) {
-    SocketSource source(sockets[shard], deadline);
-    if (auto failure = receive(shard, request_id, source)) failures.push_back(std::move(*failure));
+  for (const auto& [shard, connection] : sent) {
+    if (auto failure = receive(shard, request_id, *connection)) failures.push_back(std::move(*failure));
   }
   return failures;
 }
 
-std::optional<Failure> ShardedCall::take_reply(std::size_t shard, std::uint64_t request_id,
-                                               std::span<const std::byte> frame) {
-  MemorySource source(frame);
-  return receive(shard, request_id, source);
-}
-
-std::optional<Failure> ShardedCall::receive(std::size_t shard, std::uint64_t request_id, Source& source) {
+std::optional<Failure> ShardedCall::receive(std::size_t shard, std::uint64_t request_id, ByteSource& source) {
   try {
     std::array<std::byte, kHeaderBytes> head;
     source.read(head);
@@ -229,7 +248,7 @@ std::optional<Failure> ShardedCall::receive(std::size_t shard, std::uint64_t req
     }
     done_[shard] = true;
     return std::nullopt;
-  } catch (const std::system_error& error) {
+  } catch (const std::runtime_error& error) {
     return Failure{shard, error.what(), {}};
   } catch (const CorruptFrame& error) {
     return Failure{shard, error.what(), {}};
@@ -237,7 +256,7 @@ std::optional<Failure> ShardedCall::receive(std::size_t shard, std::uint64_t req
 }
 
 // A reply to a pull has one array, so it can have one layout only. Rows are written to their places as they come.
-void ShardedCall::take_rows(std::size_t shard, const Header& header, Source& source) {
+void ShardedCall::take_rows(std::size_t shard, const Header& header, ByteSource& source) {
   const ShardedBatch::Part& part = batch_->part(shard);
   const ArraySpec rows{"rows", half_ ? ElementType::kFloat16 : ElementType::kFloat32, part.num_floats};
   const FrameLayout expected = lay_out(header, {&rows, 1});
@@ -274,7 +293,7 @@ void ShardedCall::take_rows(std::size_t shard, const Header& header, Source& sou
   }
 }
 
-void ShardedCall::take_result(const Header& header, std::span<const std::byte> head, Source& source) {
+void ShardedCall::take_result(const Header& header, std::span<const std::byte> head, ByteSource& source) {
   if (header.total_bytes > kMaxErrorBytes) throw CorruptFrame("a reply to a change is short, got a long one");
   AlignedBuffer frame(header.total_bytes);
   std::ranges::copy(head, frame.data());

@@ -5,16 +5,16 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "net/aligned_buffer.h"
+#include "net/byte_stream.h"
 #include "net/frame.h"
 #include "net/sharded_batch.h"
-#include "net/socket_io.h"
 #include "table/row_table.h"
 
 namespace monolith::net {
@@ -43,7 +43,7 @@ class ShardedCall {
   // Reads the rows of all ids of a batch to `out`, laid out as the batch is. Batch and `out` must outlive the call.
   static ShardedCall pull(const ShardedBatch& batch, std::uint64_t plan_hash, bool half, float* out);
 
-  // Changes rows; `values` is laid out as the batch is and not needed afterwards.
+  // Changes rows; `values`, laid out as the batch is and finite, must outlive the call too.
   static ShardedCall change(const ShardedBatch& batch, std::uint64_t plan_hash, bool half, const Change& change,
                             const float* values);
 
@@ -60,30 +60,38 @@ class ShardedCall {
   std::vector<Failure> exchange(std::span<const int> sockets, std::uint64_t request_id,
                                 std::chrono::milliseconds timeout);
 
-  // The same for connections that only the caller can use: what to send, and what came back.
-  std::span<const std::byte> request(std::size_t shard, std::uint64_t request_id, std::chrono::milliseconds timeout);
-  std::optional<Failure> take_reply(std::size_t shard, std::uint64_t request_id, std::span<const std::byte> frame);
+  // The same over connections that only the caller can use: `connect(shard)` gives one, or nullptr to leave a server
+  // out.
+  class Connection : public ByteSink, public ByteSource {};
+  std::vector<Failure> exchange(const std::function<Connection*(std::size_t shard)>& connect, std::uint64_t request_id,
+                                std::chrono::milliseconds timeout);
 
   // Of a change: what all servers that have answered did; `num_applied` of them had not applied it before.
   const ChangeResult& result() const { return result_; }
   std::size_t num_applied() const { return num_applied_; }
 
  private:
-  ShardedCall(const ShardedBatch& batch, float* out, bool half) : batch_(&batch), out_(out), half_(half) {}
+  // A request but for its ids and values, which are sent from where they stand.
+  struct Request {
+    FrameLayout layout;
+    std::vector<std::byte> head;  // everything before the ids
+  };
 
-  // Reads a reply's bytes after its header, in order.
-  class Source;
-  class SocketSource;
-  class MemorySource;
+  ShardedCall(const ShardedBatch& batch, bool half) : batch_(&batch), half_(half) {}
 
-  std::optional<Failure> receive(std::size_t shard, std::uint64_t request_id, Source& source);
-  void take_rows(std::size_t shard, const Header& header, Source& source);
-  void take_result(const Header& header, std::span<const std::byte> head, Source& source);
+  void add_request(const Header& fields, std::span<const ArraySpec> arrays,
+                   std::span<const std::span<const std::byte>> small);
+  void send(std::size_t shard, std::uint64_t request_id, std::chrono::milliseconds timeout, ByteSink& to);
+  void send_values(std::size_t shard, bool more, ByteSink& to) const;
+  std::optional<Failure> receive(std::size_t shard, std::uint64_t request_id, ByteSource& source);
+  void take_rows(std::size_t shard, const Header& header, ByteSource& source);
+  void take_result(const Header& header, std::span<const std::byte> head, ByteSource& source);
 
   const ShardedBatch* batch_;
-  float* out_;  // of a pull
+  float* out_ = nullptr;           // of a pull
+  const float* values_ = nullptr;  // of a change
   bool half_;
-  std::vector<AlignedBuffer> requests_;
+  std::vector<Request> requests_;
   std::vector<bool> done_;
   ChangeResult result_;
   std::size_t num_applied_ = 0;

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "net/table_reply.h"
 #include "ops/finite.h"
 #include "ops/parallel_for.h"
 #include "optim/half.h"
@@ -17,71 +18,8 @@ namespace monolith::net {
 
 namespace {
 
-// Rows are read and sent in parts that stay in the cache; the client takes a part while the next one is read.
-// Several threads need more at a time for their start to be worth it.
-constexpr std::size_t kPartBytes = 256 << 10;
-
-std::size_t rows_per_part(std::size_t dim) {
-  const std::size_t part_bytes = num_threads() > 1 ? 4 * kPartBytes : kPartBytes;
-  return std::max<std::size_t>(1, part_bytes / (dim * sizeof(float)));
-}
-
 // Occurrences of the ids of one batch, repeated ones counted, that a table with a filter takes.
 constexpr std::uint64_t kMaxOccurrences = std::uint64_t{1} << 26;
-
-// A request that is well formed and cannot be carried out.
-class Refused : public std::invalid_argument {
- public:
-  Refused(const char* code, const std::string& words) : std::invalid_argument(words), code_(code) {}
-  const char* code() const { return code_; }
-
- private:
-  const char* code_;
-};
-
-[[noreturn]] void refuse(const std::string& words) { throw Refused("handler", words); }
-
-template <typename T>
-std::span<const std::byte> as_bytes(std::span<const T> values) {
-  return std::as_bytes(values);
-}
-
-Header reply_fields(const Header& request, Kind kind) {
-  Header fields;
-  fields.type = request.type;
-  fields.kind = kind;
-  fields.request_id = request.request_id;
-  fields.plan_hash = request.plan_hash;
-  return fields;
-}
-
-void send_error(const Header& request, std::string_view code, std::string_view words, ReplySink& sink) {
-  const FrameLayout layout = lay_out(reply_fields(request, Kind::kError), {}, error_meta(code, words));
-  sink.write(layout.head, false);
-}
-
-struct SmallArray {
-  ArraySpec spec;
-  std::span<const std::byte> bytes;
-};
-
-void send_arrays(const Header& request, std::span<const SmallArray> arrays, ReplySink& sink) {
-  std::vector<ArraySpec> specs;
-  for (const SmallArray& array : arrays) specs.push_back(array.spec);
-  const FrameLayout layout = lay_out(reply_fields(request, Kind::kReply), specs);
-  std::vector<std::byte> frame(layout.total_bytes);
-  std::ranges::copy(layout.head, frame.begin());
-  for (std::size_t i = 0; i < arrays.size(); ++i) {
-    std::ranges::copy(arrays[i].bytes, frame.begin() + static_cast<std::ptrdiff_t>(layout.offsets[i]));
-  }
-  sink.write(frame, false);
-}
-
-std::int64_t single(const FrameView& request, std::string_view name) {
-  const auto values = request.int64s(name);
-  if (values.size() != 1) throw CorruptFrame("the array '" + std::string(name) + "' must have one element");
-  return values.front();
-}
 
 std::uint32_t seconds(std::int64_t value, std::string_view name) {
   if (value < 0 || value > 0xFFFFFFFFLL)
@@ -101,10 +39,8 @@ TableService::TableService(std::vector<ServedTable> tables, ServiceOptions optio
 }
 
 void TableService::answer(const Header& header, std::span<const std::byte> frame, const Deadline& deadline,
-                          Scratch& scratch, ReplySink& sink) {
-  // A single client gets all cores. The requests of several share them: helpers for each would be more threads than
-  // cores.
-  work_alone(num_connections_.load(std::memory_order_relaxed) > 1);
+                          Scratch& scratch, ByteSink& sink) {
+  const ShareCores sharing;
   if (header.kind != Kind::kRequest) throw CorruptFrame("a client sends requests, got a frame of another kind");
   try {
     const FrameView request(header, frame);
@@ -127,7 +63,7 @@ void TableService::answer(const Header& header, std::span<const std::byte> frame
   }
 }
 
-void TableService::carry_out(const FrameView& request, const Deadline& deadline, Scratch& scratch, ReplySink& sink) {
+void TableService::carry_out(const FrameView& request, const Deadline& deadline, Scratch& scratch, ByteSink& sink) {
   switch (static_cast<RequestType>(request.header().type)) {
     case RequestType::kPull:
       return pull(request, scratch, sink);
@@ -180,50 +116,6 @@ void TableService::check_routes(std::span<const std::int64_t> ids) const {
   }
 }
 
-std::size_t TableService::floats_per_part(const Ids& ids) const {
-  std::size_t most = 0;
-  for (std::size_t t = 0; t < tables_.size(); ++t) {
-    const std::size_t dim = tables_[t].table->dim();
-    most = std::max(most, std::min(rows_per_part(dim), static_cast<std::size_t>(ids.sizes[t])) * dim);
-  }
-  return most;
-}
-
-void TableService::pull(const FrameView& request, Scratch& scratch, ReplySink& sink) {
-  const Ids ids = ids_of(request);
-  const bool half = single(request, "half") != 0;
-  const ArraySpec rows{"rows", half ? ElementType::kFloat16 : ElementType::kFloat32, ids.num_floats};
-  const FrameLayout layout = lay_out(reply_fields(request.header(), Kind::kReply), {&rows, 1});
-  if (layout.total_bytes > options_.limits.max_frame_bytes) {
-    refuse("the rows of " + std::to_string(ids.all.size()) + " ids take " + std::to_string(layout.total_bytes) +
-           " bytes, beyond max_frame_bytes; ask for fewer at a time");
-  }
-  // Before the reply begins: from then on an error cannot be told any more.
-  scratch.rows.resize(std::max(scratch.rows.size(), floats_per_part(ids)));
-  if (half) scratch.halves.resize(std::max(scratch.halves.size(), scratch.rows.size()));
-  sink.write(layout.head, ids.num_floats != 0);
-  std::size_t floats_left = ids.num_floats;
-  std::size_t first = 0;
-  for (std::size_t t = 0; t < tables_.size(); ++t) {
-    const RowTable& table = *tables_[t].table;
-    const std::size_t dim = table.dim();
-    const std::size_t end = first + static_cast<std::size_t>(ids.sizes[t]);
-    while (first < end) {
-      const std::size_t count = std::min(rows_per_part(dim), end - first);
-      table.lookup(ids.all.subspan(first, count), scratch.rows.data(), dim);
-      const std::span<const float> part(scratch.rows.data(), count * dim);
-      floats_left -= part.size();
-      if (half) {
-        std::ranges::transform(part, scratch.halves.begin(), float_to_half);
-        sink.write(as_bytes(std::span<const std::uint16_t>(scratch.halves.data(), part.size())), floats_left != 0);
-      } else {
-        sink.write(as_bytes(part), floats_left != 0);
-      }
-      first += count;
-    }
-  }
-}
-
 std::span<const float> TableService::values_of(const FrameView& request, const Ids& ids, Scratch& scratch) const {
   std::span<const float> values;
   if (request.type_of("values") == ElementType::kFloat16) {
@@ -260,7 +152,7 @@ void TableService::check_finite(const Ids& ids, std::span<const float> values) c
 }
 
 void TableService::change(const FrameView& request, ChangeRequest::Kind kind, const Deadline& deadline,
-                          Scratch& scratch, ReplySink& sink) {
+                          Scratch& scratch, ByteSink& sink) {
   const Ids ids = ids_of(request);
   const std::span<const float> values = values_of(request, ids, scratch);
   const bool steps = kind == ChangeRequest::Kind::kStep;
@@ -337,7 +229,7 @@ ChangeResult TableService::step_counted(const Ids& ids, std::span<const std::uin
   return MultiBatchPlan(shared_, all, sizes, true).change(step);
 }
 
-void TableService::contains(const FrameView& request, ReplySink& sink) {
+void TableService::contains(const FrameView& request, ByteSink& sink) {
   const Ids ids = ids_of(request);
   const auto found = std::make_unique<bool[]>(ids.all.size());
   std::size_t first = 0;
@@ -351,7 +243,7 @@ void TableService::contains(const FrameView& request, ReplySink& sink) {
   send_arrays(request.header(), {&reply, 1}, sink);
 }
 
-void TableService::erase(const FrameView& request, ReplySink& sink) {
+void TableService::erase(const FrameView& request, ByteSink& sink) {
   const Ids ids = ids_of(request);
   std::vector<std::int64_t> erased;
   std::size_t first = 0;
@@ -364,7 +256,7 @@ void TableService::erase(const FrameView& request, ReplySink& sink) {
   send_arrays(request.header(), {&reply, 1}, sink);
 }
 
-void TableService::evict(const FrameView& request, ReplySink& sink) {
+void TableService::evict(const FrameView& request, ByteSink& sink) {
   const auto now = request.int64s("now");
   if (now.size() != tables_.size()) throw CorruptFrame("now must have one number per table");
   std::vector<std::int64_t> evicted(tables_.size(), 0);
@@ -376,7 +268,7 @@ void TableService::evict(const FrameView& request, ReplySink& sink) {
   send_arrays(request.header(), {&reply, 1}, sink);
 }
 
-void TableService::status(const FrameView& request, ReplySink& sink) {
+void TableService::status(const FrameView& request, ByteSink& sink) {
   std::vector<std::int64_t> num_rows;
   std::vector<std::int64_t> max_time;
   std::vector<std::int64_t> max_step;

@@ -1,7 +1,6 @@
 // The requests of a table server, answered: one frame in, one frame out. docs/formats.md, "Table messages", lists them.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -11,8 +10,8 @@
 
 #include "net/aligned_buffer.h"
 #include "net/applied_batches.h"
+#include "net/byte_stream.h"
 #include "net/frame.h"
-#include "net/socket_io.h"
 #include "table/multi_table.h"
 
 namespace monolith::net {
@@ -27,14 +26,6 @@ enum class RequestType : std::uint16_t {
   kErase = 70,
   kEvict = 71,
   kStatus = 72,
-};
-
-// Takes the bytes of a reply, in order.
-class ReplySink {
- public:
-  virtual ~ReplySink() = default;
-  // `more`: further bytes of the same frame follow.
-  virtual void write(std::span<const std::byte> bytes, bool more) = 0;
 };
 
 struct ServiceOptions {
@@ -55,8 +46,11 @@ class TableService {
  public:
   // Memory of one connection, used again by its next request.
   struct Scratch {
-    std::vector<float> rows;
-    std::vector<std::uint16_t> halves;
+    struct Part {
+      std::vector<float> rows;
+      std::vector<std::uint16_t> halves;
+    };
+    std::vector<Part> parts;  // one per thread that reads rows
     std::vector<float> values;
   };
 
@@ -65,22 +59,10 @@ class TableService {
   const FrameLimits& limits() const { return options_.limits; }
   AppliedBatches& applied() { return applied_; }
 
-  // Counts the connections that are served at the moment.
-  class Connected {
-   public:
-    explicit Connected(TableService& service) : service_(service) { ++service_.num_connections_; }
-    Connected(const Connected&) = delete;
-    Connected& operator=(const Connected&) = delete;
-    ~Connected() { --service_.num_connections_; }
-
-   private:
-    TableService& service_;
-  };
-
   // Answers a request, which came as one whole frame, by its deadline. What cannot be carried out gets an error reply.
   // CorruptFrame, after an error reply, if the bytes are no request: the connection is of no further use.
   void answer(const Header& header, std::span<const std::byte> frame, const Deadline& deadline, Scratch& scratch,
-              ReplySink& sink);
+              ByteSink& sink);
 
  private:
   // The ids of a request, by table.
@@ -90,28 +72,33 @@ class TableService {
     std::size_t num_floats = 0;
   };
 
-  void carry_out(const FrameView& request, const Deadline& deadline, Scratch& scratch, ReplySink& sink);
+  void carry_out(const FrameView& request, const Deadline& deadline, Scratch& scratch, ByteSink& sink);
   Ids ids_of(const FrameView& request) const;
   void check_routes(std::span<const std::int64_t> ids) const;
   std::span<const float> values_of(const FrameView& request, const Ids& ids, Scratch& scratch) const;
   void check_finite(const Ids& ids, std::span<const float> values) const;
 
-  std::size_t floats_per_part(const Ids& ids) const;
-  void pull(const FrameView& request, Scratch& scratch, ReplySink& sink);
+  // Rows that one thread reads and sends at once.
+  struct RowsPart {
+    const RowTable* table = nullptr;
+    std::span<const std::int64_t> ids;
+    std::size_t num_floats() const { return ids.size() * table->dim(); }
+  };
+  std::vector<RowsPart> parts_of(const Ids& ids) const;
+  void pull(const FrameView& request, Scratch& scratch, ByteSink& sink);
   void change(const FrameView& request, ChangeRequest::Kind kind, const Deadline& deadline, Scratch& scratch,
-              ReplySink& sink);
+              ByteSink& sink);
   ChangeResult step_counted(const Ids& ids, std::span<const std::uint32_t> counts, ChangeRequest step);
-  void contains(const FrameView& request, ReplySink& sink);
-  void erase(const FrameView& request, ReplySink& sink);
-  void evict(const FrameView& request, ReplySink& sink);
-  void status(const FrameView& request, ReplySink& sink);
+  void contains(const FrameView& request, ByteSink& sink);
+  void erase(const FrameView& request, ByteSink& sink);
+  void evict(const FrameView& request, ByteSink& sink);
+  void status(const FrameView& request, ByteSink& sink);
 
   std::vector<ServedTable> tables_;
   std::vector<std::shared_ptr<RowTable>> shared_;
   bool any_counts_ = false;
   ServiceOptions options_;
   AppliedBatches applied_;
-  std::atomic<int> num_connections_{0};
 };
 
 // Answers the requests that come over a connected socket until the other side closes it. A header that has begun, the

@@ -24,7 +24,7 @@ bool all_finite(const std::byte* floats, std::size_t count) {
 }
 
 std::size_t first_not_finite(std::span<const float> values) {
-  constexpr std::size_t kPiece = std::size_t{64} << 10;
+  constexpr std::size_t kPiece = std::size_t{32} << 10;
   const std::size_t num_pieces = (values.size() + kPiece - 1) / kPiece;
   std::vector<char> bad(num_pieces, 0);
   parallel_for(num_pieces, [&](std::size_t piece) {

@@ -7,6 +7,8 @@
 #include <thread>
 #include <vector>
 
+#include "ops/shared_threads.h"
+
 #ifdef MONOLITH_OPENMP
 #include <omp.h>
 #endif
@@ -16,6 +18,8 @@ namespace monolith {
 namespace {
 std::atomic<int> chosen_threads{0};
 thread_local bool caller_works_alone = false;
+thread_local bool caller_shares_cores = false;
+std::atomic<int> num_sharing{0};
 
 // Tasks that several threads take one by one.
 class Tasks {
@@ -45,10 +49,7 @@ class Tasks {
   std::exception_ptr error_;
 };
 
-}  // namespace
-
-int num_threads() {
-  if (caller_works_alone) return 1;
+int num_cores() {
   const int chosen = chosen_threads.load(std::memory_order_relaxed);
   if (chosen > 0) return chosen;
 #ifdef MONOLITH_OPENMP
@@ -58,9 +59,29 @@ int num_threads() {
 #endif
 }
 
+}  // namespace
+
+int num_threads() {
+  if (caller_works_alone) return 1;
+  if (caller_shares_cores) return std::max(1, num_cores() / num_sharing.load(std::memory_order_relaxed));
+  return num_cores();
+}
+
 void set_num_threads(int count) { chosen_threads.store(std::max(0, count), std::memory_order_relaxed); }
 
 void work_alone(bool alone) { caller_works_alone = alone; }
+
+ShareCores::ShareCores() {
+  caller_shares_cores = true;
+  num_sharing.fetch_add(1, std::memory_order_relaxed);
+}
+
+ShareCores::~ShareCores() {
+  num_sharing.fetch_sub(1, std::memory_order_relaxed);
+  caller_shares_cores = false;
+}
+
+WorkAlone::WorkAlone() : before_(caller_works_alone) { work_alone(); }
 
 void parallel_for(std::size_t num_tasks, const std::function<void(std::size_t)>& task) {
   const int threads = static_cast<int>(std::min<std::size_t>(num_tasks, static_cast<std::size_t>(num_threads())));
@@ -69,6 +90,10 @@ void parallel_for(std::size_t num_tasks, const std::function<void(std::size_t)>&
     return;
   }
   Tasks tasks(num_tasks, task);
+  if (caller_shares_cores) {
+    SharedThreads::of_process().run(threads - 1, [&] { tasks.work(); });
+    return tasks.rethrow();
+  }
 #ifdef MONOLITH_OPENMP
 #pragma omp parallel num_threads(threads)
   tasks.work();

@@ -15,6 +15,28 @@ void set_num_threads(int count);
 // sleep after every small task, those of the training too.
 void work_alone(bool alone = true);
 
+// The same for as long as it lives.
+class WorkAlone {
+ public:
+  WorkAlone();
+  ~WorkAlone() { work_alone(before_); }
+  WorkAlone(const WorkAlone&) = delete;
+  WorkAlone& operator=(const WorkAlone&) = delete;
+
+ private:
+  bool before_;
+};
+
+// For a thread of a server while it answers a request: the threads that do so share the cores evenly, and are helped by
+// the threads of one pool (shared_threads.h).
+class ShareCores {
+ public:
+  ShareCores();
+  ~ShareCores();
+  ShareCores(const ShareCores&) = delete;
+  ShareCores& operator=(const ShareCores&) = delete;
+};
+
 // Calls task(i) once for every i in [0, num_tasks), several at a time; tasks are taken in order as threads
 // become free. Returns when all are done. The first exception a task throws is rethrown here, after the others ended.
 void parallel_for(std::size_t num_tasks, const std::function<void(std::size_t)>& task);

@@ -24,11 +24,31 @@ struct OldRow {
   float* state;
 };
 
-// Updates `dim` weights in place; `gradient` is not changed. `params` are the hyper-parameters in declared order. No
-// two of `weights`, `state`, `gradient` and `old` overlap. Returns whether all weights and all numbers of the state are
-// finite then.
-using StepFunction = bool (*)(const float* params, std::size_t dim, float* weights, float* state, const float* gradient,
-                              const StepContext& context, const OldRow& old);
+// Rows to step one after the other, and where their gradients are.
+struct RowsToStep {
+  float* const* weights;
+  float* const* state;
+  std::size_t count;
+  const float* gradients;          // `dim` floats each
+  const std::uint32_t* positions;  // of a row's first gradient among them
+  // After each position, that of the next gradient of the same row, or kNoNext; they are added up in this order.
+  // nullptr: a row has one gradient.
+  const std::uint32_t* nexts;
+};
+inline constexpr std::uint32_t kNoNext = ~0U;
+
+// What a step needs beside: room for a sum of gradients, and for a row's numbers of before the step.
+struct StepRoom {
+  float* sum;  // `dim` floats; nullptr where every row has one gradient
+  OldRow old;
+};
+
+// Updates `dim` weights of each row in place; gradients are not changed. `params` are the hyper-parameters in declared
+// order. No two of a row's weights, its state, a gradient and `room` overlap. Stops after a row whose weights or
+// numbers of state are not all finite then; what they were is in `room.old`. Returns the place of that row, or
+// `rows.count`.
+using StepFunction = std::size_t (*)(const float* params, std::size_t dim, const RowsToStep& rows,
+                                     const StepContext& context, const StepRoom& room);
 
 // The values that make sense for a hyper-parameter.
 enum class Range {

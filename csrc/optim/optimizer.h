@@ -61,9 +61,18 @@ class RowOptimizer {
   // were, which is in `old`.
   bool step(float* weights, float* state, const float* gradient, const StepContext& context, const OldRow& old) const {
     if (max_gradient_norm_ > 0) gradient = clipped(gradient);
-    const bool is_finite = step_(params_.data(), dim_, weights, state, gradient, context, old);
+    constexpr std::uint32_t kFirst = 0;
+    const RowsToStep row{&weights, &state, 1, gradient, &kFirst, nullptr};
+    const bool is_finite = step_(params_.data(), dim_, row, context, {nullptr, old}) == 1;
     if (stochastic_rounding_) round_weights(weights, context.random_key);
     return is_finite;
+  }
+
+  // Whether rows can be stepped together: gradients are not clipped, and weights not rounded.
+  bool steps_rows() const { return max_gradient_norm_ == 0 && !stochastic_rounding_; }
+  // See StepFunction.
+  std::size_t step(const RowsToStep& rows, const StepContext& context, const StepRoom& room) const {
+    return step_(params_.data(), dim_, rows, context, room);
   }
 
  private:

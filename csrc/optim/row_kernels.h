@@ -60,26 +60,64 @@ std::size_t state_floats(std::size_t dim) {
   return state_numbers<Optimizer>(dim) + count_slots<Optimizer>(Extent::kStep) * kStepFloats;
 }
 
-// Copy, step and check in one: what the one reads or writes, the next finds in registers or the nearest cache.
+// The gradient of a row: the only one where it is, or the sum of several.
+[[gnu::always_inline]] inline const float* gradient_of(const RowsToStep& rows, std::size_t i, std::size_t dim,
+                                                       float* __restrict sum) {
+  const std::uint32_t position = rows.positions[i];
+  const float* first = rows.gradients + position * dim;
+  if (rows.nexts == nullptr) return first;
+  std::uint32_t next = rows.nexts[position];
+  if (next == kNoNext) return first;
+  // Sixteen floats at a time stay in registers.
+  std::size_t done = 0;
+  for (; done + kSumLanes <= dim; done += kSumLanes) {
+    Sixteen lanes;
+    __builtin_memcpy(&lanes, first + done, sizeof lanes);
+    for (std::uint32_t at = next; at != kNoNext; at = rows.nexts[at]) {
+      Sixteen more;
+      __builtin_memcpy(&more, rows.gradients + at * dim + done, sizeof more);
+      lanes += more;
+    }
+    __builtin_memcpy(sum + done, &lanes, sizeof lanes);
+  }
+  if (done == dim) return sum;
+  copy_floats(sum + done, first + done, dim - done);
+  for (; next != kNoNext; next = rows.nexts[next]) {
+    const float* __restrict more = rows.gradients + next * dim;
+    for (std::size_t d = done; d < dim; ++d) sum[d] += more[d];
+  }
+  return sum;
+}
+
+// Sum, copy, step and check in one: what the one reads or writes, the next finds in registers or the nearest cache.
 template <class Optimizer>
-[[gnu::always_inline]] inline bool checked_step(const float* params, std::size_t dim, float* weights, float* state,
-                                                const float* gradient, const StepContext& context, const OldRow& old) {
-  copy_floats(old.weights, weights, dim);
-  copy_floats(old.state, state, state_floats<Optimizer>(dim));
-  Optimizer::step(load_params<Optimizer>(params), dim, weights, state, gradient, context);
-  return all_finite(weights, dim) && all_finite(state, state_numbers<Optimizer>(dim));
+[[gnu::always_inline]] inline std::size_t checked_steps(const float* params, std::size_t dim, const RowsToStep& rows,
+                                                        const StepContext& context, const StepRoom& room) {
+  const auto loaded = load_params<Optimizer>(params);
+  const OldRow old = room.old;
+  for (std::size_t i = 0; i < rows.count; ++i) {
+    float* const weights = rows.weights[i];
+    float* const state = rows.state[i];
+    const float* const gradient = gradient_of(rows, i, dim, room.sum);
+    copy_floats(old.weights, weights, dim);
+    copy_floats(old.state, state, state_floats<Optimizer>(dim));
+    Optimizer::step(loaded, dim, weights, state, gradient, context);
+    if (!(all_finite(weights, dim) && all_finite(state, state_numbers<Optimizer>(dim)))) [[unlikely]]
+      return i;
+  }
+  return rows.count;
 }
 
 template <class Optimizer>
-bool any_dim_step(const float* params, std::size_t dim, float* weights, float* state, const float* gradient,
-                  const StepContext& context, const OldRow& old) {
-  return checked_step<Optimizer>(params, dim, weights, state, gradient, context, old);
+std::size_t any_dim_step(const float* params, std::size_t dim, const RowsToStep& rows, const StepContext& context,
+                         const StepRoom& room) {
+  return checked_steps<Optimizer>(params, dim, rows, context, room);
 }
 
 template <class Optimizer, std::size_t kDim>
-bool fixed_dim_step(const float* params, std::size_t, float* weights, float* state, const float* gradient,
-                    const StepContext& context, const OldRow& old) {
-  return checked_step<Optimizer>(params, kDim, weights, state, gradient, context, old);
+std::size_t fixed_dim_step(const float* params, std::size_t, const RowsToStep& rows, const StepContext& context,
+                           const StepRoom& room) {
+  return checked_steps<Optimizer>(params, kDim, rows, context, room);
 }
 
 template <class Optimizer>

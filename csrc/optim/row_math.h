@@ -44,6 +44,7 @@ inline constexpr float kTiny = 0x1p-126F;
 
 // Four neighbouring elements; GCC and Clang have it on every processor.
 typedef float Quad __attribute__((vector_size(16)));
+typedef float Sixteen __attribute__((vector_size(64)));
 
 struct Add {
   template <class Value>

@@ -34,6 +34,10 @@ const char* way_out(JsonKind got, JsonType type) {
     if (got == JsonKind::kNull) return "; where the training data had no text, send \"\"";
     return got == JsonKind::kReal || got == JsonKind::kLargeInteger ? "; put it in quotes" : "";
   }
+  if (got == JsonKind::kNull) {
+    return "; send the number that stands in for a missing value in training. To send null, name that number in "
+           "fill_missing where the data is read, and export again";
+  }
   if (got == JsonKind::kText && type != JsonType::kBool) {
     return "; send a number without quotes. To send texts, give the column the type hash where the data is read, and "
            "train and export again";
@@ -55,8 +59,11 @@ const char* way_out(JsonKind got, JsonType type) {
 }
 
 template <JsonType kType, typename T>
-T converted(const JsonDocument& document, std::size_t number) {
+T converted(const JsonDocument& document, std::size_t number, const JsonMissing& missing) {
   const JsonNode& node = document[number];
+  if (missing && node.kind == JsonKind::kNull) {
+    return std::visit([](auto value) { return static_cast<T>(value); }, *missing);
+  }
   if constexpr (kType == JsonType::kBool) {
     if (node.kind != JsonKind::kTrue && node.kind != JsonKind::kFalse) refuse(document, number, kType);
     return node.kind == JsonKind::kTrue;
@@ -101,7 +108,8 @@ void for_type(JsonType type, const Function& function) {
 // Fills an array from values that all have the shape of the first.
 class Filler {
  public:
-  Filler(const JsonDocument& document, JsonType type, std::size_t num_values) : document_(document) {
+  Filler(const JsonDocument& document, JsonType type, std::size_t num_values, JsonMissing missing)
+      : document_(document), missing_(missing) {
     array_.type = type;
     array_.shape.push_back(num_values);
   }
@@ -134,7 +142,7 @@ class Filler {
     const bool is_list = document_[node].kind == JsonKind::kList;
     if (is_list != (depth < array_.shape.size())) uneven();
     if (!is_list) {
-      const T value = converted<kType, T>(document_, node);
+      const T value = converted<kType, T>(document_, node, missing_);
       std::memcpy(array_.bytes.data() + written_, &value, sizeof value);
       written_ += sizeof value;
       return;
@@ -147,6 +155,7 @@ class Filler {
   }
 
   const JsonDocument& document_;
+  JsonMissing missing_;
   JsonArray array_;
   std::size_t written_ = 0;
 };
@@ -154,7 +163,8 @@ class Filler {
 // Puts lists of plain values end to end.
 class ListFiller {
  public:
-  ListFiller(const JsonDocument& document, JsonType type, std::size_t num_lists) : document_(document) {
+  ListFiller(const JsonDocument& document, JsonType type, std::size_t num_lists, JsonMissing missing)
+      : document_(document), missing_(missing) {
     lists_.values.type = type;
     lists_.lengths.reserve(num_lists);
   }
@@ -167,6 +177,10 @@ class ListFiller {
   void add(std::size_t list) {
     if (document_[list].kind != JsonKind::kList) {
       const bool is_null = document_[list].kind == JsonKind::kNull;
+      if (is_null && missing_) {
+        lists_.lengths.push_back(0);
+        return;
+      }
       refuse_list(list,
                   is_null ? "; an example without values has an empty list, []" : "; put a single value in a list");
     }
@@ -183,7 +197,7 @@ class ListFiller {
       if (document_[member].kind == JsonKind::kList) {
         refuse_list(member, " inside the list of an example; its lists are nested once too often");
       }
-      const T value = converted<kType, T>(document_, member);
+      const T value = converted<kType, T>(document_, member, missing_);
       const auto* begin = reinterpret_cast<const std::byte*>(&value);
       bytes.insert(bytes.end(), begin, begin + sizeof value);
     }
@@ -195,6 +209,7 @@ class ListFiller {
   }
 
   const JsonDocument& document_;
+  JsonMissing missing_;
   JsonLists lists_;
 };
 
@@ -247,8 +262,8 @@ JsonType json_type_from_name(std::string_view name) {
   throw std::invalid_argument("unknown datatype " + std::string(name.substr(0, 40)));
 }
 
-JsonArray list_as_array(const JsonDocument& document, std::size_t list, JsonType type) {
-  Filler filler(document, type, document[list].size);
+JsonArray list_as_array(const JsonDocument& document, std::size_t list, JsonType type, JsonMissing missing) {
+  Filler filler(document, type, document[list].size, missing);
   const std::size_t end = document[list].end;
   for (std::size_t node = list + 1; node < end; node = document.after(node)) {
     if (node == list + 1) filler.shape_of(node);
@@ -257,8 +272,8 @@ JsonArray list_as_array(const JsonDocument& document, std::size_t list, JsonType
   return std::move(filler).take();
 }
 
-JsonLists list_as_lists(const JsonDocument& document, std::size_t list, JsonType type) {
-  ListFiller filler(document, type, document[list].size);
+JsonLists list_as_lists(const JsonDocument& document, std::size_t list, JsonType type, JsonMissing missing) {
+  ListFiller filler(document, type, document[list].size, missing);
   const std::size_t end = document[list].end;
   for (std::size_t node = list + 1; node < end; node = document.after(node)) filler.add(node);
   return std::move(filler).take();
@@ -269,9 +284,9 @@ std::vector<std::variant<JsonArray, JsonLists>> objects_as_arrays(const JsonDocu
   std::vector<std::variant<Filler, ListFiller>> fillers;
   for (const JsonColumn& column : columns) {
     if (column.has_lists) {
-      fillers.emplace_back(std::in_place_type<ListFiller>, document, column.type, document[list].size);
+      fillers.emplace_back(std::in_place_type<ListFiller>, document, column.type, document[list].size, column.missing);
     } else {
-      fillers.emplace_back(std::in_place_type<Filler>, document, column.type, document[list].size);
+      fillers.emplace_back(std::in_place_type<Filler>, document, column.type, document[list].size, column.missing);
     }
   }
   std::vector<std::size_t> members;

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -20,6 +21,9 @@ enum class JsonType { kInt64, kInt32, kFloat32, kFloat64, kBool, kText };
 // Throws std::invalid_argument for an unknown name.
 JsonType json_type_from_name(std::string_view name);
 
+// What null stands for; where there is none, null is an error.
+using JsonMissing = std::optional<std::variant<std::int64_t, double>>;
+
 struct JsonArray {
   JsonType type = JsonType::kInt64;
   std::vector<std::size_t> shape;
@@ -27,7 +31,8 @@ struct JsonArray {
 };
 
 // The members of a list, nested evenly if at all. Throws std::invalid_argument, which names a value that does not fit.
-JsonArray list_as_array(const JsonDocument& document, std::size_t list, JsonType type);
+JsonArray list_as_array(const JsonDocument& document, std::size_t list, JsonType type,
+                        JsonMissing missing = std::nullopt);
 
 // Lists of any lengths, end to end.
 struct JsonLists {
@@ -35,13 +40,15 @@ struct JsonLists {
   std::vector<std::int64_t> lengths;
 };
 
-// The members of a list, which must be lists of plain values.
-JsonLists list_as_lists(const JsonDocument& document, std::size_t list, JsonType type);
+// The members of a list, which must be lists of plain values. With `missing`, null in place of a list is an empty one.
+JsonLists list_as_lists(const JsonDocument& document, std::size_t list, JsonType type,
+                        JsonMissing missing = std::nullopt);
 
 struct JsonColumn {
   std::string name;
   JsonType type;
   bool has_lists = false;  // the values are lists, which may differ in length
+  JsonMissing missing = std::nullopt;
 };
 
 // A list of objects, all with exactly these members, as an array or lists per member.

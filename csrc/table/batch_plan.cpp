@@ -21,10 +21,11 @@ constexpr std::size_t kFewIds = 32768;
 
 // Where a hash goes differs from process to process: nobody can make ids that all go to one place. What the set finds
 // does not depend on it.
-std::uint64_t scatter(std::uint64_t hash) {
+std::uint64_t scatter_factor() {
   static const std::uint64_t factor = (std::uint64_t{std::random_device{}()} << 32 | std::random_device{}()) | 1;
-  return hash * factor;
+  return factor;
 }
+std::uint64_t scatter(std::uint64_t hash) { return hash * scatter_factor(); }
 
 // Which of `num_shares` equal shares of all hashes one is in; says little about where in a set it goes.
 std::uint64_t share_of(std::uint64_t hash, std::size_t num_shares) {
@@ -83,6 +84,55 @@ class FirstPositions {
   std::size_t count_ = 0;
 };
 
+// The groups of a batch that one thread goes through. `Number` is the smallest type that counts them: the set of a
+// usual batch then stays in the first cache.
+template <typename Number>
+class DenseGroups {
+ public:
+  struct Arrays {
+    std::uint64_t* hashes;  // of a group
+    std::uint32_t* firsts;
+    std::uint32_t* lasts;
+    std::uint32_t* nexts;  // of a position; with one place more, which nothing reads
+  };
+
+  // Returns the number of groups. No branch depends on whether an id is new, which no processor can foresee: the next
+  // group is written down for every id, and counts if it was needed.
+  std::size_t find(std::span<const std::int64_t> ids, const Arrays& arrays, std::uint64_t factor) {
+    const std::size_t num_slots = std::bit_ceil(std::max<std::size_t>(16, 2 * ids.size()));
+    if (slots_.size() < num_slots) slots_.resize(num_slots);
+    std::fill_n(slots_.begin(), num_slots, kNone);
+    const std::size_t mask = num_slots - 1;
+    const int shift = 64 - std::countr_zero(num_slots);
+    Number* const slots = slots_.data();
+    const Arrays to = arrays;
+    const auto nowhere = static_cast<std::uint32_t>(ids.size());
+    std::size_t num_groups = 0;
+    for (std::uint32_t i = 0; i < nowhere; ++i) {
+      const std::uint64_t hash = hash_id(ids[i]);
+      to.hashes[num_groups] = hash;
+      to.firsts[num_groups] = i;
+      to.lasts[num_groups] = nowhere;
+      std::size_t slot = hash * factor >> shift;
+      std::size_t group = slots[slot] == kNone ? num_groups : slots[slot];
+      while (to.hashes[group] != hash) [[unlikely]] {
+        slot = (slot + 1) & mask;
+        group = slots[slot] == kNone ? num_groups : slots[slot];
+      }
+      slots[slot] = static_cast<Number>(group);
+      to.nexts[to.lasts[group]] = i;
+      to.lasts[group] = i;
+      to.nexts[i] = kNoPosition;
+      num_groups += group == num_groups;
+    }
+    return num_groups;
+  }
+
+ private:
+  static constexpr Number kNone = std::numeric_limits<Number>::max();
+  std::vector<Number> slots_;
+};
+
 constexpr std::size_t kPooledBytes = std::size_t{64} << 20;
 std::mutex pool_mutex;
 // Never destroyed: plans may be dropped by Python after static destructors ran.
@@ -98,54 +148,63 @@ void BatchPlan::build(std::span<const std::int64_t> ids, bool merge_repeated) {
   merged_ = merge_repeated;
   rows_known_ = false;
   num_ids_ = ids.size();
-  fit(num_ids_);
   const std::size_t num_parts = (num_ids_ + kFewIds - 1) / kFewIds;
+  merged_by_parts_ = merged_ && std::min<std::size_t>(num_parts, static_cast<std::size_t>(num_threads())) > 1;
+  fit(num_ids_);
+  if (merged_ && !merged_by_parts_) {
+    merge_alone(ids);
+    return;
+  }
   parallel_for(num_parts, [&](std::size_t part) {
     const std::size_t end = num_ids_ * (part + 1) / num_parts;
     for (std::size_t i = num_ids_ * part / num_parts; i < end; ++i) hashes_[i] = hash_id(ids[i]);
   });
   if (merged_) {
-    merge();
+    merge_by_parts();
   } else {
     num_groups_ = num_ids_;
   }
 }
 
 void BatchPlan::fit(std::size_t num_ids) {
-  if (hashes_.size() < num_ids) {
-    hashes_.resize(num_ids);
-    found_.resize(num_ids);
-  }
-  if (merged_ && nexts_.size() < num_ids) {
-    nexts_.resize(num_ids);
-    lasts_.resize(num_ids);
-    group_hashes_.resize(num_ids);
-    firsts_.resize(num_ids);
+  if (found_.size() < num_ids) found_.resize(num_ids);
+  if ((!merged_ || merged_by_parts_) && hashes_.size() < num_ids) hashes_.resize(num_ids);
+  if (merged_ && nexts_.size() < num_ids + 1) {
+    nexts_.resize(num_ids + 1);
+    lasts_.resize(num_ids + 1);
+    group_hashes_.resize(num_ids + 1);
+    firsts_.resize(num_ids + 1);
   }
 }
 
-void BatchPlan::merge() {
+void BatchPlan::merge_alone(std::span<const std::int64_t> ids) {
+  const auto find = [&](auto& groups) {
+    num_groups_ =
+        groups.find(ids, {group_hashes_.data(), firsts_.data(), lasts_.data(), nexts_.data()}, scatter_factor());
+  };
+  if (num_ids_ < std::numeric_limits<std::uint16_t>::max()) {
+    thread_local DenseGroups<std::uint16_t> few;
+    find(few);
+  } else {
+    thread_local DenseGroups<std::uint32_t> many;
+    find(many);
+  }
+}
+
+// Each thread goes through the whole batch, but takes care of a share of the hashes.
+void BatchPlan::merge_by_parts() {
   const std::size_t num_parts =
       std::min<std::size_t>((num_ids_ + kFewIds - 1) / kFewIds, static_cast<std::size_t>(num_threads()));
-  if (num_parts <= 1) {
-    num_groups_ = 0;
-    link_repeated(
-        num_ids_, [](std::uint64_t) { return true; },
-        [this](std::uint32_t position) { add_group(num_groups_++, position); });
-    return;
-  }
-  // Each thread goes through the whole batch, but takes care of a share of the hashes.
   parallel_for(num_parts, [&](std::size_t part) {
-    link_repeated(
-        num_ids_ / num_parts, [=](std::uint64_t hash) { return share_of(hash, num_parts) == part; },
-        [](std::uint32_t) {});
+    link_repeated(num_ids_ / num_parts, [=](std::uint64_t hash) { return share_of(hash, num_parts) == part; });
   });
   number_groups();
 }
 
-template <typename IsMine, typename OnFirst>
-void BatchPlan::link_repeated(std::size_t expected_ids, const IsMine& is_mine, const OnFirst& on_first) {
-  thread_local FirstPositions first_positions;
+template <typename IsMine>
+void BatchPlan::link_repeated(std::size_t expected_ids, const IsMine& is_mine) {
+  thread_local FirstPositions known_positions;
+  FirstPositions& first_positions = known_positions;
   first_positions.reset(expected_ids);
   for (std::uint32_t i = 0; i < num_ids_; ++i) {
     if (!is_mine(hashes_[i])) continue;
@@ -153,7 +212,6 @@ void BatchPlan::link_repeated(std::size_t expected_ids, const IsMine& is_mine, c
     nexts_[i] = kNoPosition;
     if (first == i) {
       lasts_[i] = i;
-      on_first(i);
     } else {
       nexts_[lasts_[first]] = i;
       lasts_[first] = i;
@@ -182,11 +240,16 @@ void BatchPlan::number_groups() {
 }
 
 std::size_t BatchPlan::bytes() const {
-  return sizeof(BatchPlan) + hashes_.size() * (sizeof(std::uint64_t) + sizeof(FoundRow)) +
+  return sizeof(BatchPlan) + hashes_.size() * sizeof(std::uint64_t) + found_.size() * sizeof(FoundRow) +
          nexts_.size() * (sizeof(std::uint64_t) + 3 * sizeof(std::uint32_t));
 }
 
-std::int64_t BatchPlan::id_at(std::size_t position) const { return id_of_hash(hashes_[position]); }
+std::int64_t BatchPlan::id_at(std::size_t position) const {
+  if (!merged_ || merged_by_parts_) return id_of_hash(hashes_[position]);
+  std::size_t g = 0;
+  while (std::find(positions(g).begin(), positions(g).end(), position) == positions(g).end()) ++g;
+  return id_of_hash(group_hashes_[g]);
+}
 
 void BatchPlan::write_ids(std::span<std::int64_t> out) const {
   for (std::size_t g = 0; g < num_groups(); ++g) out[g] = id_of_hash(hashes()[g]);

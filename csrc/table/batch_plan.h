@@ -83,14 +83,16 @@ class BatchPlan {
 
   Positions positions(std::size_t g) const { return {nexts(), first_position(g)}; }
   std::uint32_t first_position(std::size_t g) const { return merged_ ? firsts_[g] : static_cast<std::uint32_t>(g); }
-  std::uint32_t last_position(std::size_t g) const { return merged_ ? lasts_[firsts_[g]] : first_position(g); }
+  std::uint32_t last_position(std::size_t g) const {
+    return !merged_ ? first_position(g) : lasts_[merged_by_parts_ ? firsts_[g] : g];
+  }
 
   // For kernels: the first position of every group, and the next one of the same id after every position, or
   // kNoPosition. nullptr if every position is a group of its own.
   const std::uint32_t* firsts() const { return merged_ ? firsts_.data() : nullptr; }
   const std::uint32_t* nexts() const { return merged_ ? nexts_.data() : nullptr; }
 
-  // The id at a place of the batch.
+  // The id at a place of the batch; for messages, since it may search for it.
   std::int64_t id_at(std::size_t position) const;
 
   // unique id, inverse and count of groups, for callers that want them as arrays.
@@ -112,9 +114,10 @@ class BatchPlan {
 
  private:
   void fit(std::size_t num_ids);
-  void merge();
-  template <typename IsMine, typename OnFirst>
-  void link_repeated(std::size_t expected_ids, const IsMine& is_mine, const OnFirst& on_first);
+  void merge_alone(std::span<const std::int64_t> ids);
+  void merge_by_parts();
+  template <typename IsMine>
+  void link_repeated(std::size_t expected_ids, const IsMine& is_mine);
   void number_groups();
   void add_group(std::size_t g, std::uint32_t position) {
     group_hashes_[g] = hashes_[position];
@@ -122,14 +125,16 @@ class BatchPlan {
   }
 
   bool merged_ = false;
+  bool merged_by_parts_ = false;  // by several threads
   bool rows_known_ = false;
   std::uint64_t erase_count_ = 0;
   std::size_t num_ids_ = 0;
   std::size_t num_groups_ = 0;
   // These never shrink: a batch uses the first part of them.
-  std::vector<std::uint64_t> hashes_;  // one per id
+  std::vector<std::uint64_t> hashes_;  // one per id, unless one thread has merged them
   std::vector<std::uint32_t> nexts_;   // the next position of the same id, or kNoPosition
-  std::vector<std::uint32_t> lasts_;   // at an id's first position: its last one; elsewhere kNoPosition
+  // The last position of each group; of ids merged by parts, at an id's first position, and elsewhere kNoPosition.
+  std::vector<std::uint32_t> lasts_;
   std::vector<std::uint64_t> group_hashes_;
   std::vector<std::uint32_t> firsts_;
   std::vector<FoundRow> found_;

@@ -164,6 +164,10 @@ bool RowLayout::step(std::uint64_t hash, std::byte* weights, std::byte* state, c
   return is_finite;
 }
 
+bool RowLayout::steps_rows() const {
+  return segments_.size() == 1 && segments_[0].compressor.is_identity() && segments_[0].optimizer.steps_rows();
+}
+
 std::size_t RowLayout::first_not_finite(std::span<const std::byte> rows) const {
   const std::size_t num_rows = rows.size() / row_bytes();
   if (all_numbers_ && monolith::all_finite(rows.data(), rows.size() / sizeof(float))) return num_rows;

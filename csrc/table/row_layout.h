@@ -62,6 +62,13 @@ class RowLayout {
   bool step(std::uint64_t hash, std::byte* weights, std::byte* state, const float* gradient,
             std::span<const float> learning_rates, std::int64_t global_step, const OldRow& old) const;
 
+  // Whether one optimizer steps whole rows, so that step_rows may step several with one call (StepFunction).
+  bool steps_rows() const;
+  std::size_t step_rows(const RowsToStep& rows, std::span<const float> learning_rates, std::int64_t global_step,
+                        const StepRoom& room) const {
+    return segments_[0].optimizer.step(rows, {learning_rates[0], global_step, 0}, room);
+  }
+
   // Of rows as files have them, weights then state: the number of the first with a weight or a number of its state that
   // is not finite, or how many rows there are.
   std::size_t first_not_finite(std::span<const std::byte> rows) const;

@@ -219,10 +219,19 @@ class RowTable {
   struct Change;  // of the rows of one batch: what its threads share
   bool may_work_alone(const BatchPlan& plan) const;
   void change_rows(Change& change);
-  template <bool kAlone>
-  void change_groups(Change& change, std::size_t first, std::size_t last);
+  struct Shares;  // of the groups, one per thread
+  template <bool kAlone, typename GroupAt>
+  void change_groups(Change& change, std::size_t first, std::size_t last, const GroupAt& group_at);
   template <bool kAlone>
   void change_group(Change& change, std::size_t g, Scratch& scratch);
+  struct RowBlock;
+  bool steps_rows(const Change& change) const;
+  template <typename GroupAt>
+  void step_groups(Change& change, std::size_t first, std::size_t last, const GroupAt& group_at, Scratch& scratch);
+  template <typename GroupAt>
+  void fetch_block(const Change& change, std::size_t first, std::size_t last, const GroupAt& group_at,
+                   RowBlock& block) const;
+  void step_block(Change& change, const RowBlock& block, Scratch& scratch);
   void fetch_group(const Change& change, std::size_t g) const;
   void find_again(Change& change, std::size_t g, SubTable& sub_table);
   void mark_change(const Change& change, std::uint64_t hash, FoundRow at) const;

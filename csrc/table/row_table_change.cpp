@@ -3,6 +3,7 @@
 // A batch is changed in two passes: every id gets a row (row_table_insert.cpp), then the rows are changed, in the order
 // of the batch. One visit to a row sums its gradients, notes the change for consumers and snapshots, and steps.
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstring>
 #include <optional>
@@ -19,6 +20,8 @@ namespace {
 constexpr std::size_t kFetchAhead = 12;
 // A thread's share of the rows: large enough to pay for handing it over, small enough to balance.
 constexpr std::size_t kTaskRows = 2048;
+// How many rows are stepped by one call, while as many are fetched.
+constexpr std::size_t kBlockRows = 16;
 // How many rows a guest changes before it lets a writer in that could work alone.
 constexpr std::size_t kGuestRows = 64;
 
@@ -112,16 +115,36 @@ bool RowTable::may_work_alone(const BatchPlan& plan) const {
   return !layout_.serving() && plan.erase_count() == erase_count_.load();
 }
 
+// The groups [first, last) by threads' shares: share s has those from begins[s] on, in the order of the plan. All
+// groups of an id are in one share.
+struct RowTable::Shares {
+  std::vector<std::uint32_t> groups;
+  std::vector<std::size_t> begins;
+
+  void fill(std::span<const std::uint64_t> hashes, std::size_t first, std::size_t last, std::size_t num_shares) {
+    const auto share_of = [&](std::size_t g) { return (hashes[g] >> 32) * num_shares >> 32; };
+    begins.assign(num_shares + 1, 0);
+    for (std::size_t g = first; g < last; ++g) ++begins[share_of(g) + 1];
+    for (std::size_t share = 0; share < num_shares; ++share) begins[share + 1] += begins[share];
+    std::vector<std::size_t> next(begins.begin(), begins.end() - 1);
+    groups.resize(last - first);
+    for (std::size_t g = first; g < last; ++g) groups[next[share_of(g)]++] = static_cast<std::uint32_t>(g);
+  }
+};
+
 void RowTable::change_rows(Change& change) {
-  // Without merging, two groups may be the same id; and where rows have been pushed out for new ones, rows that come
-  // back push out others. One thread then, so that the outcome depends on the batch alone.
-  const bool one_thread =
-      !change.plan.is_merged() || (options_.max_memory_bytes != 0 && change.plan.erase_count() != erase_count_.load());
+  // Where rows have been pushed out for new ones, rows that come back push out others. One thread then, so that the
+  // outcome depends on the batch alone.
+  const bool one_thread = options_.max_memory_bytes != 0 && change.plan.erase_count() != erase_count_.load();
   const std::size_t num_groups = change.plan.num_groups();
+  Shares shares;
   for (std::size_t first = 0; first < num_groups;) {
     const std::size_t last = std::min(num_groups, first + rows_alone());
     const std::size_t num_tasks = one_thread ? 1 : (last - first + kTaskRows - 1) / kTaskRows;
     const auto first_of = [&](std::size_t task) { return first + (last - first) * task / num_tasks; };
+    // Without merging, two groups may be the same id: one thread then changes both.
+    const bool is_shared = num_tasks > 1 && !change.plan.is_merged();
+    if (is_shared) shares.fill(change.hashes, first, last, num_tasks);
     struct Alone {
       TableGate& gate;
       bool is_alone = gate.try_alone();
@@ -133,11 +156,19 @@ void RowTable::change_rows(Change& change) {
     } alone{gate_};
     // Only now nobody else can erase rows.
     if (!may_work_alone(change.plan)) alone.end();
-    parallel_for(num_tasks, [&](std::size_t task) {
+    const auto change_some = [&](std::size_t from, std::size_t to, const auto& group_at) {
       if (alone.is_alone) {
-        change_groups<true>(change, first_of(task), first_of(task + 1));
+        change_groups<true>(change, from, to, group_at);
       } else {
-        change_groups<false>(change, first_of(task), first_of(task + 1));
+        change_groups<false>(change, from, to, group_at);
+      }
+    };
+    parallel_for(num_tasks, [&](std::size_t task) {
+      if (is_shared) {
+        const std::uint32_t* const groups = shares.groups.data();
+        change_some(shares.begins[task], shares.begins[task + 1], [=](std::size_t i) { return groups[i]; });
+      } else {
+        change_some(first_of(task), first_of(task + 1), [](std::size_t g) { return g; });
       }
     });
     first = last;
@@ -156,18 +187,107 @@ void RowTable::change_rows(Change& change) {
   if (change.is_watched) __builtin_prefetch(at.chunk, 1);
 }
 
-template <bool kAlone>
-void RowTable::change_groups(Change& change, std::size_t first, std::size_t last) {
+template <bool kAlone, typename GroupAt>
+void RowTable::change_groups(Change& change, std::size_t first, std::size_t last, const GroupAt& group_at) {
   thread_local Scratch scratch;
   scratch.fit(layout_);
-  for (std::size_t g = first; g < std::min(last, first + kFetchAhead); ++g) fetch_group(change, g);
+  if (kAlone && steps_rows(change)) return step_groups(change, first, last, group_at, scratch);
+  for (std::size_t i = first; i < std::min(last, first + kFetchAhead); ++i) fetch_group(change, group_at(i));
   for (std::size_t begin = first; begin < last; begin += kGuestRows) {
     std::optional<Guest> guest;
     if constexpr (!kAlone) guest.emplace(gate_);
-    for (std::size_t g = begin; g < std::min(last, begin + kGuestRows); ++g) {
-      if (g + kFetchAhead < last) fetch_group(change, g + kFetchAhead);
-      change_group<kAlone>(change, g, scratch);
+    for (std::size_t i = begin; i < std::min(last, begin + kGuestRows); ++i) {
+      if (i + kFetchAhead < last) fetch_group(change, group_at(i + kFetchAhead));
+      change_group<kAlone>(change, group_at(i), scratch);
     }
+  }
+}
+
+// Rows on their way to one call of the optimizer.
+struct RowTable::RowBlock {
+  std::size_t count = 0;
+  std::array<float*, kBlockRows> weights, state;
+  std::array<std::uint32_t, kBlockRows> positions;  // of their first gradients
+  std::array<std::uint32_t, kBlockRows> groups;
+};
+
+bool RowTable::steps_rows(const Change& change) const {
+  const ChangeRequest& request = change.request;
+  return request.kind == ChangeRequest::Kind::kStep && request.sum_repeated && change.skipped.empty() &&
+         layout_.steps_rows();
+}
+
+// While one block of rows is stepped, the next is on its way from memory. Short loops, each for one thing: the
+// processor then works on many rows at once.
+template <typename GroupAt>
+void RowTable::step_groups(Change& change, std::size_t first, std::size_t last, const GroupAt& group_at,
+                           Scratch& scratch) {
+  std::array<RowBlock, 2> blocks;
+  fetch_block(change, first, std::min(last, first + kBlockRows), group_at, blocks[0]);
+  for (std::size_t begin = first, number = 0; begin < last; begin += kBlockRows, ++number) {
+    const std::size_t next = std::min(last, begin + kBlockRows);
+    fetch_block(change, next, std::min(last, next + kBlockRows), group_at, blocks[(number + 1) % 2]);
+    step_block(change, blocks[number % 2], scratch);
+  }
+}
+
+template <typename GroupAt>
+[[gnu::always_inline]] inline void RowTable::fetch_block(const Change& change, std::size_t first, std::size_t last,
+                                                         const GroupAt& group_at, RowBlock& block) const {
+  const std::uint32_t* const nexts = change.request.per_group ? nullptr : change.plan.nexts();
+  std::size_t count = 0;
+  for (std::size_t i = first; i < last; ++i) {
+    const std::size_t g = group_at(i);
+    const FoundRow at = change.found[g];
+    if (at.row == kNoRow) continue;
+    std::byte* const weights = chunk_layout_.weights(at.chunk, at.row);
+    std::byte* const state = chunk_layout_.state(at.chunk, at.row);
+    prefetch_lines(weights, chunk_layout_.weight_bytes);
+    prefetch_lines(state, chunk_layout_.state_bytes);
+    if (change.keeps_time) __builtin_prefetch(&ChunkLayout::last_seen(at.chunk, at.row), 1);
+    if (change.is_watched) __builtin_prefetch(at.chunk, 1);
+    block.weights[count] = reinterpret_cast<float*>(weights);
+    block.state[count] = reinterpret_cast<float*>(state);
+    block.groups[count] = static_cast<std::uint32_t>(g);
+    const std::uint32_t position =
+        change.request.per_group ? static_cast<std::uint32_t>(g) : change.plan.first_position(g);
+    block.positions[count] = position;
+    prefetch_lines(change.request.values + position * layout_.dim(), chunk_layout_.weight_bytes);
+    if (nexts != nullptr) {
+      for (std::uint32_t at = nexts[position]; at != kNoPosition; at = nexts[at]) {
+        prefetch_lines(change.request.values + at * layout_.dim(), chunk_layout_.weight_bytes);
+      }
+    }
+    ++count;
+  }
+  block.count = count;
+}
+
+void RowTable::step_block(Change& change, const RowBlock& block, Scratch& scratch) {
+  const ChangeRequest& request = change.request;
+  const auto groups = std::span(block.groups).first(block.count);
+  if (change.is_watched) {
+    for (const std::uint32_t g : groups) mark_change(change, change.hashes[g], change.found[g]);
+  }
+  if (change.keeps_time) {
+    for (const std::uint32_t g : groups)
+      ChunkLayout::last_seen(change.found[g].chunk, change.found[g].row) = request.time;
+  }
+  static_assert(kNoNext == kNoPosition);
+  const std::uint32_t* const nexts = request.per_group ? nullptr : change.plan.nexts();
+  const StepRoom room{scratch.gradient.data(), scratch.before()};
+  for (std::size_t done = 0; done < block.count; ++done) {
+    const RowsToStep rows{block.weights.data() + done,
+                          block.state.data() + done,
+                          block.count - done,
+                          request.values,
+                          block.positions.data() + done,
+                          nexts};
+    done += layout_.step_rows(rows, request.learning_rates, request.global_step, room);
+    if (done == block.count) return;
+    std::memcpy(block.weights[done], scratch.weights.data(), layout_.weight_bytes());
+    std::memcpy(block.state[done], scratch.state.data(), layout_.state_bytes());
+    change.note_not_finite(groups[done]);
   }
 }
 

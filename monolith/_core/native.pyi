@@ -1,7 +1,7 @@
 """The compiled core of Monolith: tables, row optimizers, filters, ragged and layout primitives."""
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias, overload
 
 import numpy
@@ -762,16 +762,16 @@ class JsonValue:
     def items(self, limit: int) -> list[JsonValue]:
         """The first members of a list."""
 
-    def array(self, datatype: str) -> NDArray[Any]:
-        """A list, nested evenly if at all, as an array."""
+    def array(self, datatype: str, missing: int | float | None = None) -> NDArray[Any]:
+        """A list, nested evenly if at all, as an array; null reads as `missing`."""
 
-    def lists(self, datatype: str) -> tuple[NDArray[Any], NDArray[Any]]:
-        """A list of lists as (values end to end, length of each list)."""
+    def lists(self, datatype: str, missing: int | float | None = None) -> tuple[NDArray[Any], NDArray[Any]]:
+        """A list of lists as (values end to end, length of each list); with `missing`, null is an empty list."""
 
     def columns(
-        self, columns: Sequence[tuple[str, str, bool]]
+        self, columns: Sequence[tuple[str, str, bool, int | float | None]]
     ) -> list[NDArray[Any] | tuple[NDArray[Any], NDArray[Any]]]:
-        """A list of objects, all with exactly these (name, datatype, whether a list), as an array or lists per name."""
+        """Objects with exactly these (name, datatype, whether a list, what null means), as an array or lists each."""
 
 def parse_json(text: bytes, offset: int, size: int, max_depth: int, max_values: int) -> JsonValue:
     """Reads a part of a text without the interpreter lock; a ValueError says what is wrong at which byte."""
@@ -875,7 +875,7 @@ class TableService:
         max_frame_bytes: int,
     ) -> None: ...
     def serve(self, socket: int, frame_timeout_ms: int) -> None: ...
-    def answer(self, frame: _Bytes, deadline_ms: int | None = None) -> tuple[NDArray[numpy.uint8], bool]: ...
+    def answer(self, frame: _Bytes, deadline_ms: int | None, write: Callable[[memoryview], None]) -> bool: ...
     def applied_batches(self) -> list[tuple[str, int]]: ...
     def restore_applied_batches(self, ends: Sequence[tuple[str, int]]) -> None: ...
 
@@ -887,8 +887,9 @@ class ShardedCall:
     @property
     def num_applied(self) -> int: ...
     def exchange(self, sockets: Sequence[int], request_id: int, timeout_ms: int) -> list[tuple[int, str, bytes]]: ...
-    def request(self, shard: int, request_id: int, timeout_ms: int) -> bytes: ...
-    def take_reply(self, shard: int, request_id: int, frame: _Bytes) -> list[tuple[int, str, bytes]]: ...
+    def exchange_over(
+        self, connections: Sequence[object], request_id: int, timeout_ms: int
+    ) -> list[tuple[int, str, bytes]]: ...
 
 class ShardedBatch:
     def __init__(
@@ -900,6 +901,7 @@ class ShardedBatch:
     def num_unique(self) -> int: ...
     @property
     def num_floats(self) -> int: ...
+    def first_not_finite(self, values: _Floats) -> int: ...
     @property
     def part_sizes(self) -> list[list[int]]: ...
     @property

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from monolith.data.files import PbFraming, gen_patterns
 from monolith.data.record_forms import RecordForm
 from monolith.features.feature_list import default_feature_list
+from monolith.wire import TlsConfig
 
 _FORMS: dict[str, RecordForm] = {"instance": "instance", "example": "example", "examplebatch": "example_batch"}
 
@@ -47,6 +48,9 @@ class InputConfig:
 
     dispatcher: str | None = None
     """Address of the data service's dispatcher."""
+
+    tls: TlsConfig | None = None
+    """Certificate of this process, if the data service has TLS."""
 
     def __post_init__(self) -> None:
         """Reject values that could only fail later, far from here."""

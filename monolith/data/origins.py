@@ -39,7 +39,7 @@ def tfrecord(
     Without `files`, those that the settings of the run name: `input_path`, `start_date` and so on. See
     `RecordFileSource` for the options.
     """
-    found = expand_patterns(_files(files))
+    found = _files(None if files is None else expand_patterns(files))
     return Pipeline(RecordFileSource(found, batch_size=batch_size, on_error=on_error, **options))
 
 
@@ -50,7 +50,7 @@ def pb_files(
 
     Without `files` or `framing`, those that the settings of the run name: `input_path`, `sort_id` and so on.
     """
-    found = files if files == "" else expand_patterns(_files(files))
+    found = _files(files if files in (None, "") else expand_patterns(files))
     framing = current_input().framing if framing is None else framing
     return Pipeline(RecordFileSource(found, batch_size=batch_size, framing=framing, **options))
 
@@ -154,7 +154,9 @@ def synthetic(generator: EventMaker, *, batch_size: int, count: int | None = Non
 
 
 def _files(given: Given | None) -> Given | list[str]:
-    found = current_input().files if given is None else given
+    if given is not None:
+        return given
+    found = current_input().files
     if found is None:
         raise ValueError("no file to read; name files here, or input_path in the settings of the run")
-    return found
+    return expand_patterns(found)  # a day or an hour without files is no error

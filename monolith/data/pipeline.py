@@ -1,6 +1,7 @@
 """Pipeline: a source, and the steps its batches go through, written as one chain."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -24,6 +25,7 @@ from monolith.data.flow.map import BatchFunction
 from monolith.data.flow.parse import Parser, ParseStep
 from monolith.data.input_config import current_input
 from monolith.data.joiner import JoinConfig, Joiner
+from monolith.data.parse.column_request import Missing
 from monolith.data.prefetch import Prefetched
 from monolith.data.progress import share_read
 from monolith.data.record_forms import RecordForm, make_parser
@@ -67,13 +69,15 @@ class Pipeline:
 
     def map(self, function: BatchFunction, schema: Schema | None = None) -> "Pipeline":
         """Change each batch; give the schema if the function changes the columns."""
-        return Pipeline(Mapped(self.source, function, schema))
+        # A function may change values: what a missing one read as before is then no longer known.
+        return Pipeline(Mapped(self.source, function, schema or replace(self.schema, missing=None)))
 
     def parse(
         self,
         parser: Parser | RecordForm | None = None,
         *,
         on_error: OnError = "raise",
+        fill_missing: Mapping[str, Missing] | None = None,
         **columns: Dtype,
     ) -> "Pipeline":
         """Turn serialized records into columns: `parse(uid="int64", tags="int64[]", label="float32")`.
@@ -84,17 +88,19 @@ class Pipeline:
                 "tf_example".
             on_error: "skip" leaves out records that cannot be read and counts them: in `num_skipped` of the parser and
                 of this step (`pipeline.source.num_skipped`, before another step follows).
+            fill_missing: What a value reads as that a record lacks, by column: a text for "hash".
             columns: Names and types, with a form instead of a parser. "label" and "instance_weight" of the original's
                 messages are the record's own.
         """
         parser = parser or current_input().record_form or "tf_example"
         if not isinstance(parser, str):
-            if columns:
-                raise ValueError(f"a parser says itself which columns it makes; drop {', '.join(columns)}")
+            if columns or fill_missing:
+                wrong = ", ".join([*columns, *(["fill_missing"] if fill_missing else [])])
+                raise ValueError(f"a parser says itself which columns it makes, and how; drop {wrong}")
             return self.map(ParseStep(parser), parser.schema)
         if not columns:
             raise ValueError('name the columns to parse, such as parse(uid="int64", label="float32")')
-        return self.parse(make_parser(parser, columns, on_error))
+        return self.parse(make_parser(parser, columns, on_error, fill_missing))
 
     def prefetch(self, capacity: int = 2, *, device: str | torch.device | None = None) -> "Pipeline":
         """Make batches ahead in the background, and on a device if one is named; 0 makes none."""
@@ -106,7 +112,7 @@ class Pipeline:
 
     def filter(self, predicate: Callable[[Batch], Tensor]) -> "Pipeline":
         """Keep the events for which the predicate's mask [events] is true."""
-        return self.map(lambda batch: batch.select(predicate(batch)))
+        return self.map(lambda batch: batch.select(predicate(batch)), self.schema)
 
     def transform(self, step: Transform) -> "Pipeline":
         """Send each batch through a transform; a column that it needs and that is not there is an error at once."""
@@ -129,7 +135,7 @@ class Pipeline:
         return Pipeline(Shuffled(self.source, window=window, batch_size=batch_size, seed=seed))
 
     def repeat(self, rounds: int | None = None) -> "Pipeline":
-        """Go through the data so often; None for ever."""
+        """Read the data `rounds` times; None: for ever."""
         return Pipeline(Repeated(self.source, rounds))
 
     def take(self, num_batches: int) -> "Pipeline":

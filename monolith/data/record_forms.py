@@ -11,6 +11,7 @@ from monolith.data.parse import (
     InstanceParser,
     TfExampleParser,
 )
+from monolith.data.parse.column_request import Missing
 from monolith.data.parse.line_id_field import LINE_ID_FIELDS
 from monolith.data.schema import Dtype, Schema
 from monolith.data.source import OnError
@@ -18,18 +19,20 @@ from monolith.data.source import OnError
 RecordForm: TypeAlias = Literal["tf_example", "example", "example_batch", "instance", "json"]
 
 
-def make_parser(form: RecordForm, columns: Mapping[str, Dtype], on_error: OnError) -> Parser:
-    """Return the parser of a form for these columns."""
+def make_parser(
+    form: RecordForm, columns: Mapping[str, Dtype], on_error: OnError, fill_missing: Mapping[str, Missing] | None = None
+) -> Parser:
+    """Return the parser of a form for these columns; `fill_missing` says what a missing value reads as, by column."""
     if form == "tf_example":
-        return TfExampleParser(columns, on_error=on_error)
+        return TfExampleParser(columns, missing=fill_missing, on_error=on_error)
     if form == "json":
-        return JsonParser(Schema(tuple(columns.items())), on_error=on_error)
+        return JsonParser(Schema(tuple(columns.items())), fill_missing=fill_missing, on_error=on_error)
     line_id = [name for name in columns if name in LINE_ID_FIELDS]
     features = {name: dtype for name, dtype in columns.items() if name not in line_id}
     if form == "example":
-        return ExampleParser(features, line_id=line_id, on_error=on_error)
+        return ExampleParser(features, line_id=line_id, missing=fill_missing, on_error=on_error)
     if form == "example_batch":
-        return ExampleBatchParser(features, line_id=line_id, on_error=on_error)
+        return ExampleBatchParser(features, line_id=line_id, missing=fill_missing, on_error=on_error)
     if form == "instance":
-        return InstanceParser(features, line_id=line_id, on_error=on_error)
+        return InstanceParser(features, line_id=line_id, missing=fill_missing, on_error=on_error)
     raise ValueError(f"records are {', '.join(get_args(RecordForm))}, got {form!r}")

@@ -3,8 +3,8 @@
 import hashlib
 import json
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -96,6 +96,9 @@ class Schema:
     columns: tuple[tuple[str, Dtype], ...]
     """Name and type of each column, in the order in which records store them."""
 
+    missing: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
+    """What the source reads in place of a missing value, by column; None where the source does not say."""
+
     def __post_init__(self) -> None:
         """Reject what no record could have."""
         if not self.columns:
@@ -127,15 +130,17 @@ class Schema:
 
     @property
     def numpy_dtype(self) -> np.dtype[np.void]:
-        """One record as NumPy sees it: little-endian, in column order, no padding; ValueError if a column is ragged."""
-        ragged = [name for name, kind in self.types.items() if kind.is_ragged]
-        if ragged:
-            raise ValueError(f"records of fixed size cannot hold the ragged columns {', '.join(ragged)}")
-        return np.dtype([(name, kind.numpy_dtype, kind.event_shape) for name, kind in self.types.items()])
+        """One packed record: little-endian, in column order, no padding; a ragged column is its number of values."""
+        return np.dtype(
+            [
+                (name, "<u4") if kind.is_ragged else (name, kind.numpy_dtype, kind.event_shape)
+                for name, kind in self.types.items()
+            ]
+        )
 
     @property
     def record_bytes(self) -> int:
-        """Size of one packed record; ValueError if a column is ragged."""
+        """Size of one packed record, without the values of ragged columns."""
         return self.numpy_dtype.itemsize
 
     @property
@@ -145,11 +150,15 @@ class Schema:
 
     def with_columns(self, **columns: Dtype) -> "Schema":
         """Return these columns and more; one of the same name is replaced in its place."""
-        return Schema(tuple({**dict(self.columns), **columns}.items()))
+        return replace(self, columns=tuple({**dict(self.columns), **columns}.items()))
 
     def without(self, *names: str) -> "Schema":
         """Return the columns but for the named ones."""
-        return Schema(tuple((name, dtype) for name, dtype in self.columns if name not in names))
+        return replace(self, columns=tuple((name, dtype) for name, dtype in self.columns if name not in names))
+
+    def with_missing(self, missing: Mapping[str, Any]) -> "Schema":
+        """Return the same columns with what a missing value reads as."""
+        return replace(self, missing=dict(missing))
 
     def to_json(self) -> str:
         """Return the one JSON text of this schema: equal schemas give equal text."""

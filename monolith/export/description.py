@@ -17,8 +17,8 @@ from monolith.export.versions import MODEL_FILE
 FORMAT = "monolith-export"
 MAJOR = 1
 """A reader refuses another major number."""
-MINOR = 1
-"""Since 1, inputs may be texts (datatype BYTES) and lists (shape [-1, -1])."""
+MINOR = 2
+"""Since 1, inputs may be texts (datatype BYTES) and lists (shape [-1, -1]); since 2, null may stand for a value."""
 
 Kind = TypeVar("Kind", str, "dict[str, Any]")
 

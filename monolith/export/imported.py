@@ -16,10 +16,10 @@ from monolith.export.versions import MODEL_FILE
 SERVING_DEFAULT: Final = "serving_default"
 """The name of the only signature of an export."""
 
-Features: TypeAlias = Mapping[str, Values] | Sequence[bytes]
+Questions: TypeAlias = Mapping[str, Values] | Sequence[bytes]
 """Columns by name, or serialized records, one per example."""
 
-Infer: TypeAlias = Callable[[Features], dict[str, Array]]
+Infer: TypeAlias = Callable[[Questions], dict[str, Array]]
 
 _PARSERS: Final[dict[str, type[TfExampleParser] | type[ExampleParser]]] = {
     "tf_example": TfExampleParser,
@@ -57,7 +57,7 @@ def import_saved_model(
     outputs = _outputs(model, output_name)
     parser: RecordParser | None = None
 
-    def infer(features: Features) -> dict[str, Array]:
+    def infer(features: Questions) -> dict[str, Array]:
         nonlocal parser
         if isinstance(features, Mapping):
             if features.keys() != {input_name} or input_name in {spec.name for spec in model.signature.inputs}:

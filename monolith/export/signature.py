@@ -1,5 +1,6 @@
 """What a served model takes and gives: named tensors, and lists of ids, with a row per example."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -59,6 +60,9 @@ class TensorSpec:
     shape: tuple[int, ...] = (-1,)
     """-1 is the batch; [-1, -1] is a list of any length per example."""
 
+    missing: int | float | None = None
+    """What null in a request reads as, an id for texts; None: null is an error. A missing list is empty."""
+
     @property
     def has_lists(self) -> bool:
         """Examples have lists of ids, which differ in length."""
@@ -77,7 +81,7 @@ class TensorSpec:
         """
         if not self.has_lists:
             return (self,)
-        return TensorSpec(self.name, self.datatype), TensorSpec(self.name + LENGTHS, "INT64")
+        return TensorSpec(self.name, self.datatype, missing=self.missing), TensorSpec(self.name + LENGTHS, "INT64")
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON has it, in the form of the Open Inference Protocol."""
@@ -91,14 +95,17 @@ class TensorSpec:
             raise ValueError(f"a tensor has a name and a list as its shape, got {shown(name)} and {shown(shape)}")
         if datatype not in DATATYPES and datatype != TEXT:
             raise ValueError(f"tensor {shown(name)}: unknown datatype {shown(datatype)}")
+        missing = fields.get("missing")
+        if missing is not None:
+            _check_missing(name, datatype, missing)
         if shape == list(_LISTS):
             if datatype not in ("INT64", TEXT):
                 raise ValueError(f"tensor {shown(name)}: lists hold INT64 or {TEXT}, got {datatype}")
-            return cls(name, datatype, _LISTS)
+            return cls(name, datatype, _LISTS, missing)
         is_batch = bool(shape) and shape[0] == -1
         if not is_batch or not all(type(size) is int and size >= 0 for size in shape[1:]):
             raise ValueError(f"tensor {shown(name)}: a shape is -1 and then sizes, got {shown(shape)}")
-        return cls(name, datatype, tuple(shape))
+        return cls(name, datatype, tuple(shape), missing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +164,9 @@ class Signature:
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON has it."""
         return {
-            "inputs": [spec.to_json() for spec in self.inputs],
+            "inputs": [
+                spec.to_json() | ({} if spec.missing is None else {"missing": spec.missing}) for spec in self.inputs
+            ],
             "outputs": [spec.to_json() for spec in self.outputs],
         }
 
@@ -169,6 +178,13 @@ class Signature:
 
     def _input_names(self) -> str:
         return ", ".join(spec.name for spec in self.inputs) or "none"
+
+
+def _check_missing(name: str, datatype: str, missing: object) -> None:
+    whole = isinstance(missing, int) and not isinstance(missing, bool) and -(2**63) <= missing < 2**63
+    real = datatype in ("FP32", "FP64") and isinstance(missing, float) and math.isfinite(missing)
+    if not whole and not real:
+        raise ValueError(f"tensor {shown(name)}: null cannot stand for {shown(missing)} in {datatype}")
 
 
 def num_rows(column: Array | Ragged) -> int:

@@ -1,6 +1,7 @@
 """Writing a model as files to serve: a numbered folder that appears complete or not at all."""
 
 import json
+import math
 import shutil
 import time
 from collections.abc import Mapping
@@ -12,7 +13,7 @@ import torch
 
 from monolith.checkpoint.format.durable_files import make_folder, sync_file, sync_folder
 from monolith.checkpoint.format.tensor_file import save_arrays
-from monolith.data import Schema
+from monolith.data import ColumnType, Schema
 from monolith.embedding import Compressor, MultiTable
 from monolith.export.dense_graph import DenseGraph, dense_weights, graph_bytes, trace_dense
 from monolith.export.description import Description, FileCheck, RowInput
@@ -27,6 +28,7 @@ from monolith.export.versions import (
     unfinished_path,
     version_path,
 )
+from monolith.features import ids_of_texts
 from monolith.model import LookupPlan, MonolithModel
 from monolith.model.hyper_params.spelling import to_snake_case
 from monolith.wire import make_secret
@@ -184,7 +186,20 @@ def _input(name: str, schema: Schema) -> TensorSpec:
     kind = schema.types[name]
     # Ids that are hashes of texts in the data are so in requests, too.
     datatype = TEXT if kind.is_hash else _DATATYPES[kind.item]
-    return TensorSpec(name, datatype, (-1, -1) if kind.is_ragged else (-1, *kind.event_shape))
+    shape = (-1, -1) if kind.is_ragged else (-1, *kind.event_shape)
+    return TensorSpec(name, datatype, shape, _missing(kind, name, schema))
+
+
+def _missing(kind: ColumnType, name: str, schema: Schema) -> int | float | None:
+    """Return what training reads in place of a missing value; None if that is unknown or an error."""
+    if schema.missing is None:
+        return None
+    fill = schema.missing.get(name, "" if kind.is_hash else None)
+    if kind.is_hash:
+        return int(ids_of_texts([fill])[0]) if isinstance(fill, str | bytes | int) else None
+    if not isinstance(fill, int | float) or not math.isfinite(fill):
+        return None
+    return int(fill) if kind.item == "int64" else float(fill)
 
 
 def _row_inputs(graph: DenseGraph, plan: LookupPlan) -> dict[str, RowInput]:

@@ -41,6 +41,23 @@ class MonolithModel(nn.Module):
         self._added_losses: list[Tensor] = []
         self._extra_outputs: dict[str, Tensor] = {}
 
+    def __getattr__(self, name: str) -> Any:
+        """Return a layer or weight; say what is wrong where `__init__` of this class has not run."""
+        self._check_made()
+        return super().__getattr__(name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Keep a value, which may be a layer once `__init__` of this class has run."""
+        if isinstance(value, nn.Module | nn.Parameter):
+            self._check_made()
+        super().__setattr__(name, value)
+
+    def _check_made(self) -> None:
+        if "_modules" not in self.__dict__:
+            raise AttributeError(
+                f"{type(self).__name__}.__init__ has not called super().__init__(params) yet; make that its first line"
+            )
+
     def input_fn(self, mode: Mode) -> Source:
         """Return the events for this mode; to be overridden."""
         raise NotImplementedError(f"{type(self).__name__} needs an input_fn(mode) that returns a source of batches")
@@ -107,6 +124,7 @@ class MonolithModel(nn.Module):
         filter_capacity: int = DEFAULT_FILTER_CAPACITY,
         max_seq_length: int = 0,
         shared_name: str | None = None,
+        extra_restore_names: Sequence[str] = (),
         combiner: CombinerName | None = None,
         optimizer: Optimizer | None = None,
         initializer: Initializer | None = None,
@@ -131,6 +149,7 @@ class MonolithModel(nn.Module):
             combiner=combiner or ("first_n" if max_seq_length else "reduce_sum"),
             max_seq_length=max_seq_length,
             shared_name=None if shared_name == name else shared_name,
+            extra_restore_names=extra_restore_names,  # type: ignore[arg-type]  # it makes a tuple of them
             optimizer=optimizer or DEFAULT_OPTIMIZER,
             initializer=initializer or DEFAULT_INITIALIZER,
             compressor=compressor or DEFAULT_COMPRESSOR,

@@ -116,6 +116,7 @@ class _Recorder:
             admission=self._admission if counts else DEFAULT_ADMISSION,
             evict_every_hours=owner.evict_every_hours,
             initial_capacity=owner.initial_capacity,
+            extra_restore_names=owner.extra_restore_names,
         )
 
     def _filter_capacity(self, owner: FeatureColumn) -> int:

@@ -25,6 +25,7 @@ from monolith.train.job.evaluate_job import evaluate_job
 from monolith.train.job.run_job import run_job
 from monolith.train.loop import RunResult
 from monolith.train.made_model import make_model, make_source
+from monolith.train.run import training_source
 from monolith.train.trained_model import snapshot_to_look_at
 
 if TYPE_CHECKING:
@@ -60,15 +61,19 @@ class CpuTraining:
     @property
     def feature_configs(self) -> dict[str, TableConfig]:
         """The tables that the task looks up, by name: found by a dry run on its training source's schema."""
-        return make_plan(self.task, self.task.input_fn(Mode.TRAIN).schema).tables()
+        return make_plan(self.task, self._source(Mode.TRAIN).schema).tables()
 
     def create_input_fn(self, mode: Mode) -> Callable[[], Source]:
         """Return a function that returns the task's source of a mode."""
-        return lambda: self.task.input_fn(mode)
+        return lambda: self._source(mode)
 
     def create_model_fn(self) -> ModelFn:
         """Return the task's model function."""
         return self.task.model_fn
+
+    def _source(self, mode: Mode) -> Source:
+        settings = input_config(_runner_config(self.config))
+        return training_source(self.task, settings) if mode is Mode.TRAIN else make_source(self.task, mode, settings)
 
 
 def local_train(
@@ -109,14 +114,18 @@ def local_train_internal(
     """Train a task in this process for some steps, as configured, and return the estimator."""
     if conf.only_feature_engineering:
         raise NotImplementedError("only_feature_engineering: write parsed features with a pipeline instead")
-    values = {one.name: getattr(conf, one.name) for one in fields(conf) if one.init}
-    values["is_local"] = True
+    config = _runner_config(conf)
+    config.is_local = True
     if model_dir is not None:
-        values["model_dir"] = model_dir
-    values["enable_local_profiling"] |= profiling
-    estimator = Estimator(params, RunnerConfig(**values))
+        config.model_dir = model_dir
+    config.enable_local_profiling |= profiling
+    estimator = Estimator(params, config)
     estimator.train(steps=steps, hooks=user_hooks)
     return estimator
+
+
+def _runner_config(config: CpuTrainingConfig) -> RunnerConfig:
+    return RunnerConfig(**{one.name: getattr(config, one.name) for one in fields(config) if one.init})
 
 
 def distributed_train(

@@ -36,7 +36,6 @@ HOMES: Final[dict[str, dict[str, str]]] = {
         "apply_sparse_precond": "monolith.optim.shampoo:apply_sparse_precond",
         "ShampooOptimizer": "monolith.optim.shampoo:ShampooOptimizer",
     },
-    "monolith.native_training.ps_benchmark": {},
     "monolith.native_training.remote_predict_ops": {},
     "monolith.native_training.runner_utils": {
         "isabs": "monolith.checkpoint.format.state_files.path_forms:isabs",
@@ -62,7 +61,6 @@ HOMES: Final[dict[str, dict[str, str]]] = {
     "monolith.native_training.summary.utils": {
         "create_summary_metadata": "monolith.observe.summary.event_files:create_summary_metadata",
     },
-    "monolith.native_training.sync_hooks": {},
     "monolith.native_training.sync_training_hooks": {},
     "monolith.native_training.utils": {
         "to_snake_case": "monolith.model.hyper_params.spelling:to_snake_case",
@@ -71,7 +69,6 @@ HOMES: Final[dict[str, dict[str, str]]] = {
         "set_metric_prefix": "monolith.observe.metric_prefix:set_metric_prefix",
         "get_metric_prefix": "monolith.observe.metric_prefix:get_metric_prefix",
     },
-    "monolith.native_training.variables": {},
     "monolith.native_training.yarn_runtime": {},
     "monolith.native_training.zk_utils": {},
     "monolith.path_utils": {

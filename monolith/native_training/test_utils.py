@@ -1,4 +1,4 @@
-"""A table and a profile for tests."""
+"""Tables, parameter servers and profiles for tests."""
 
 import functools
 import os
@@ -21,6 +21,7 @@ from monolith.embedding import (
 )
 from monolith.native_training.finder import names_from_table
 from monolith.observe.profiling import Trace
+from monolith.parallel import ParameterServer
 
 Args = ParamSpec("Args")
 Result = TypeVar("Result")
@@ -40,6 +41,17 @@ def generate_test_hash_table_config(
         optimizer = StochasticRoundingFloat16OptimizerWrapper(optimizer)
     segment = Segment(dim, optimizer, ZerosInitializer(), Fp32Compressor())
     return HashTableConfigInstance(CuckooHashTableConfig().as_proto([segment]), [learning_rate])
+
+
+def create_test_ps_cluster(num_ps: int) -> tuple[list[ParameterServer], dict[str, list[str]]]:
+    """Start empty parameter servers in this process; return them and {"ps": addresses}.
+
+    They listen on this machine alone, and ask for no secret. Close them, or leave them to the end of the process.
+    """
+    if num_ps < 1:
+        raise ValueError(f"a cluster has at least one parameter server, got num_ps={num_ps}")
+    servers = [ParameterServer("127.0.0.1:0", insecure=True) for _ in range(num_ps)]
+    return servers, {"ps": [str(server.address) for server in servers]}
 
 
 @overload

@@ -3,6 +3,8 @@
 import copy
 import logging
 import os
+import socket
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -152,6 +154,15 @@ def get_debugging_info_file_name(model_dir: str | os.PathLike[str]) -> str:
 def get_meta_graph_file_name(model_dir: str | os.PathLike[str]) -> str:
     """Return where the original keeps its graph."""
     return str(Path(model_dir) / "meta_graph_for_debugging.pb")
+
+
+def get_local_host() -> str:
+    """Return the IPv4 address that this machine's name stands for."""
+    name = socket.gethostname() + ("" if sys.platform in ("linux", "win32") else ".local")
+    try:
+        return socket.gethostbyname(name)
+    except OSError as error:
+        raise OSError(f"this machine's name {name!r} has no address: {error}; add it to /etc/hosts") from error
 
 
 def get_test_tmp_dir() -> str:

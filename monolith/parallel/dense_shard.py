@@ -13,7 +13,6 @@ from monolith.parallel.dense.layout import DenseLayout
 from monolith.parallel.dense.live_part import LivePart
 from monolith.parallel.dense.packing import pack_named, unpack_named
 from monolith.parallel.dense.requests import PROTOCOL, DenseRequest
-from monolith.parallel.dense.variable_store import VariableStore
 from monolith.wire import Message
 
 FIRST_TYPE: Final = 90
@@ -35,7 +34,6 @@ class DenseShard:
         self._version = 0
         self._global_step = 0
         self._applied = AppliedBatches()
-        self._variables = VariableStore()
         self._answers: dict[int, Callable[[Message], Message]] = {
             DenseRequest.CREATE: self._create,
             DenseRequest.JOIN: self._join,
@@ -55,9 +53,7 @@ class DenseShard:
         return self._global_step
 
     def answer(self, message: Message) -> Message:
-        """Return the reply to a message of a type from 90 to 99; ValueError if it cannot be carried out."""
-        if message.type in VariableStore.TYPES:
-            return self._variables.answer(message)
+        """Return the reply to a message of a type from 90 to 94; ValueError if it cannot be carried out."""
         if message.type not in self._answers:
             raise ValueError(f"no dense message has type {message.type}; update the older side")
         with self._lock:

@@ -114,6 +114,7 @@ class ParameterServer(Closing):
         """Listen; clients prove who they are by the job's secret or a certificate."""
         check_proof(secret, tls, insecure=insecure)
         self._shard: ServedShard | None = None
+        self._variables = VariableStore()
         self._lock = threading.RLock()
         self._work: dict[str, Future[Any]] = {}
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="parameter-server-write", initializer=stand_back)
@@ -170,6 +171,8 @@ class ParameterServer(Closing):
     def _answer(self, message: Message) -> Message:
         if message.type == TableRequest.HELLO:
             return self._welcome(message)
+        if message.type in VariableStore.TYPES:  # also while it is empty: a job measures and greets its servers first
+            return self._variables.answer(message)
         if FIRST_TYPE <= message.type <= LAST_TYPE:
             return self._answer_dense(message)
         check_protocol(message)
@@ -201,7 +204,7 @@ class ParameterServer(Closing):
         makes = message.type in (DenseRequest.CREATE, DenseRequest.JOIN)
         if shard is None and message.type == DenseRequest.JOIN:
             return DenseShard().answer(message)  # not yet: the worker asks again
-        if shard is None or not (makes or shard.dense_shard.is_created or message.type in VariableStore.TYPES):
+        if shard is None or not (makes or shard.dense_shard.is_created):
             words = "this parameter server has no dense parameters yet; the chief creates them first"
             return Message(type=message.type, meta={REFUSED: Welcome.NOT_READY, "detail": words})
         if message.generation and message.generation != shard.generation:

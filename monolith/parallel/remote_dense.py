@@ -14,7 +14,7 @@ from monolith.checkpoint.format.dense_state import dense_tensors
 from monolith.closing import Closing
 from monolith.errors import NotFiniteError, RemoteError
 from monolith.optim.scheduled import ScheduledOptimizer
-from monolith.parallel.batch_key import BatchKey, CallNumbers
+from monolith.parallel.batch_key import BatchKey
 from monolith.parallel.dense.control_clients import ControlClients
 from monolith.parallel.dense.layout import DenseLayout, kept_tensors
 from monolith.parallel.dense.live_part import LivePart, sent_settings
@@ -51,7 +51,6 @@ class RemoteDense(Closing):
         self._retry = retry or RetryConfig()
         self._clients = ControlClients(addresses, secret=secret, tls=tls, retry=self._retry)
         self._plan_hash = plan_hash
-        self._calls = CallNumbers()
         self._bound: _Bound | None = None
         self._lock = threading.Lock()
 
@@ -135,7 +134,7 @@ class RemoteDense(Closing):
         with self._lock:
             bound = self._joined()
             gradients, groups = bound.checked_gradients(), bound.settings()
-            partition, begin, end = self._calls.next() if key is None else key.parts
+            partition, begin, end = self._clients.calls.next() if key is None else key.parts
             batch: dict[str, Array] = {
                 "partition": np.frombuffer(partition, np.uint8),
                 "range": np.array([begin, end], np.uint64),

@@ -125,7 +125,7 @@ class RemoteBatchPlan:
 
     def _check_finite(self, values: Tensor) -> None:
         """Refuse NaN and infinity before the first server changes a row."""
-        if native.first_not_finite(values) == values.numel():
+        if self._batch.first_not_finite(values) == values.numel():
             return
         for name, ids, rows in zip(
             self._tables.configs, torch.split(self._ids, self._sizes), self.split(values), strict=True

@@ -110,36 +110,10 @@ class ServerGroup(Closing):
         request_id, deadline = next(self._request_ids), patience.attempt()
         left_ms = max(1, round((deadline.at_seconds - time.monotonic()) * 1000))
         if self.links[0].is_encrypted:
-            return failures + self._exchange_encrypted(call, connections, request_id, left_ms, deadline)
+            timed = [None if connection is None else connection.by(deadline) for connection in connections]
+            return failures + call.exchange_over(timed, request_id, left_ms)
         sockets = [-1 if connection is None else connection.fileno() for connection in connections]
         return failures + call.exchange(sockets, request_id, left_ms)
-
-    def _exchange_encrypted(
-        self,
-        call: native.ShardedCall,
-        connections: Sequence[Connection | None],
-        request_id: int,
-        left_ms: int,
-        deadline: Deadline,
-    ) -> list[_Failure]:
-        """Do what `ShardedCall.exchange` does, through Python's TLS."""
-        failures: list[_Failure] = []
-        sent: list[int] = []
-        for shard in call.pending:
-            connection = connections[shard]
-            if connection is None:
-                continue
-            try:
-                connection.send_frame(call.request(shard, request_id, left_ms), deadline)
-                sent.append(shard)
-            except OSError as error:
-                failures.append((shard, str(error), b""))
-        for shard in sent:
-            try:
-                failures += call.take_reply(shard, request_id, self.links[shard].receive(deadline).data)
-            except (OSError, CorruptFrameError) as error:
-                failures.append((shard, str(error), b""))
-        return failures
 
     def _for_each(
         self, shards: "Sequence[int] | dict[int, Message] | range", action: Callable[[int, Deadline], _Reply]

@@ -128,7 +128,8 @@ def _predict(model: ServingModel) -> Json:
 def _value(spec: TensorSpec, shape: tuple[int, ...]) -> Json:
     """Return the schema of one value of a tensor, nested as its shape says."""
     if not shape:
-        return _ELEMENTS[spec.datatype]
+        element = _ELEMENTS[spec.datatype]
+        return element if spec.missing is None else {"anyOf": [element, {"type": "null"}]}
     sizes = {} if shape[0] < 0 else {"minItems": shape[0], "maxItems": shape[0]}
     return {**_list(_value(spec, shape[1:])), **sizes}
 

@@ -149,7 +149,7 @@ def _read_tensors(model: ServingModel, request: JsonValue, binary: _Binary) -> d
         _check_datatype(specs[name], datatype)
         size = _binary_size(name, tensor)
         if size is None:
-            values = checked_array(f"input {name!r}", field(tensor, "data", "list"), datatype)
+            values = checked_array(f"input {name!r}", field(tensor, "data", "list"), datatype, specs[name].missing)
         else:
             values = binary.take(f"input {name!r}", size, datatype)
         columns[name] = _in_shape(name, values, field(tensor, "shape", "list"))

@@ -58,14 +58,14 @@ def text_field(value: JsonValue, name: str) -> str:
     return field(value, name, "text").text()
 
 
-def checked_lists(what: str, data: JsonValue, datatype: str) -> Ragged:
-    """Return a list of lists of ids, which may differ in length, as it is in training.
+def checked_lists(what: str, data: JsonValue, datatype: str, missing: int | float | None = None) -> Ragged:
+    """Return a list of lists of ids, which may differ in length, as it is in training; null as `missing` says.
 
     >>> checked_lists("input 'tags'", field(read_object(b'{"data": [[1, 2], []]}'), "data", "list"), "INT64").to_list()
     [[1, 2], []]
     """
     try:
-        return lists_of(*data.lists(datatype))
+        return lists_of(*data.lists(datatype, missing))
     except ValueError as error:
         raise ValueError(f"{what}: {error}") from None
 
@@ -80,8 +80,10 @@ def lists_of(values: Array, lengths: Array) -> Ragged:
     return Ragged.from_row_lengths(torch.from_numpy(values), torch.from_numpy(lengths))
 
 
-def checked_array(what: str, data: JsonValue, datatype: str) -> Array:
-    """Return a list of JSON values as an array of a datatype, without rounding, wrapping or guessing; texts are ids.
+def checked_array(what: str, data: JsonValue, datatype: str, missing: int | float | None = None) -> Array:
+    """Return a list of JSON values as an array of a datatype, without rounding, wrapping or guessing.
+
+    Texts become ids; null reads as `missing`.
 
     >>> checked_array("input 'uid'", field(read_object(b'{"data": [1, 2.5]}'), "data", "list"), "INT64")
     Traceback (most recent call last):
@@ -89,7 +91,7 @@ def checked_array(what: str, data: JsonValue, datatype: str) -> Array:
     ValueError: input 'uid': its data must be INT64 numbers, got 2.5
     """
     try:
-        array: Array = data.array(datatype)
+        array: Array = data.array(datatype, missing)
     except ValueError as error:
         raise ValueError(f"{what}: {error}") from None
     return array

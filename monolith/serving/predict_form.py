@@ -54,7 +54,7 @@ def _from_examples(model: ServingModel, examples: JsonValue) -> dict[str, Tensor
     specs = model.signature.inputs
     if len(specs) == 1 and all(first.kind != "object" for first in examples.items(1)):
         return {specs[0].name: _column(specs[0], examples)}
-    found = examples.columns([(spec.name, spec.datatype, spec.has_lists) for spec in specs])
+    found = examples.columns([(spec.name, spec.datatype, spec.has_lists, spec.missing) for spec in specs])
     return {
         spec.name: lists_of(*column) if isinstance(column, tuple) else torch.from_numpy(column)
         for spec, column in zip(specs, found, strict=True)
@@ -79,8 +79,8 @@ def _from_columns(model: ServingModel, columns: JsonValue) -> dict[str, Tensor |
 def _column(spec: TensorSpec, values: JsonValue) -> Tensor | Ragged:
     what = f"input {spec.name!r}"
     if spec.has_lists:
-        return checked_lists(what, values, spec.datatype)
-    return torch.from_numpy(checked_array(what, values, spec.datatype))
+        return checked_lists(what, values, spec.datatype, spec.missing)
+    return torch.from_numpy(checked_array(what, values, spec.datatype, spec.missing))
 
 
 def _by_example(outputs: dict[str, Array]) -> bytes:

@@ -18,7 +18,14 @@ from monolith.hooks import Hook
 from monolith.model import Mode
 from monolith.observe.metric_prefix import DEFAULT_PREFIX, set_metric_prefix
 from monolith.train.config import RunConfig, RunnerConfig
-from monolith.train.config.run_settings import export_base_of, input_config, job_config, restore_config, serving_name
+from monolith.train.config.run_settings import (
+    export_base_of,
+    input_config,
+    job_config,
+    process_config,
+    restore_config,
+    serving_name,
+)
 from monolith.train.config.task_settings import task_parameter
 from monolith.train.config.unread import check_unread
 from monolith.train.job.evaluate_job import evaluate_job
@@ -214,6 +221,7 @@ class Estimator:
         """Give back what the estimator holds; one of a single process holds nothing between calls."""
 
     def _trained(self, checkpoint_path: str | None = None) -> TrainedModel:
+        process_config(self.config).apply()
         return open_trained(self.model, Path(self.config.model_dir), restore_config(self.config), checkpoint_path)
 
     def _variables(self) -> dict[str, Tensor]:

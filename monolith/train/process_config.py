@@ -1,5 +1,6 @@
 """ProcessConfig: the threads of torch in this process."""
 
+import warnings
 from dataclasses import dataclass
 
 import torch
@@ -38,4 +39,11 @@ class ProcessConfig:
         if self.intra_op_threads is not None:
             torch.set_num_threads(self.intra_op_threads)
         if self.inter_op_threads is not None and torch.get_num_interop_threads() != self.inter_op_threads:
-            torch.set_num_interop_threads(self.inter_op_threads)
+            try:
+                torch.set_num_interop_threads(self.inter_op_threads)
+            except RuntimeError:
+                warnings.warn(
+                    f"inter_op_parallelism_threads={self.inter_op_threads} has no effect: torch takes it once in a "
+                    f"process, and has {torch.get_num_interop_threads()}; start the run in another process",
+                    stacklevel=3,
+                )

@@ -139,7 +139,7 @@ def training_source(model: MonolithModel, config: InputConfig) -> Source:
     """Return where a model's batches come from: the data service that settings name, else the model's own source."""
     if config.use_dataservice:
         assert config.dispatcher is not None
-        return ServiceSource(config.dispatcher, trainer=f"trainer-{type(model).__name__}")
+        return ServiceSource(config.dispatcher, trainer=f"trainer-{type(model).__name__}", tls=config.tls)
     return make_source(model, Mode.TRAIN, config)
 
 

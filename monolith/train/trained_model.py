@@ -37,7 +37,7 @@ class TrainedModel:
         options: RestoreConfig | None = None,
         tables: MultiTable | None = None,
     ) -> None:
-        """Read the snapshot in folder `path`; the plan is the one it was trained with.
+        """Read the snapshot in folder `path`; the plan is the one it was trained with, with the model's names.
 
         `options` name renamed dense weights, and say whether to leave out rows that are not finite. `tables` have the
         snapshot's rows already, elsewhere.
@@ -45,7 +45,9 @@ class TrainedModel:
         options = options or RestoreConfig()
         folder = Path(path)
         manifest = read_manifest(folder)
-        self.plan = LookupPlan.from_json(manifest.plan)
+        columns = model.feature_columns
+        older = {name: one.extra_restore_names for name, one in columns.items() if one.shared_name is None}
+        self.plan = LookupPlan.from_json(manifest.plan).renamed(older, columns)
         if tables is None:
             tables = make_tables(self.plan)
             dense = load_snapshot(folder, plan=self.plan, tables=tables, drop_not_finite=options.drop_not_finite).dense

@@ -19,6 +19,9 @@ _MAX_BUFFERS: Final = 1024
 
 _LAST_WORDS_SECONDS: Final = 1.0
 
+# A connection keeps at most this much memory between frames.
+_MAX_KEPT_BYTES: Final = 64 << 20
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReceivedFrame:
@@ -80,29 +83,32 @@ class Connection:
         """Return the message that the header announced."""
         # The header's place stays free, so that arrays are aligned in memory as they are in the frame.
         body = _claim(header)[HEADER_BYTES:]
-        self._read_into(body.data, deadline)
+        self.read_into(body.data, deadline)
         return decode_frame(header, body)
 
     def receive_frame(
-        self, deadline: Deadline = NO_DEADLINE, begun_seconds: float | None = None
+        self,
+        deadline: Deadline = NO_DEADLINE,
+        begun_seconds: float | None = None,
+        memory: "FrameMemory | None" = None,
     ) -> ReceivedFrame | None:
         """Return the next frame unread; None if the other side closed the connection between frames.
 
-        With `begun_seconds`, the rest of the header and the rest of the frame each have that long instead.
+        With `begun_seconds`, the rest of the header and the rest of the frame each have that long instead. With
+        `memory`, the frame is valid until the next one is received to the same memory.
         """
         head = self._receive_head(deadline, begun_seconds)
         if head is None:
             return None
         header = decode_header(head, self._limits)
-        frame = ReceivedFrame(header, header.deadline, _claim(header))
+        frame = ReceivedFrame(header, header.deadline, _claim(header) if memory is None else memory.claim(header))
         frame.data[:HEADER_BYTES] = np.frombuffer(head, np.uint8)
-        self._read_into(frame.data.data[HEADER_BYTES:], _once_begun(deadline, begun_seconds))
+        self.read_into(frame.data.data[HEADER_BYTES:], _once_begun(deadline, begun_seconds))
         return frame
 
-    def send_frame(self, frame: bytes | Array, deadline: Deadline = NO_DEADLINE) -> None:
-        """Write a frame that was encoded elsewhere."""
-        self._socket.settimeout(deadline.remaining_seconds())
-        self._socket.sendall(frame if isinstance(frame, bytes) else frame.data)
+    def by(self, deadline: Deadline) -> "TimedConnection":
+        """Return the same connection for bytes that must all get through by a deadline."""
+        return TimedConnection(self, deadline)
 
     def refuse(self, reply: Message, request_id: int, deadline: Deadline) -> None:
         """Send a last reply, and read on for a moment: bytes that lie unread would make the other side lose it."""
@@ -152,10 +158,15 @@ class Connection:
         begun = self._socket.recv_into(data.data)
         if begun == 0:
             return None
-        self._read_into(data.data[begun:], _once_begun(deadline, begun_seconds))
+        self.read_into(data.data[begun:], _once_begun(deadline, begun_seconds))
         return data.tobytes()
 
-    def _read_into(self, view: memoryview, deadline: Deadline) -> None:
+    def write(self, part: memoryview, deadline: Deadline) -> None:
+        """Write bytes of a frame that was encoded elsewhere."""
+        self._socket.settimeout(deadline.remaining_seconds())
+        self._socket.sendall(part)
+
+    def read_into(self, view: memoryview, deadline: Deadline) -> None:
         """Fill the view."""
         filled = 0
         while filled < len(view):
@@ -164,6 +175,39 @@ class Connection:
             if count == 0:
                 raise ConnectionError(f"the connection was lost after {filled} of {len(view)} bytes")
             filled += count
+
+
+class TimedConnection:
+    """A connection as native code uses it: whole spans, by one deadline."""
+
+    def __init__(self, connection: Connection, deadline: Deadline) -> None:
+        """Say when everything must be through."""
+        self._connection = connection
+        self._deadline = deadline
+
+    def write(self, part: memoryview) -> None:
+        """Write all of it."""
+        self._connection.write(part, self._deadline)
+
+    def read_into(self, view: memoryview) -> None:
+        """Fill the view."""
+        self._connection.read_into(view, self._deadline)
+
+
+class FrameMemory:
+    """Memory for one frame after the other: the first touch of fresh memory takes longer than reading a frame to it."""
+
+    def __init__(self) -> None:
+        """Hold nothing yet."""
+        self._kept: Array = np.empty(0, dtype=np.uint8)
+
+    def claim(self, header: Header) -> Array:
+        """Return memory for the frame; what was in it is lost."""
+        if header.total_bytes > _MAX_KEPT_BYTES:
+            return _claim(header)
+        if header.total_bytes > len(self._kept):
+            self._kept = _claim(header)
+        return self._kept[: header.total_bytes]
 
 
 def _once_begun(deadline: Deadline, begun_seconds: float | None) -> Deadline:

@@ -59,8 +59,17 @@ FIGURES: dict[str, dict[str, str | None]] = {
     "ps": {
         "pull_vs_socket": None,
         "push_vs_socket": None,
+        "push_vs_socket_and_step": None,
         "small_pull_vs_socket": None,
         "tls_cost": None,
+        "tls_push_cost": None,
+        "half_pull_cost": None,
+        "half_push_cost": None,
+        "pull_scaling": None,
+        "push_scaling": None,
+        "tls_pull_scaling": None,
+        "tls_push_scaling": None,
+        "staleness_max": None,
     },
     "shards": {"shard_imbalance_1000": None},
     "table": {

@@ -93,7 +93,7 @@ def test_no_description_is_cut(monkeypatch, width):
     monkeypatch.setenv("COLUMNS", width)
     pages = [shown(*one, "--help") for one in COMMANDS]
     assert not [line for page in pages for line in page.splitlines() if re.search(r"[a-z]\.\.\.$", line)]
-    assert "at every n-th step" in " ".join(shown("train", "--help").split())
+    assert "Steps between two snapshots." in " ".join(shown("train", "--help").split())
 
 
 def test_one_spelling_is_shown_and_both_are_taken(tmp_path):

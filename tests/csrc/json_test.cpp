@@ -148,6 +148,11 @@ void test_numbers() {
   CHECK_THROWS(list_as_array(Parsed("[1e39]").document, 0, JsonType::kFloat32), "too large for FP32");
   CHECK_THROWS(list_as_array(Parsed("[1.0]").document, 0, JsonType::kInt64), "must be INT64 numbers, got 1");
   CHECK_THROWS(list_as_array(Parsed("[1]").document, 0, JsonType::kBool), "must be BOOL values, got 1");
+  CHECK_THROWS(list_as_array(Parsed("[null]").document, 0, JsonType::kInt64),
+               "got null; send the number that stands in");
+  CHECK(values_of<std::int64_t>(list_as_array(Parsed("[1, null]").document, 0, JsonType::kText, INT64_MIN))[1] ==
+        INT64_MIN);
+  CHECK(values_of<float>(list_as_array(Parsed("[null]").document, 0, JsonType::kFloat32, 0.5))[0] == 0.5F);
 }
 
 void test_shapes() {
@@ -190,6 +195,9 @@ void test_lists() {
   CHECK(list_as_lists(Parsed("[]").document, 0, JsonType::kInt64).lengths.empty());
   CHECK_THROWS(list_as_lists(Parsed("[[1],2]").document, 0, JsonType::kInt64), "got 2; put a single value in a list");
   CHECK_THROWS(list_as_lists(Parsed("[null]").document, 0, JsonType::kInt64), "got null; an example without values");
+  const JsonLists missing = list_as_lists(Parsed("[null,[null]]").document, 0, JsonType::kInt64, std::int64_t{7});
+  CHECK(missing.lengths == std::vector<std::int64_t>({0, 1}));
+  CHECK(values_of<std::int64_t>(missing.values) == std::vector<std::int64_t>({7}));
   CHECK_THROWS(list_as_lists(Parsed("[[[1]]]").document, 0, JsonType::kInt64), "nested once too often");
   CHECK_THROWS(list_as_lists(Parsed("[[1.5]]").document, 0, JsonType::kInt64), "must be INT64 numbers, got 1.5");
   const std::vector<JsonColumn> columns{{"id", JsonType::kInt64}, {"tags", JsonType::kText, true}};

@@ -221,9 +221,26 @@ class Stress {
   std::map<std::int64_t, bool> delivered_;  // the consumer's copy: is there a row?
 };
 
+// A batch that was not merged may have an id twice: both are steps of their own, whatever threads there are.
+void test_repeated_ids_without_merging() {
+  std::vector<std::int64_t> ids;
+  for (std::int64_t i = 0; i < 40'000; ++i) ids.push_back(i % 13'000);
+  std::vector<float> rows(13'000 * kDim);
+  for (const int threads : {1, 4}) {
+    set_num_threads(threads);
+    RowTable table(options());
+    BatchPlan plan(ids, false);
+    add_ones(table, plan, 1);
+    table.lookup(std::span(ids).first(13'000), rows.data(), kDim);
+    for (std::int64_t id = 0; id < 13'000; ++id) CHECK_EQ(value_of(rows.data() + id * kDim), id < 1'000 ? 4.0F : 3.0F);
+  }
+  set_num_threads(0);
+}
+
 }  // namespace
 
 int main() {
+  test_repeated_ids_without_merging();
   set_num_threads(2);  // batches and evictions use threads of their own on top
   Stress().run();
   return monolith::test::finish();

@@ -1,10 +1,17 @@
 // Frames round trip, and damaged ones are refused and never read beyond their end.
 //
 // Build with -DMONOLITH_SANITIZE=address: frames fill their buffer to the last byte.
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
 #include <cstring>
+#include <iostream>
 #include <memory>
+#include <numeric>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "check.h"
@@ -13,6 +20,7 @@
 #include "net/applied_batches.h"
 #include "net/frame.h"
 #include "net/table_service.h"
+#include "ops/parallel_for.h"
 #include "table/hash_shard.h"
 
 namespace {
@@ -111,7 +119,7 @@ void test_damage() {
   CHECK_THROWS(decode_header(make_frame().bytes().first(50), {}), "has 88 bytes");
 }
 
-class Sink : public ReplySink {
+class Sink : public ByteSink {
  public:
   void write(std::span<const std::byte> part, bool) override { bytes.insert(bytes.end(), part.begin(), part.end()); }
   std::vector<std::byte> bytes;
@@ -128,11 +136,10 @@ std::shared_ptr<RowTable> make_table() {
 }
 
 // Whatever a frame says, a service answers it or refuses it, and goes on.
-void test_random_damage_to_requests() {
+void test_random_damage_to_requests(std::mt19937& random) {
   const auto table = make_table();
   TableService service({{table, true}}, {});
   TableService::Scratch scratch;
-  std::mt19937 random(1);
   int answered = 0;
   int refused = 0;
   for (int round = 0; round < 20'000; ++round) {
@@ -196,13 +203,101 @@ void test_shards_are_ranges_of_the_hash() {
   CHECK_EQ(shard_of_hash((std::uint64_t{1} << 63) - 1, 2), 0);
 }
 
+// Many parts, read by several threads and sent in order.
+void test_a_large_pull() {
+  set_num_threads(4);
+  const auto table = make_table();
+  TableService service({{table, false}}, {});
+  TableService::Scratch scratch;
+  std::vector<std::int64_t> ids(400'000);
+  std::iota(ids.begin(), ids.end(), 0);
+  std::vector<float> values(2 * ids.size());
+  std::iota(values.begin(), values.end(), 0.0F);
+  BatchPlan plan(ids, false);
+  ChangeRequest assign;
+  assign.kind = ChangeRequest::Kind::kAssign;
+  assign.values = values.data();
+  table->change(plan, assign);
+
+  Header fields;
+  fields.type = static_cast<std::uint16_t>(RequestType::kPull);
+  const std::vector<ArraySpec> arrays{
+      {"half", ElementType::kInt64, 1}, {"sizes", ElementType::kInt64, 1}, {"ids", ElementType::kInt64, ids.size()}};
+  const FrameLayout layout = lay_out(fields, arrays);
+  AlignedBuffer frame(layout.total_bytes);
+  std::memcpy(frame.data(), layout.head.data(), layout.head.size());
+  const auto size = static_cast<std::int64_t>(ids.size());
+  std::memset(frame.data() + layout.offsets[0], 0, sizeof size);
+  std::memcpy(frame.data() + layout.offsets[1], &size, sizeof size);
+  std::memcpy(frame.data() + layout.offsets[2], ids.data(), 8 * ids.size());
+  const Header header = decode_header(frame.bytes().first(kHeaderBytes), {});
+  Sink sink;
+  service.answer(header, frame.bytes(), std::nullopt, scratch, sink);
+  CHECK(sink.bytes.size() > 4 * values.size());
+  const std::byte* const rows = sink.bytes.data() + sink.bytes.size() - 4 * values.size();
+  CHECK_EQ(std::memcmp(rows, values.data(), 4 * values.size()), 0);
+
+  // A client that is gone: the threads that wait for their turn end too.
+  class Broken : public ByteSink {
+   public:
+    void write(std::span<const std::byte>, bool) override {
+      if (++num_writes_ > 3) throw std::runtime_error("gone");
+    }
+
+   private:
+    int num_writes_ = 0;
+  } broken;
+  CHECK_THROWS(service.answer(header, frame.bytes(), std::nullopt, scratch, broken), "gone");
+  set_num_threads(0);
+}
+
+// Threads of a server share one pool of helpers: every task is done once, and errors come to the thread that asked.
+void test_threads_that_share_cores() {
+  set_num_threads(4);
+  std::vector<std::jthread> servers;
+  for (int server = 0; server < 3; ++server) {
+    servers.emplace_back([] {
+      for (int round = 0; round < 200; ++round) {
+        const ShareCores sharing;
+        std::vector<std::atomic<int>> done(17);
+        parallel_for(done.size(), [&](std::size_t i) { parallel_for(2, [&](std::size_t) { ++done[i]; }); });
+        CHECK(std::ranges::all_of(done, [](const auto& count) { return count == 2; }));
+        CHECK_THROWS((parallel_for(9,
+                                   [](std::size_t i) {
+                                     if (i == 5) throw std::runtime_error("five");
+                                   }),
+                      0),
+                     "five");
+      }
+    });
+  }
+  servers.clear();
+  set_num_threads(0);
+}
+
 }  // namespace
 
-int main() {
+int main(int argc, char** argv) {
+  double seconds = 0;
+  std::uint32_t seed = 1;
+  for (int i = 1; i + 1 < argc; i += 2) {
+    if (std::string(argv[i]) == "--seconds") seconds = std::strtod(argv[i + 1], nullptr);
+    if (std::string(argv[i]) == "--seed") seed = static_cast<std::uint32_t>(std::strtoull(argv[i + 1], nullptr, 10));
+  }
   test_round_trip();
   test_damage();
-  test_random_damage_to_requests();
   test_a_batch_is_applied_once();
   test_shards_are_ranges_of_the_hash();
+  test_a_large_pull();
+  test_threads_that_share_cores();
+  const auto begin = std::chrono::steady_clock::now();
+  std::mt19937 random(seed);
+  std::size_t rounds = 0;
+  do {
+    test_random_damage_to_requests(random);
+    ++rounds;
+  } while (monolith::test::num_failures == 0 &&
+           std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() < seconds);
+  std::cout << rounds * 20'000 << " damaged requests, seed " << seed << std::endl;
   return monolith::test::finish();
 }

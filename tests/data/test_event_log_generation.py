@@ -124,7 +124,8 @@ def test_a_reader_that_follows_notices_that_its_log_was_replaced(tmp_path, how):
     thread.join(30)
     stop.set()
     assert not thread.is_alive()
-    assert "cut or replaced" in str(failed[0]) or how == "removed"
+    # Between the move and the new log there is no folder to look into.
+    assert "cut or replaced" in str(failed[0]) or (how != "cut" and isinstance(failed[0], FileNotFoundError))
 
 
 def test_a_log_of_the_first_version_is_read_and_goes_on_in_the_present_one(tmp_path):
@@ -152,9 +153,9 @@ def test_an_empty_log_of_the_first_version_becomes_a_present_one(tmp_path):
 def test_a_later_version_is_refused_by_its_number(tmp_path):
     write(tmp_path, [3])
     data = bytearray(segments(tmp_path)[0].read_bytes())
-    data[8] = 3
+    data[8] = 4
     segments(tmp_path)[0].write_bytes(data)
-    with pytest.raises(CorruptFileError, match=r"version that this build does not read \(3; it reads 1, 2\)"):
+    with pytest.raises(CorruptFileError, match=r"version that this build does not read \(4; it reads 1, 2, 3\)"):
         read(tmp_path)
 
 

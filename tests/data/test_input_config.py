@@ -62,6 +62,20 @@ def test_days_without_an_end_are_refused():
         _ = settings_of(input_path="in", start_date="20240131").files
 
 
+def test_hours_without_files_are_left_out_with_one_warning(tmp_path):
+    for hour in ("03", "07"):
+        (tmp_path / f"20240131/{hour}").mkdir(parents=True)
+        (tmp_path / f"20240131/{hour}/part.csv").write_text(f"uid\n{hour}\n")
+    days = {"start_date": "20240131", "end_date": "20240201", "is_hourly": True, "wildcard": "/*.csv"}
+    with input_settings(settings_of(input_path=str(tmp_path), **days)):
+        with pytest.warns(UserWarning, match=r"'.*20240131/00/\*\.csv' matches no file; 22 of 24 patterns") as warned:
+            source = mono.data.csv(uid="int64")
+        assert len(warned) == 1
+    assert [uid for batch in source for uid in batch.columns["uid"].tolist()] == [3, 7]
+    with pytest.raises(FileNotFoundError, match="no match files"), input_settings(settings_of(input_path="nowhere")):
+        mono.data.csv(uid="int64")
+
+
 @pytest.fixture
 def folders(tmp_path):
     """Two folders of one file each, which says where it is."""

@@ -126,3 +126,10 @@ def test_a_model_trains_from_files_of_made_up_clicks():
     assert isinstance(events, Pipeline)
     assert sum(len(batch) for batch in events) == 256
     assert events.schema.types["dense"].width == 13
+
+
+def test_after_a_function_nobody_knows_what_a_missing_value_reads_as():
+    source = mono.data.arrays({"year": [1990, None]}, schema=Schema.of(year="int64"), fill_missing={"year": 1990})
+    kept = source.filter(lambda batch: batch.columns["year"] > 0).shuffle(window=4, batch_size=2)
+    assert source.schema.missing == kept.schema.missing == {"year": 1990}
+    assert source.map(lambda batch: batch).schema.missing is None

@@ -9,8 +9,6 @@ import torch
 
 import monolith as mono
 from monolith.data import EventLogWriter, Schema, TFRecordWriter
-from monolith.data.columnar.json_records import JsonParser
-from monolith.data.parse import TfExampleParser
 from monolith.data.transforms.step import schema_after
 from monolith.features import hash_bytes
 from monolith.protos.tf_example_pb2 import Example
@@ -116,7 +114,7 @@ def from_jsonl(folder):
 
 def from_json_records(folder):
     records = mono.data.arrays({"record": json_lines()}, batch_size=SIZE)
-    return records.parse(JsonParser(SCHEMA, fill_missing=FILL))
+    return records.parse("json", fill_missing=FILL, **dict(SCHEMA))
 
 
 def from_tf_example(folder):
@@ -131,13 +129,12 @@ def from_tf_example(folder):
                     getattr(example.features.feature[name], kind.get(name, "float_list")).value.extend(items)
             writer.write(example.SerializeToString())
     records = mono.data.tfrecord(str(folder / "rows.tfrecord"), batch_size=SIZE)
-    return records.parse(TfExampleParser(SCHEMA, missing=FILL))
+    return records.parse(fill_missing=FILL, **dict(SCHEMA))
 
 
 def from_event_log(folder):
-    schema = SCHEMA.without("genres")  # a log has no columns of different lengths
-    with EventLogWriter(folder / "log", schema, fill_missing=FILL) as writer:
-        writer.append({name: columns()[name] for name in schema.names})
+    with EventLogWriter(folder / "log", SCHEMA, fill_missing=FILL) as writer:
+        writer.append(columns())
     return mono.data.event_log(folder / "log", batch_size=SIZE)
 
 

@@ -33,8 +33,10 @@ class Taste(mono.MonolithModel):
         self.optimizer = torch.optim.Adam(self.parameters(), lr=0.01)
 
     def input_fn(self, mode):
-        types = {"uid": "hash", "tags": "hash[]"} if isinstance(self.params["uid"][0], str) else {}
-        return mono.data.arrays(self.params, batch_size=64, schema=SCHEMA.with_columns(**types))
+        is_text = isinstance(self.params["uid"][0], str)
+        schema = SCHEMA.with_columns(**{"uid": "hash", "tags": "hash[]"} if is_text else {})
+        fill = {"hour": 0.5, **({"uid": "7"} if is_text else {})}
+        return mono.data.arrays(self.params, batch_size=64, schema=schema, fill_missing=fill)
 
     def model_fn(self, features, mode):
         rows = self.lookup_embedding_slice(["uid", "mov", "genres", "tags"], slice_dim=DIM)

@@ -5,12 +5,13 @@ from pathlib import Path
 import pytest
 import torch
 
+import monolith as mono
 from monolith.checkpoint import list_snapshots
 from monolith.checkpoint.inspect import diff_snapshots
 from monolith.model.zoo.movie_ranking import MovieRanking
 from monolith.native_training import cpu_training as original
 from monolith.native_training.cpu_training import CpuTraining, get_req_time, local_train, local_train_internal
-from monolith.train.config import CpuTrainingConfig
+from monolith.train.config import CpuTrainingConfig, RunnerConfig
 from tests.model.test_native_task import Summing
 from tests.train.recorder import Recorder
 
@@ -43,6 +44,21 @@ def test_what_the_configuration_leaves_open_is_filled_in():
     assert CpuTraining(CpuTrainingConfig(), named).config.model_name == "ranker"
     with pytest.raises(ValueError, match="server_type in CpuTraining must be `worker`"):
         CpuTraining(CpuTrainingConfig(server_type="ps"), MovieRanking())
+
+
+class Reading(MovieRanking):
+    """Where its events are is said by the settings."""
+
+    def input_fn(self, mode):
+        return mono.data.csv(batch_size=2, uid="int64", mov="int64", label="float32")
+
+
+def test_input_functions_see_the_settings_of_the_data(tmp_path):
+    (tmp_path / "events.csv").write_text("uid,mov,label\n1,2,1\n3,4,0\n5,6,1\n")
+    training = CpuTraining(RunnerConfig(input_path=str(tmp_path), wildcard="*.csv"), Reading())
+    for mode in (mono.TRAIN, mono.EVAL):
+        assert [batch.columns["uid"].tolist() for batch in training.create_input_fn(mode)()] == [[1, 3], [5]]
+    assert set(training.feature_configs) == {"uid", "mov"}
 
 
 def test_the_time_of_a_batch():

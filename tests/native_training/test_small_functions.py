@@ -1,12 +1,14 @@
 """The small functions of `native_training.utils`, under their described figures."""
 
 import os
+import socket
 
 import pytest
 import torch
 
 import monolith  # noqa: F401 - registers the original paths
 from monolith.native_training import utils
+from monolith.native_training.test_utils import create_test_ps_cluster
 
 
 def test_gradients_are_carried_back_and_grouped():
@@ -78,3 +80,20 @@ def test_paths_and_the_metric_prefix(monkeypatch):
     monkeypatch.setenv("MONOLITH_METRIC_PREFIX", "changed below")
     utils.set_metric_prefix("mine")
     assert utils.get_metric_prefix() == os.environ["MONOLITH_METRIC_PREFIX"] == "mine"
+
+
+def test_the_address_of_this_machine(monkeypatch):
+    monkeypatch.setattr(socket, "gethostname", lambda: "localhost")
+    assert utils.get_local_host() == "127.0.0.1"
+    monkeypatch.setattr(socket, "gethostname", lambda: "no-such-machine.invalid")
+    with pytest.raises(OSError, match=r"'no-such-machine\.invalid' has no address"):
+        utils.get_local_host()
+
+
+def test_a_cluster_for_tests_has_a_server_per_address():
+    servers, addresses = create_test_ps_cluster(2)
+    for server in servers:
+        server.close()
+    assert addresses == {"ps": [str(server.address) for server in servers]}
+    with pytest.raises(ValueError, match="num_ps=0"):
+        create_test_ps_cluster(0)

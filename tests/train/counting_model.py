@@ -11,11 +11,11 @@ BATCH = 4
 
 
 class Events:
-    """`count` events in memory; columns can be added or left out by name."""
+    """`count` events in memory, with their numbers in column `ids`; other columns can be left out by name."""
 
-    def __init__(self, count, batch_size=BATCH, without=()):
-        self.count, self.batch_size, self.position = count, batch_size, 0
-        types = {"uid": "int64", "req_time": "int64", "value": "float32", "sample_rate": "float32"}
+    def __init__(self, count, batch_size=BATCH, without=(), ids="uid"):
+        self.count, self.batch_size, self.position, self.ids = count, batch_size, 0, ids
+        types = {ids: "int64", "req_time": "int64", "value": "float32", "sample_rate": "float32"}
         self.schema = Schema.of(**{name: kind for name, kind in types.items() if name not in without})
 
     def __iter__(self):
@@ -23,7 +23,7 @@ class Events:
             first, self.position = self.position, min(self.count, self.position + self.batch_size)
             seq = torch.arange(first, self.position)
             columns = {
-                "uid": seq,
+                self.ids: seq,
                 "req_time": 1_700_000_000 + seq,
                 "value": 1.0 + 0 * seq,
                 "sample_rate": 0.5 + 0 * seq,

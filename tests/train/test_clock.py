@@ -239,3 +239,11 @@ def test_rows_go_when_their_days_have_passed_and_it_is_time_to_look():
     assert tables["uid"].contains(torch.tensor([1, 2, 3, 4])).tolist() == [False, False, True, True]
     assert step(5, start) == 0
     assert now.now == start + 3 * DAY
+
+
+def test_a_renamed_table_keeps_the_time_of_its_last_eviction():
+    clock = EventClock(3600)
+    clock.last_evictions = {"uid": 500, "mov": 700}
+    restored = EventClock(3600)
+    restored.restore({**clock.state(), "now": 900}, {"user": "uid", "mov": "mov"})
+    assert restored.last_evictions == {"user": 500, "mov": 700}

@@ -1,5 +1,6 @@
 """A live run takes its events from any source: what servers have in the end is what was trained on."""
 
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from monolith.protos.tf_example_pb2 import Example
 from monolith.train.config import RunnerConfig
 from monolith.train.live import exporter
 from monolith.wire import SharedSecret
+from tests.wire.conftest import certificates  # noqa: F401  a fixture
 
 NUM_EVENTS, BATCH = 48, 4
 USERS = torch.arange(NUM_EVENTS)
@@ -130,18 +132,30 @@ def test_a_joined_stream(tmp_path):
     check_live(tmp_path, joined)
 
 
-def test_a_data_service(tmp_path):
+@contextmanager
+def data_service(folder, tls=None):
+    """Yield the settings that lead to a running data service."""
     config = DispatcherConfig(
         input=f"{__name__}:read_by_workers",
         num_splits=3,  # of one partition, which the trainer gets in turns
-        state_path=str(tmp_path / "dispatcher"),
+        state_path=str(folder / "dispatcher"),
         address="127.0.0.1:0",
+        tls=tls,
     )
-    with (
-        Dispatcher(config) as dispatcher,
-        DataWorker(DataWorkerConfig(dispatcher=dispatcher.address)),
-    ):
-        settings = {"use_dataservice": True, "data_service_dispatcher": dispatcher.address}
+    with Dispatcher(config) as dispatcher, DataWorker(DataWorkerConfig(dispatcher=dispatcher.address, tls=tls)):
+        yield {"use_dataservice": True, "data_service_dispatcher": dispatcher.address}
+
+
+def test_a_data_service(tmp_path):
+    with data_service(tmp_path) as settings:
         check_live(tmp_path, nothing, **settings)
         version = estimator(tmp_path, nothing, **settings).export_saved_model(export_base=tmp_path / "more")
         assert len(load_export(version).tables["uid"]) == NUM_EVENTS
+
+
+def test_a_data_service_with_tls_takes_the_certificate_of_the_settings(tmp_path, certificates):  # noqa: F811
+    mine, ours = certificates["server"], certificates["client"]
+    with data_service(tmp_path, mine) as settings:
+        paths = {"tls_cert": ours.cert_path, "tls_key": ours.key_path, "tls_ca": ours.ca_path}
+        config = RunnerConfig(model_dir=tmp_path / "model", log_step_count_steps=0, **settings, **paths)
+        assert mono.Estimator(Counting, config, params=nothing).train(steps=2).global_step == 2

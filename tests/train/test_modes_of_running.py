@@ -1,12 +1,17 @@
 """Determinism, bfloat16 and compiling; and errors that name the culprit."""
 
+import warnings
+
 import pytest
 import torch
 
 import monolith as mono
 from monolith.data import EventLogSource
 from monolith.errors import NotFiniteError
+from monolith.train.config import RunnerConfig
+from monolith.train.process_config import ProcessConfig
 from tests.model.movie_model import MovieRanking, write_movie_log
+from tests.train.counting_model import Counting, Events, train
 from tests.train.recorder import Recorder
 
 
@@ -70,3 +75,23 @@ def test_a_compiled_model_trains_like_an_eager_one(tmp_path):
     assert compiled[0] == pytest.approx(eager[0], rel=1e-5)
     # Batch norm of rows that are still almost zero amplifies the last bits.
     assert compiled == pytest.approx(eager, rel=0.05)
+
+
+def test_threads_that_torch_no_longer_takes_are_a_warning():
+    now = torch.get_num_interop_threads()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ProcessConfig(inter_op_threads=now + 1).apply()
+    with pytest.warns(UserWarning, match=f"inter_op_parallelism_threads={now + 2} has no effect: torch takes it once"):
+        ProcessConfig(inter_op_threads=now + 2).apply()
+
+
+def test_looking_at_a_model_takes_the_threads_of_the_settings_too(tmp_path):
+    train(tmp_path, steps=1)
+    before = torch.get_num_threads()
+    config = RunnerConfig(model_dir=tmp_path, intra_op_parallelism_threads=before + 1)
+    try:
+        mono.Estimator(Counting, config, params=Events(4)).evaluate()
+        assert torch.get_num_threads() == before + 1
+    finally:
+        torch.set_num_threads(before)

@@ -176,7 +176,7 @@ def test_a_trainer_that_was_replaced_stops(log, tmp_path):
     class WaitForRefusal(Hook):
         def before_run(self, context):
             for thread in threading.enumerate():
-                if thread.name.startswith("sync "):
+                if thread.name.startswith("delta "):
                     thread.join(10)
 
     with (

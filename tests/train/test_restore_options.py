@@ -1,5 +1,7 @@
 """Where a run starts from: the newest, a named one, another folder; with all of it, or with new dense weights."""
 
+import re
+
 import pytest
 import torch
 
@@ -66,6 +68,18 @@ def test_a_named_one_is_gone_back_to_once(tmp_path):
     assert {"model.ckpt-4.rolled-back", "model.ckpt-5.rolled-back", "model.ckpt-3"} <= set(names_in(tmp_path))
     _, result = run(tmp_path, restore_ckpt="model.ckpt-2", steps=1)
     assert result.global_step == 4  # from where the last run ended
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_a_named_one_in_a_folder_without_any_is_an_error(tmp_path, elsewhere):
+    settings = {"restore_dir": str(tmp_path / "old")} if elsewhere else {}
+    places = f"{tmp_path / 'new'} nor in {tmp_path / 'old'}" if elsewhere else str(tmp_path / "new")
+    with pytest.raises(
+        FileNotFoundError,
+        match=re.escape(f"restore_ckpt='model.ckpt-2' cannot be restored: there is no checkpoint in {places}."),
+    ):
+        run(tmp_path / "new", restore_ckpt="model.ckpt-2", **settings)
+    assert not names_in(tmp_path / "new")
 
 
 def test_another_folder_is_started_from_without_its_place_in_the_data(tmp_path):

@@ -1,8 +1,8 @@
 """Restore a snapshot: everything a run needs to go on, in one folder, committed by its manifest."""
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,10 @@ from monolith.checkpoint.format.layout import DENSE_NAME, STREAM_NAME, TABLES_NA
 from monolith.checkpoint.format.manifest import Manifest, check_files, check_has_rows, read_manifest, read_object
 from monolith.checkpoint.restore.apply_delta import apply_delta, restore_filter
 from monolith.checkpoint.restore.checked_rows import CheckedRows
-from monolith.embedding import MultiTable
+from monolith.embedding import MultiTable, Table
 from monolith.embedding.shard_files import NotFinite, fill_from_shard_files, find_shard_files, not_finite_rows
 from monolith.errors import CorruptFileError, PlanMismatchError
-from monolith.model import LookupPlan, admission_filters, plan_differences
+from monolith.model import LookupPlan, plan_differences
 
 MAX_DIFFERENCES = 5
 """A message about another plan names this many of its differences."""
@@ -49,6 +49,9 @@ class Snapshot:
     extra: dict[str, Any]
     """What else its writer wanted to keep."""
 
+    table_names: dict[str, str] = field(default_factory=dict)
+    """What it calls a table that has another name today."""
+
 
 def load_snapshot(
     path: str | os.PathLike[str], *, plan: LookupPlan, tables: MultiTable, drop_not_finite: bool = False
@@ -68,25 +71,27 @@ def load_snapshot(
         NotFiniteError: A row is NaN or infinite somewhere; the message names table and id.
     """
     links = chain_to(Path(path))
-    unused = all(table.is_unused for table in tables.tables.values())
-    manifests = check_chain(links, unread=lambda name: unused and is_table_file(name, tables.tables))
+    names = _saved_names(links[0], read_manifest(links[0]), plan)
+    saved = {names[name]: table for name, table in tables.tables.items()}
+    unused = all(table.is_unused for table in saved.values())
+    manifests = check_chain(links, unread=lambda name: unused and is_table_file(name, saved))
     for link, manifest in zip(links, manifests, strict=True):
-        check_plan(link, manifest, plan)
+        _saved_names(link, manifest, plan)
         check_has_rows(link, manifest)
     folder = links[-1]
     try:
         found = snapshot_without_rows(folder, manifests[-1])
         if unused:
-            _fill_tables(links, manifests[0], tables, not_finite_rows(drop_not_finite))
+            _fill_tables(links, manifests[0], saved, not_finite_rows(drop_not_finite))
         else:
-            rows = CheckedRows(links, tables.tables, drop_not_finite=drop_not_finite)
-            _restore_filters(links, tables)
+            rows = CheckedRows(links, saved, drop_not_finite=drop_not_finite)
+            _restore_filters(links, saved)
             rows.load()
     except CorruptFileError:
         raise
     except (SafetensorError, ValueError, FileNotFoundError) as error:
         raise CorruptFileError(f"snapshot {folder} cannot be restored: {error}") from error
-    return found
+    return replace(found, table_names=names)
 
 
 def snapshot_without_rows(folder: Path, manifest: Manifest) -> Snapshot:
@@ -123,37 +128,49 @@ def load_dense_only(path: str | os.PathLike[str]) -> dict[str, Tensor]:
     return tensors
 
 
-def _fill_tables(links: Sequence[Path], manifest: Manifest, tables: MultiTable, not_finite: NotFinite) -> None:
+def _fill_tables(links: Sequence[Path], manifest: Manifest, tables: Mapping[str, Table], not_finite: NotFinite) -> None:
     """Restore unused tables, whose files are not checked yet; they are empty again after any error."""
     checksums = {str(links[0] / name): entry.crc32c for name, entry in manifest.files.items()}
     try:
-        for name, table in tables.tables.items():
+        for name, table in tables.items():
             paths = find_shard_files(str(links[0] / TABLES_NAME / name))
             fill_from_shard_files(table.native, table.schema(), paths, checksums, not_finite=not_finite)
         for link in links[1:]:
-            apply_delta(link, tables.tables, not_finite=not_finite)
+            apply_delta(link, tables, not_finite=not_finite)
         _restore_filters(links, tables)
     except BaseException:
-        for table in tables.tables.values():
+        for table in tables.values():
             table.clear()
         raise
 
 
-def _restore_filters(links: Sequence[Path], tables: MultiTable) -> None:
-    for name, admission in admission_filters(tables).items():
-        restore_filter(links, name, admission)
+def _restore_filters(links: Sequence[Path], tables: Mapping[str, Table]) -> None:
+    for name, table in tables.items():
+        if table.admission is not None:
+            restore_filter(links, name, table.admission)
+
+
+def _saved_names(folder: Path, manifest: Manifest, plan: LookupPlan) -> dict[str, str]:
+    """Return what a snapshot calls each table; a PlanMismatchError if more than names differs."""
+    older = {table.name: table.extra_restore_names for table in plan.planned_tables}
+    if plan.hash == manifest.plan_hash:
+        return {name: name for name in older}
+    saved = _read_plan(folder, manifest)
+    if saved.renamed(older, [one.name for one in plan.features]).hash != plan.hash:
+        check_plan(folder, manifest, plan)
+    return dict(zip(older, (table.name for table in saved.planned_tables), strict=True))
 
 
 def check_plan(folder: Path, manifest: Manifest, plan: LookupPlan) -> None:
     """Raise a PlanMismatchError unless the snapshot was made for this plan."""
     if manifest.plan_hash == plan.hash:
         return
-    try:
-        differences = plan_differences(plan, LookupPlan.from_json(manifest.plan))
-    except (ValueError, RecursionError) as error:
-        raise CorruptFileError(f"the lookup plan of {folder} cannot be read: {error}") from error
+    saved = _read_plan(folder, manifest)
+    differences = plan_differences(plan, saved)
     left = len(differences) - MAX_DIFFERENCES
     shown = [*differences[:MAX_DIFFERENCES], *([f"and {left} more"] if left > 0 else [])]
+    if (gone := sorted(saved.tables().keys() - plan.tables())) and plan.tables().keys() - saved.tables():
+        shown.append(f"a feature that only has a new name takes its old rows with extra_restore_names={gone[:1]}")
     raise PlanMismatchError(
         "\n  ".join(
             [
@@ -163,3 +180,10 @@ def check_plan(folder: Path, manifest: Manifest, plan: LookupPlan) -> None:
             ]
         )
     )
+
+
+def _read_plan(folder: Path, manifest: Manifest) -> LookupPlan:
+    try:
+        return LookupPlan.from_json(manifest.plan)
+    except (ValueError, RecursionError) as error:
+        raise CorruptFileError(f"the lookup plan of {folder} cannot be read: {error}") from error

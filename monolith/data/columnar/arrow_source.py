@@ -49,6 +49,7 @@ class ArrowSource(FileSource):
         schema = resolve_schema(schema, columns, paths[0], _read_fields)
         super().__init__(paths, schema, batch_size=batch_size, drop_remainder=drop_remainder)
         self._fill = check_fill(fill_missing, schema)
+        self.schema = schema.with_missing(self._fill)
         self._fid_v1 = check_fid_v1(fid_v1, schema)
 
     def _open(self, path: str, place: FilePlace) -> ChunkedReader:

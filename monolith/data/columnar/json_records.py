@@ -36,10 +36,10 @@ class JsonParser:
     ) -> None:
         """Prepare for these columns; `fill_missing` says what null and a missing key read as, by column."""
         arrow()  # missing, it is an error here and not at the first record, which may come hours later
-        self.schema = schema
         self.num_skipped = 0
         """Records left out so far."""
         self._fill = check_fill(fill_missing, schema)
+        self.schema = schema.with_missing(self._fill)
         self._skips = on_error == "skip"
         self._stored = {name: name for name in schema.names}
 

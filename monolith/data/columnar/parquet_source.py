@@ -70,6 +70,7 @@ class ParquetSource(FileSource):
         schema = resolve_schema(schema, columns, paths[0], lambda path: open_parquet(path).schema_arrow)
         super().__init__(paths, schema, batch_size=batch_size, drop_remainder=drop_remainder)
         self._fill = check_fill(fill_missing, schema)
+        self.schema = schema.with_missing(self._fill)
         self._fid_v1 = check_fid_v1(fid_v1, schema)
 
     def _open(self, path: str, place: FilePlace) -> ChunkedReader:

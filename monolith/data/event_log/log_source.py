@@ -8,13 +8,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
-import torch
-
 from monolith.data.batch import Batch
 from monolith.data.event_log.folder import read_schema
 from monolith.data.event_log.reader import LogReader
-from monolith.data.event_log.segment import NO_GENERATION, EventArray
+from monolith.data.event_log.records import LoggedColumns, join_records
+from monolith.data.event_log.segment import NO_GENERATION
 from monolith.data.source import check_shard
 
 PARTITION = "0"
@@ -29,6 +27,7 @@ class EventLogSource:
     one shorter batch and then the very batches any other run gets. For use by one thread.
 
     >>> import tempfile
+    >>> import numpy as np
     >>> from monolith.data import EventLogWriter, Schema
     >>> path = tempfile.mkdtemp()
     >>> with EventLogWriter(path, Schema.of(uid="int64")) as writer:
@@ -128,7 +127,7 @@ class EventLogSource:
         if self._reader is not None:
             self._reader.close()
         self._reader = None
-        self._pieces: list[EventArray] = []
+        self._pieces: list[LoggedColumns] = []
 
     def _next_batch(self) -> Batch | None:
         end = (self._position // self._batch_size + 1) * self._batch_size
@@ -147,10 +146,7 @@ class EventLogSource:
         return self._cut_batch(self._reader.offset, self._reader.generation)
 
     def _cut_batch(self, last: int, generation: int) -> Batch:
-        records = self._pieces[0] if len(self._pieces) == 1 else np.concatenate(self._pieces)
-        # A copy each: a column of packed records is neither contiguous nor writable.
-        columns = {name: torch.from_numpy(records[name].copy()) for name in self.schema.names}
-        batch = Batch(columns=columns, first=self._position, last=last, partition=PARTITION)
+        batch = Batch(columns=join_records(self._pieces), first=self._position, last=last, partition=PARTITION)
         self._pieces = []
         self._position, self._generation = last, generation
         return batch

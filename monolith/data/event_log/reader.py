@@ -4,10 +4,11 @@ import sys
 from bisect import bisect_right
 from pathlib import Path
 
+from monolith.data.batch import Column
 from monolith.data.event_log.folder import read_schema
+from monolith.data.event_log.records import num_records, slice_records
 from monolith.data.event_log.segment import (
     NO_GENERATION,
-    EventArray,
     LogSegment,
     list_segments,
     segment_name,
@@ -37,7 +38,7 @@ class LogReader:
         """Generation of the event before it: which opening of a writer appended it."""
         self._path = path
         self._schema = schema
-        self._rest: EventArray | None = None
+        self._rest: dict[str, Column] | None = None
         self._rest_generation = NO_GENERATION
         self._segment = LogSegment(path, _segment_of(path, offset), schema)
         try:
@@ -51,14 +52,16 @@ class LogReader:
         """Close the file that is open."""
         self._segment.close()
 
-    def read(self, count: int) -> EventArray | None:
-        """Return 1 to `count` records, or None if no whole frame is there at present."""
+    def read(self, count: int) -> dict[str, Column] | None:
+        """Return the columns of 1 to `count` events, or None if no whole frame is there at present."""
         if self._rest is None and not self._next_frame():
             return None
         assert self._rest is not None  # _next_frame said so
-        records = self._rest[:count]
-        self._rest = self._rest[count:] if count < len(self._rest) else None
-        self.offset += len(records)
+        found = num_records(self._rest)
+        count = min(count, found)
+        records = slice_records(self._rest, 0, count)
+        self._rest = slice_records(self._rest, count, found) if count < found else None
+        self.offset += count
         self.generation = self._rest_generation
         return records
 

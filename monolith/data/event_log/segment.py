@@ -5,13 +5,13 @@
 
 import os
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import NamedTuple
 
 from monolith._core import native
+from monolith.data.batch import Column
+from monolith.data.event_log.records import LoggedColumns, decode_records, encode_records, num_records
 from monolith.data.schema import Schema
 from monolith.errors import CorruptFileError
 
@@ -24,8 +24,6 @@ MAX_PAYLOAD_BYTES = 16 << 20
 _VERSION_AT = struct.Struct("<8sI")
 _CRC = struct.Struct("<I")
 _READ_AHEAD_BYTES = 256 << 10
-
-EventArray = np.ndarray[Any, np.dtype[np.void]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +45,8 @@ class _Layout:
 
 _FIRST = _Layout(1, struct.Struct("<8sIIQQ"), struct.Struct("<4sIQII"))  # without generations
 _PRESENT = _Layout(2, struct.Struct("<8sIIQQQ"), struct.Struct("<4sIQIIQ"))
-_LAYOUTS = {one.version: one for one in (_FIRST, _PRESENT)}
+_WITH_LISTS = replace(_PRESENT, version=3)  # only where a column is ragged, so that older builds read all other logs
+_LAYOUTS = {one.version: one for one in (_FIRST, _PRESENT, _WITH_LISTS)}
 
 HEADER_BYTES = _PRESENT.header_bytes
 """Of the segments that are written now."""
@@ -69,14 +68,15 @@ def list_segments(path: Path) -> list[int]:
 
 def encode_header(schema: Schema, first: int, tail: int) -> bytes:
     """Return the header of a segment that begins with event `first`, behind an event of generation `tail`."""
-    body = _PRESENT.header.pack(MAGIC, _PRESENT.version, schema.record_bytes, schema.hash, first, tail)
+    layout = _WITH_LISTS if any(kind.is_ragged for kind in schema.types.values()) else _PRESENT
+    body = layout.header.pack(MAGIC, layout.version, schema.record_bytes, schema.hash, first, tail)
     return body + _CRC.pack(native.crc32c(body))
 
 
-def encode_frame(records: EventArray, first: int, generation: int) -> bytes:
+def encode_frame(records: LoggedColumns, schema: Schema, first: int, generation: int) -> bytes:
     """Return the frame that holds `records`, the first of which has offset `first`."""
-    payload = records.tobytes()
-    head = _PRESENT.frame.pack(MARKER, len(records), first, len(payload), native.crc32c(payload), generation)
+    payload = encode_records(records, schema)
+    head = _PRESENT.frame.pack(MARKER, num_records(records), first, len(payload), native.crc32c(payload), generation)
     return b"".join((head, _CRC.pack(native.crc32c(head)), payload))
 
 
@@ -93,7 +93,7 @@ class FrameHeader(NamedTuple):
 class Frame(NamedTuple):
     """The records of a whole frame, where the next one begins, and who wrote it."""
 
-    records: EventArray
+    records: dict[str, Column]
     end: int
     generation: int
 
@@ -121,7 +121,8 @@ class LogSegment:
     def __init__(self, path: Path, first: int, schema: Schema) -> None:
         self.first = first
         self.file = path / segment_name(first)
-        self._dtype = schema.numpy_dtype
+        self._schema = schema
+        self._record_bytes = schema.record_bytes
         self._handle = open(self.file, "rb", buffering=0)
         self._ahead = b""
         self._ahead_at = 0
@@ -141,7 +142,7 @@ class LogSegment:
     @property
     def is_present_version(self) -> bool:
         """Whether frames that are written now can be appended."""
-        return self._layout is _PRESENT
+        return self._layout is not _FIRST
 
     def close(self) -> None:
         """Close the file."""
@@ -168,14 +169,12 @@ class LogSegment:
         header = self._parse_frame_header(self._read(at, self._layout.frame_header_bytes))
         if header is None:
             return None
-        if (
-            header.first != offset
-            or header.num_events == 0
-            or header.payload_bytes != header.num_events * self._dtype.itemsize
-        ):
+        list_bytes = header.payload_bytes - header.num_events * self._record_bytes
+        has_room = list_bytes >= 0 if self._layout is _WITH_LISTS else list_bytes == 0
+        if header.first != offset or header.num_events == 0 or not has_room:
             raise CorruptFileError(
                 f"{self.file}: the frame at byte {at} holds {header.num_events} events from offset {header.first} in "
-                f"{header.payload_bytes} bytes, expected offset {offset} and {self._dtype.itemsize} bytes per event"
+                f"{header.payload_bytes} bytes, expected offset {offset} and {self._record_bytes} bytes per event"
             )
         return header if self._holds(self._end(at, header)) else None
 
@@ -191,7 +190,7 @@ class LogSegment:
             if header is not None:
                 payload = self._read(at + self._layout.frame_header_bytes, header.payload_bytes)
                 if len(payload) == header.payload_bytes and native.crc32c(payload) == header.payload_crc:
-                    return Frame(np.frombuffer(payload, self._dtype), self._end(at, header), header.generation)
+                    return Frame(self._decode(payload, header, at), self._end(at, header), header.generation)
             self._ahead = b""
             if not self._whole_frame_after(at):
                 return None
@@ -199,6 +198,12 @@ class LogSegment:
             f"{self.file}: the frame at byte {at} (event offset {offset}) has a wrong checksum and whole frames follow "
             f"it; restore the file from a copy, or cut it to {at} bytes to give up its events from {offset} on"
         )
+
+    def _decode(self, payload: bytes, header: FrameHeader, at: int) -> dict[str, Column]:
+        try:
+            return decode_records(payload, header.num_events, self._schema)
+        except ValueError as error:
+            raise CorruptFileError(f"{self.file}: the frame at byte {at}: {error}") from error
 
     def skip_to(self, target: int, *, check: bool) -> Place:
         """Return the begin of the frame that holds event `target`, or the end of all frames.

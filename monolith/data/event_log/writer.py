@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from monolith.closing import Closing
-from monolith.data.batch import num_events
+from monolith.data.batch import Column, num_events
 from monolith.data.columnar.arrow_columns import Fill, check_fill
 from monolith.data.event_log.folder import (
     SCHEMA_FILE,
@@ -18,11 +18,11 @@ from monolith.data.event_log.folder import (
     read_schema,
     write_in_one_piece,
 )
+from monolith.data.event_log.records import LoggedColumns, num_records, record_sizes, slice_records
 from monolith.data.event_log.segment import (
     HEADER_BYTES,
     MAX_PAYLOAD_BYTES,
     NO_GENERATION,
-    EventArray,
     LogSegment,
     encode_frame,
     encode_header,
@@ -32,7 +32,6 @@ from monolith.data.event_log.segment import (
 from monolith.data.in_memory.plain_columns import Values, to_columns
 from monolith.data.schema import Schema
 from monolith.errors import CorruptFileError
-from monolith.tensors import Ragged
 
 DEFAULT_SEGMENT_BYTES = 64 << 20
 _BUFFER_BYTES = 1 << 20
@@ -103,10 +102,18 @@ class EventLogWriter(Closing):
         frame leaves the log as it was and may be tried again.
         """
         self._check_open()
-        records = self._pack(columns)
-        step = max(1, MAX_PAYLOAD_BYTES // records.itemsize)
-        for at in range(0, len(records), step):
-            self._append_frame(records[at : at + step])
+        records = self._columns(columns)
+        sizes = record_sizes(records, self.schema)
+        if np.any(sizes > MAX_PAYLOAD_BYTES):
+            raise ValueError(
+                f"event {sizes.argmax()} of this append has {sizes.max()} bytes, a log takes at most "
+                f"{MAX_PAYLOAD_BYTES} per event; shorten its lists"
+            )
+        ends, begin, before = np.cumsum(sizes), 0, 0
+        while begin < len(ends):
+            end = int(np.searchsorted(ends, before + MAX_PAYLOAD_BYTES, "right"))
+            self._append_frame(slice_records(records, begin, end))
+            begin, before = end, int(ends[end - 1])
         return self._offset
 
     def flush(self) -> None:
@@ -140,21 +147,17 @@ class EventLogWriter(Closing):
         finally:
             self._release()
 
-    def _pack(self, columns: Mapping[str, Values]) -> EventArray:
+    def _columns(self, columns: Mapping[str, Values]) -> dict[str, Column]:
         if set(columns) != set(self.schema.names):
             raise ValueError(f"append needs exactly the columns {self.schema.names}, got {tuple(columns)}")
         found = to_columns(columns, self.schema, self._fill)
         lengths = {name: num_events(column) for name, column in found.items()}
         if len(set(lengths.values())) != 1:
             raise ValueError(f"append needs columns of equal length, got {lengths}")
-        records = np.empty(next(iter(lengths.values())), self.schema.numpy_dtype)
-        for name, column in found.items():
-            assert not isinstance(column, Ragged)  # a log has none, see Schema.numpy_dtype
-            records[name] = column.numpy()
-        return records
+        return found
 
-    def _append_frame(self, records: EventArray) -> None:
-        frame = encode_frame(records, self._offset, self._generation)
+    def _append_frame(self, records: LoggedColumns) -> None:
+        frame = encode_frame(records, self.schema, self._offset, self._generation)
         end = self._position + self._buffered_bytes
         if end > HEADER_BYTES and end + len(frame) > self._segment_bytes:
             self._rotate()
@@ -163,7 +166,7 @@ class EventLogWriter(Closing):
         # Whatever can fail is done; from here on the events are taken.
         self._buffer.append(frame)
         self._buffered_bytes += len(frame)
-        self._offset += len(records)
+        self._offset += num_records(records)
         self._tail = self._generation
 
     def _rotate(self) -> None:

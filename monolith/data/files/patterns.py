@@ -51,20 +51,19 @@ def expand_patterns(patterns: str | Iterable[str]) -> list[str]:
     """Return the files that patterns match, sorted, each once.
 
     A pattern is a path or an fsspec URL; it may hold placeholders (`expand_placeholders`) and globs (``*``, ``?``,
-    ``[ab]``, ``**``). One that matches nothing is warned of.
+    ``[ab]``, ``**``). One warning names what matches nothing.
 
     Raises:
         FileNotFoundError: No pattern matches a file.
     """
     given = [patterns] if isinstance(patterns, str) else list(patterns)
-    files: set[str] = set()
-    for pattern in (name for each in given for name in expand_placeholders(each)):
-        found = _match(pattern)
-        if not found:
-            warnings.warn(f"pattern {pattern!r} matches no file", stacklevel=2)
-        files.update(found)
+    found = {pattern: _match(pattern) for each in given for pattern in expand_placeholders(each)}
+    files = {file for matches in found.values() for file in matches}
     if not files:
         raise FileNotFoundError(f"no match files for the patterns {', '.join(map(repr, given)) or '(none were given)'}")
+    if missing := [pattern for pattern, matches in found.items() if not matches]:
+        count = f"; {len(missing)} of {len(found)} patterns match none" if len(missing) > 1 else ""
+        warnings.warn(f"pattern {missing[0]!r} matches no file{count}", stacklevel=2)
     return sorted(files)
 
 

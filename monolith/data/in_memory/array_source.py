@@ -38,12 +38,15 @@ class ArraySource(IndexedRows):
         drop_remainder: bool = False,
     ) -> None:
         schema = schema or infer_schema(columns)
-        self._held = to_columns(columns, schema, check_fill(fill_missing, schema))
+        fill = check_fill(fill_missing, schema)
+        self._held = to_columns(columns, schema, fill)
         lengths = {name: num_events(column) for name, column in self._held.items()}
         if len(set(lengths.values())) > 1:
             raise ValueError(f"columns must be of one length, got {lengths}")
         num_rows = next(iter(lengths.values()))
-        super().__init__(schema, batch_size=batch_size, num_rows=num_rows, drop_remainder=drop_remainder)
+        super().__init__(
+            schema.with_missing(fill), batch_size=batch_size, num_rows=num_rows, drop_remainder=drop_remainder
+        )
 
     def _columns(self, first: int, last: int) -> Mapping[str, Column]:
         return copy_rows(self._held, first, last)

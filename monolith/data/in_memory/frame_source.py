@@ -57,7 +57,9 @@ class FrameSource(IndexedRows):
             self._held = columns_of([table], schema, stored, fill)
         except ColumnError as error:
             raise error.within(f"row {error.row}") from error.__cause__
-        super().__init__(schema, batch_size=batch_size, num_rows=table.num_rows, drop_remainder=drop_remainder)
+        super().__init__(
+            schema.with_missing(fill), batch_size=batch_size, num_rows=table.num_rows, drop_remainder=drop_remainder
+        )
 
     def _columns(self, first: int, last: int) -> Mapping[str, Column]:
         return copy_rows(self._held, first, last)

@@ -54,6 +54,7 @@ class IterableSource(CountedItems):
             drop_remainder=drop_remainder,
         )
         self._fill = check_fill(fill_missing, self.schema)
+        self.schema = self.schema.with_missing(self._fill)
 
     def _begin(self) -> Iterator[Any]:
         return iter(self._make_items())

@@ -12,6 +12,9 @@ INVALID_LABEL = -3.4028234663852886e38
 FLT_MIN = 1.1754943508222875e-38
 """Stands for a scalar float feature of an Example or Instance that is there, but has no value."""
 
+Missing: TypeAlias = float | str | bytes
+"""What a missing value reads as."""
+
 ValueSource: TypeAlias = Literal["feature", "slot", "line_id", "label", "instance_weight", "cell"]
 
 NativeSpec: TypeAlias = tuple[str, str, str, int, int, float, float, bool, int, bool, bool]
@@ -37,7 +40,7 @@ class ColumnRequest:
     slot: int = 0
     """Of an Instance's flat ids, with source "slot"; number of the cell, with source "cell"."""
 
-    missing: float | str | bytes | None = 0.0
+    missing: Missing | None = 0.0
     """What a value reads as that a record lacks; lists shorter than a fixed width are filled up with it.
 
     With type "hash" a text, 0 is the empty one. None: with source "cell", a missing value is an error."""
@@ -61,6 +64,11 @@ class ColumnRequest:
         if self.source in ("label", "instance_weight") and kind.item != "float32":
             raise ValueError(f"column {self.name!r}: {self.source} is float32, got {self.dtype!r}")
 
+    @property
+    def missing_value(self) -> Missing | None:
+        """What a missing value reads as: a text if the column is of type "hash"."""
+        return self.missing or "" if ColumnType.parse(self.dtype).is_hash else self.missing
+
     def native(self) -> NativeSpec:
         """Return the form that the compiled parser takes."""
         kind = ColumnType.parse(self.dtype)
@@ -75,8 +83,8 @@ class ColumnRequest:
     def _missing_numbers(self, kind: ColumnType) -> tuple[float, int]:
         """Return what a missing value reads as, for a column of floats and for one of ids."""
         if kind.is_hash:
-            return 0.0, hash_bytes(text_bytes(self.missing or ""))
-        if isinstance(self.missing, str | bytes):
+            return 0.0, hash_bytes(text_bytes(self.missing_value or ""))
+        if not isinstance(self.missing, int | float | None):
             raise ValueError(f"column {self.name!r} is {self.dtype}; a missing value cannot read as {self.missing!r}")
         missing = 0 if self.missing is None else self.missing
         return float(missing), int(missing) if kind.item == "int64" else 0

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Self
 
-from monolith.data.parse.column_request import FLT_MIN, ColumnRequest, label_column, weight_column
+from monolith.data.parse.column_request import FLT_MIN, ColumnRequest, Missing, label_column, weight_column
 from monolith.data.parse.line_id_field import line_id_column
 from monolith.data.parse.record_parser import Format, RecordParser, with_options
 from monolith.data.schema import ColumnType, Dtype, Schema
@@ -36,7 +36,7 @@ class TfExampleParser(RecordParser):
         features: FeatureTypes,
         *,
         required: Sequence[str] | bool = (),
-        missing: Mapping[str, float | str | bytes] | None = None,
+        missing: Mapping[str, Missing] | None = None,
         on_error: OnError = "raise",
     ) -> None:
         """Prepare for these features.
@@ -67,6 +67,7 @@ class _NamedFeatureParser(RecordParser):
         *,
         line_id: Sequence[str] | Mapping[str, int | None] = (),
         required: Sequence[str] | bool = (),
+        missing: Mapping[str, Missing] | None = None,
         on_error: OnError = "raise",
     ) -> None:
         """Prepare for these columns.
@@ -76,10 +77,11 @@ class _NamedFeatureParser(RecordParser):
                 as `INVALID_LABEL`, a weight that is not positive as 1.
             line_id: Names of fields of the line id; as a mapping, with their widths (see `line_id_column`).
             required: Names that some record of every batch must have, or True for all.
+            missing: What a feature of a fixed width reads as where a record lacks it, by name; a text for "hash".
             on_error: "raise": a bad record is a `BadRecordError`; "skip": it is left out.
         """
         requests = [*feature_columns(_items(features)), *_line_id_columns(line_id)]
-        super().__init__(self._record_format, with_options(requests, required, {}), on_error=on_error)
+        super().__init__(self._record_format, with_options(requests, required, missing or {}), on_error=on_error)
 
     @classmethod
     def of(cls, **features: Dtype) -> Self:
@@ -117,6 +119,7 @@ class InstanceParser(RecordParser):
         line_id: Sequence[str] | Mapping[str, int | None] = (),
         convert_to_v2: bool = False,
         required: Sequence[str] | bool = (),
+        missing: Mapping[str, Missing] | None = None,
         on_error: OnError = "raise",
     ) -> None:
         """Prepare for these columns.
@@ -127,6 +130,7 @@ class InstanceParser(RecordParser):
             line_id: Names of fields of the line id; as a mapping, with their widths.
             convert_to_v2: Turn the flat ids into layout v2.
             required: Names that some record of every batch must have, or True for all.
+            missing: What a feature of a fixed width reads as where a record lacks it, by name; a text for "hash".
             on_error: "raise": a bad record is a `BadRecordError`; "skip": it is left out.
         """
         requests = [
@@ -134,7 +138,7 @@ class InstanceParser(RecordParser):
             *feature_columns(_items(features or {})),
             *_line_id_columns(line_id),
         ]
-        super().__init__("instance", with_options(requests, required, {}), on_error=on_error)
+        super().__init__("instance", with_options(requests, required, missing or {}), on_error=on_error)
 
 
 def slot_columns(slots: Mapping[str, int], *, convert_to_v2: bool) -> list[ColumnRequest]:

@@ -12,7 +12,7 @@ from torch import Tensor
 from monolith._core import native
 from monolith.data.batch import Column
 from monolith.data.parse.bad_record import BadRecord, BadRecordError, MissingFeatureError
-from monolith.data.parse.column_request import ColumnRequest, NativeSpec
+from monolith.data.parse.column_request import ColumnRequest, Missing, NativeSpec
 from monolith.data.schema import ColumnType, Schema
 from monolith.data.source import OnError
 from monolith.features.kept_strings import noted
@@ -77,7 +77,8 @@ class RecordParser:
         names = [column.name for column in columns]
         if len(set(names)) != len(names):
             raise ValueError(f"deplicate names, pls check! {sorted({n for n in names if names.count(n) > 1})}")
-        self.schema = Schema(tuple((column.name, column.dtype) for column in columns))
+        missing = {column.name: column.missing_value for column in columns}
+        self.schema = Schema(tuple((column.name, column.dtype) for column in columns), missing)
         self.format: Format = record_format
         self.columns = tuple(columns)
         self.on_error: OnError = on_error
@@ -161,7 +162,7 @@ def records_of(serialized: Sequence[bytes]) -> Ragged:
 
 
 def with_options(
-    columns: Sequence[ColumnRequest], required: Sequence[str] | bool, missing: Mapping[str, float | str | bytes]
+    columns: Sequence[ColumnRequest], required: Sequence[str] | bool, missing: Mapping[str, Missing]
 ) -> list[ColumnRequest]:
     """Return the requests with these features required and these values where a record lacks one."""
     names = {column.name for column in columns}

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -84,7 +84,7 @@ def schema_after(step: Callable[[Batch], Batch], schema: Schema) -> Schema:
     kept = {
         name: before[name] for name, dtype in after.items() if before.get(name, "").replace("hash", "int64") == dtype
     }
-    return Schema(tuple((after | kept).items()))
+    return replace(schema, columns=tuple((after | kept).items()))
 
 
 def dtype_of(column: Column) -> Dtype:

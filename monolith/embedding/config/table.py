@@ -77,7 +77,7 @@ class TableConfig:
         # Own, immutable or copied: a caller's list or dict must not change the config behind our back.
         object.__setattr__(self, "segments", tuple(self.segments))
         object.__setattr__(self, "learning_rates", tuple(self.learning_rates))
-        object.__setattr__(self, "extra_restore_names", tuple(self.extra_restore_names))
+        object.__setattr__(self, "extra_restore_names", older_names(self._label, self.extra_restore_names))
         object.__setattr__(self, "slot_expire_days", dict(self.slot_expire_days))
         if not self.name:
             raise ValueError("table: name must not be empty")
@@ -203,6 +203,13 @@ class TableConfig:
             raise TypeError(f"{self._label}: {what} must be an integer, got {value!r}")
         if not low <= value < end:
             raise ValueError(f"{self._label}: {what} must be at least {low} and below {end}, got {value}")
+
+
+def older_names(label: str, names: Sequence[str]) -> tuple[str, ...]:
+    """Return the older names of a table; one text alone, which would be taken for its letters, is a TypeError."""
+    if isinstance(names, str):
+        raise TypeError(f"{label}: extra_restore_names must be a list of names, got {names!r}; write [{names!r}]")
+    return tuple(names)
 
 
 @lru_cache(maxsize=4096)

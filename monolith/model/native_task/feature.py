@@ -67,6 +67,9 @@ class FeatureSlotConfig:
     expire_time: int = DEFAULT_EXPIRE_TIME
     """Days without an update after which a row is forgotten."""
 
+    extra_restore_names: tuple[str, ...] = ()
+    """Older names of the table; a snapshot that has it under one of them is restored."""
+
 
 @dataclass(frozen=True)
 class FeatureSlice:

@@ -71,6 +71,7 @@ class NativeContext:
             expire_time=config.expire_time,
             evict_every_hours=config.hashtable_config.feature_evict_every_n_hours,
             initial_capacity=config.hashtable_config.initial_capacity,
+            extra_restore_names=config.extra_restore_names,
         )
         return slot
 

@@ -12,6 +12,7 @@ from monolith.embedding import (
     Optimizer,
     RandomUniformInitializer,
 )
+from monolith.embedding.config.table import older_names
 
 DEFAULT_OPTIMIZER = AdagradOptimizer(learning_rate=0.05)
 DEFAULT_INITIALIZER = RandomUniformInitializer(-0.05, 0.05)
@@ -61,6 +62,9 @@ class FeatureColumn:
     shared_name: str | None = None
     """The feature whose table this one shares; None for a table of its own."""
 
+    extra_restore_names: tuple[str, ...] = ()
+    """Older names of the feature; a snapshot that has it under one of them is restored."""
+
     optimizer: Optimizer = DEFAULT_OPTIMIZER
     """How a gradient changes a slice that names no optimizer."""
 
@@ -78,6 +82,12 @@ class FeatureColumn:
     def __post_init__(self) -> None:
         """Reject values that could only fail later, far from here."""
         check_combiner(self.name, self.combiner, self.max_seq_length)
+        names = older_names(f"feature {self.name!r}", self.extra_restore_names)
+        object.__setattr__(self, "extra_restore_names", names)
+        if names and self.shared_name is not None:
+            raise ValueError(
+                f"feature {self.name!r} shares the table of {self.shared_name!r}; set extra_restore_names of that one"
+            )
         if not _NAME.fullmatch(self.name):
             raise ValueError(
                 f"feature {self.name!r}: a name is letters, digits and . + : - _, beginning with a letter or digit; it "

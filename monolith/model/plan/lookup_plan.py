@@ -1,7 +1,8 @@
 """The lookup plan: every slice of every feature that a model asks for, frozen."""
 
 import json
-from dataclasses import dataclass
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -81,6 +82,25 @@ class LookupPlan:
         for one in (one for table in values["tables"] for one in table["slices"]):
             one["segment"].get("optConfig", {}).pop(_CLIPPING, None)
         return hash64(_canonical(values))
+
+    def renamed(self, older: Mapping[str, Sequence[str]], features: Container[str]) -> "LookupPlan":
+        """Return this saved plan with the names of today.
+
+        A table gets a new name if `older`, by today's name, has the saved one. So does the feature of the same name,
+        unless today's `features` have it.
+        """
+        saved = {table.name for table in self.planned_tables}
+        found = {name: [one for one in names if one in saved and one not in older] for name, names in older.items()}
+        new = {names[0]: name for name, names in found.items() if names and name not in saved}
+
+        def renamed_feature(one: PlannedFeature) -> PlannedFeature:
+            name = one.name if one.name in features else new.get(one.name, one.name)
+            return replace(one, name=name, table=new.get(one.table, one.table))
+
+        def renamed_table(one: PlannedTable) -> PlannedTable:
+            return replace(one, name=new[one.name], extra_restore_names=(one.name,)) if one.name in new else one
+
+        return LookupPlan(tuple(map(renamed_feature, self.features)), tuple(map(renamed_table, self.planned_tables)))
 
     def to_json(self) -> str:
         """Return the plan as canonical JSON."""

@@ -79,13 +79,16 @@ class PlannedTable:
     admission: AdmissionConfig = DEFAULT_ADMISSION
     """How they are counted; its capacity is not used."""
 
-    # How a process keeps the rows is no part of what they mean: another run may choose anew, so nothing compares or
-    # writes the next two.
+    # How a process finds and keeps the rows is no part of what they mean: another run may choose anew, so nothing
+    # compares or writes the next three.
     evict_every_hours: int = field(default=0, compare=False)
     """Hours of event time between removals of expired rows; 0 leaves it to the run."""
 
     initial_capacity: int = field(default=1, compare=False)
     """Rows the table has room for before it first grows."""
+
+    extra_restore_names: tuple[str, ...] = field(default=(), compare=False)
+    """Older names under which a snapshot may have the table."""
 
     def slice_places(self) -> dict[str, tuple[int, int]]:
         """Return where each slice begins in a row, and its width."""
@@ -109,6 +112,7 @@ class PlannedTable:
             initial_capacity=self.initial_capacity,
             expire_days=self.expire_days,
             seed=hash64(self.name),
+            extra_restore_names=self.extra_restore_names,
             learning_rates=rates,
         )
 
@@ -129,7 +133,8 @@ class PlannedTable:
         """Return the table that `to_dict` described."""
         slices = tuple(PlannedSlice.from_dict(one) for one in values["slices"])
         admission = AdmissionConfig(**values.get("admission", {}))
-        return cls(str(values["name"]), slices, **{name: int(values[name]) for name in _NUMBERS}, admission=admission)
+        numbers: dict[str, Any] = {name: int(values[name]) for name in _NUMBERS}
+        return cls(str(values["name"]), slices, **numbers, admission=admission)
 
 
 @dataclass(frozen=True, slots=True)

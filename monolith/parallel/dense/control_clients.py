@@ -6,6 +6,7 @@ from contextlib import ExitStack
 
 from monolith.closing import Closing
 from monolith.errors import CorruptFrameError, FencedError
+from monolith.parallel.batch_key import CallNumbers
 from monolith.parallel.dense.requests import REFUSED
 from monolith.parallel.messages import Welcome
 from monolith.parallel.server_group import CallPatience, RetryConfig
@@ -31,6 +32,8 @@ class ControlClients(Closing):
         """Remember where the servers are; nothing is connected yet."""
         if not addresses:
             raise ValueError("there must be the address of at least one parameter server")
+        self.calls = CallNumbers()
+        """Keys for changes that belong to no stream."""
         self._retry = retry or RetryConfig()
         self._cleanup = ExitStack()
         self._clients = [

@@ -49,7 +49,7 @@ class VariableStore:
         return list(initial)
 
     def _change(self, message: Message) -> list[str]:
-        given, how, index = _tensors_of(message), message.meta.get("how"), message.meta.get("index")
+        given, how, index = _tensors_of(message), message.meta.get("how"), message.meta.get("at")
         partition, begin, end = batch_key_of(message)
         if how not in ("assign", "add") or not (index is None or type(index) is int):
             raise ValueError(f"a variable is changed by assign or add, at an index or whole, got {shown(how)}")

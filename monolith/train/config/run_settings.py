@@ -61,7 +61,7 @@ class RunSettings:
             "ignore_errors": config.ignores_save_errors,
         }
         return cls(
-            process=ProcessConfig.of(config.intra_op_parallelism_threads, config.inter_op_parallelism_threads),
+            process=process_config(config),
             input=input_config(config),
             state=StateConfig(**state, admission=AdmissionConfig(**_fields(config, AdmissionConfig))),
             restore=restore_config(config),
@@ -74,9 +74,14 @@ class RunSettings:
         )
 
 
+def process_config(config: RunnerConfig) -> ProcessConfig:
+    """Return the threads of the process."""
+    return ProcessConfig.of(config.intra_op_parallelism_threads, config.inter_op_parallelism_threads)
+
+
 def input_config(config: RunnerConfig) -> InputConfig:
     """Return the settings of the input; evaluating and exporting need only these."""
-    return InputConfig(**_fields(config, InputConfig))
+    return InputConfig(**_fields(config, InputConfig), tls=tls_config(config))
 
 
 def job_config(config: RunnerConfig) -> JobConfig:
@@ -147,8 +152,9 @@ def _versions(config: RunnerConfig, model: Any) -> LiveConfig:
 def _require_targets(config: RunnerConfig) -> None:
     if not config.sync_targets:
         raise ValueError(
-            "enable_realtime_training sends what is learned to servers, but sync_targets is empty; name where they "
-            'take deltas, such as sync_targets=["127.0.0.1:7001"] (`monolith serve --sync-address`)'
+            "enable_realtime_training (enable_parameter_sync in a RunConfig) sends what is learned to servers, but "
+            'sync_targets is empty; name where they take deltas, such as sync_targets=["127.0.0.1:7001"] (`monolith '
+            "serve --sync-address`)"
         )
     if not config.base_name:
         raise ValueError(

@@ -5,6 +5,7 @@ from enum import Enum
 
 from monolith.train.config.command_line import merge_command_line
 from monolith.train.config.setting import setting
+from monolith.train.config.shared_settings import SharedRunnerSettings
 from monolith.train.config.training_config import DistributedCpuTrainingConfig
 
 ADDRESS_FAMILIES = ("ipv4", "ipv6")
@@ -20,7 +21,7 @@ class ServiceDiscoveryType(Enum):
 
 
 @dataclass(kw_only=True)
-class RunnerConfig(DistributedCpuTrainingConfig):
+class RunnerConfig(DistributedCpuTrainingConfig, SharedRunnerSettings):
     """Everything about a run. A value set here that differs from its default wins, then the command line.
 
     >>> RunnerConfig(is_local=True).checkpoints_max_to_keep
@@ -33,42 +34,31 @@ class RunnerConfig(DistributedCpuTrainingConfig):
     discovery_type: ServiceDiscoveryType = setting(ServiceDiscoveryType.CONSUL, "primus, consul, zk or mlp.")
     zk_server: str | None = setting(None, "Address of ZooKeeper.")
     zk_watch_address_family: str = setting("ipv4", "Kind of address that is looked for: ipv4 or ipv6.")
-    is_local: bool = setting(False, "Train in one process, with its parameter servers.")
     enable_fid_dedup: bool = setting(False, "Accepted; ids of a batch are always made unique.")
-    bzid: str | None = setting(None, "Business id of the model, for serving.")
-    ps_replica_num: int | None = setting(None, "Replicas of each shard in serving.")
     tf_grpc_worker_cache_threads: int = setting(16, "Exported to TF_GRPC_WORKER_CACHE_THREADS.")
     monolith_grpc_worker_service_handler_multiplier: float = setting(
         1.0, "Exported to MONOLITH_GRPC_WORKER_SERVICE_HANDLER_MULTIPLIER."
     )
     params_override: str | None = setting(None, "Parameters of the model as a JSON object.")
-    base_name: str | None = setting(None, "Name of the model in serving.")
     data_type: str | None = setting(None, "Instance, Example or ExampleBatch.")
     feature_list: str | None = setting(None, "File of the feature list.")
-    lagrangex_header: bool = setting(False, "Framing of the input.")
-    sort_id: bool = setting(True, "Framing of the input.")
-    kafka_dump: bool = setting(False, "Framing of the input.")
-    kafka_dump_prefix: bool = setting(False, "Framing of the input.")
-    restore_dir: str | None = setting(None, "Another model_dir, or a URL with copies of one, to start from.")
-    restore_ckpt: str | None = setting(None, "Which of its snapshots; the newest if not given.")
-    drop_not_finite: bool = setting(False, "Restore without the rows that are NaN or infinite, instead of refusing.")
-    deep_insight_target: str | None = setting(None, "Heads whose predictions are sent to metrics, by comma.")
-    deep_insight_sample_ratio: float | None = setting(None, "Share of the events that are sent.")
+    lagrangex_header: bool = setting(False, "Each input record has a Lagrangex header.")
+    sort_id: bool = setting(True, "Each input record has a sort id.")
+    kafka_dump: bool = setting(False, "Input records come from a Kafka dump.")
+    kafka_dump_prefix: bool = setting(False, "Each input record has the prefix of a Kafka dump.")
+    deep_insight_target: str | None = setting(None, "Heads whose predictions go to metrics, with commas between them.")
+    deep_insight_sample_ratio: float | None = setting(None, "Share of the events that go to metrics.")
     unified_serving: bool = setting(False, "Servers are found through the agents' ZooKeeper tree.")
     use_estimator: bool = setting(False, "Accepted; the Estimator is the only way.")
-    kafka_topics: str | list[str] | None = setting(None, "Topics to read, by comma.")
-    kafka_group_id: str | None = setting(None, "Consumer group.")
-    kafka_servers: str | None = setting(None, "Brokers, by comma.")
     input_path: str | None = setting(None, "Root of the input files.")
-    is_hourly: bool = setting(False, "They are in folders of hours.")
-    wildcard: str | None = setting(None, "Pattern of their names.")
-    start_date: str | None = setting(None, "First day, YYYYMMDD.")
-    end_date: str | None = setting(None, "Day after the last.")
-    start_hour: int | None = setting(None, "First hour of the first day.")
-    end_hour: int | None = setting(None, "Hour after the last.")
+    is_hourly: bool = setting(False, "The input has a folder per hour.")
+    wildcard: str | None = setting(None, "Pattern of the names of input files.")
+    start_date: str | None = setting(None, "First day to read, YYYYMMDD.")
+    end_date: str | None = setting(None, "Day after the last one to read.")
+    start_hour: int | None = setting(None, "First hour to read, on the first day.")
+    end_hour: int | None = setting(None, "Hour after the last one to read.")
     enable_dynamic_sharding: bool = setting(False, "Files go to whichever worker is free.")
     max_task_num_per_worker: int = setting(1, "Files that a worker reads at a time.")
-    disable_native_metrics: bool = setting(True, "No AUC and MSE of each head among the summaries.")
     data_service_dispatcher: str | None = setting(None, "Address of the data service's dispatcher.")
     from_command_line: list[str] = field(default_factory=list, init=False, repr=False, compare=False)
     """Names of the settings that the command line decided."""
@@ -77,7 +67,7 @@ class RunnerConfig(DistributedCpuTrainingConfig):
     """Names of settings whose values follow from other settings."""
 
     def __post_init__(self) -> None:
-        """Hear the command line, then reject what could only fail later."""
+        """Apply the command line, then reject what could only fail later."""
         self.from_command_line = merge_command_line(self)
         if isinstance(self.kafka_topics, str):
             self.kafka_topics = [topic.strip() for topic in self.kafka_topics.split(",") if topic.strip()]
@@ -95,5 +85,5 @@ class RunnerConfig(DistributedCpuTrainingConfig):
 
 
 def runner_defaults() -> dict[str, object]:
-    """Return the default of every setting, without hearing the command line."""
+    """Return the default of every setting, without the command line."""
     return {one.name: one.default for one in fields(RunnerConfig) if one.init}

@@ -18,7 +18,7 @@ star. `monolith train`, `evaluate`, `predict` and `export` take each as a flag: 
 `--no-sort-id`. Underscores are accepted in place of dashes.
 
 A value set in code wins if it differs from its default. Otherwise the flag applies, then the task's own parameter where
-the specification says so, then the default. The column "read by" names the class that reads a setting, and its field.
+the original does so, then the default. The column "read by" names the class that reads a setting, and its field.
 `python -m monolith.train.config.settings_page` writes this page.
 
 | setting | default | read by | effect |
@@ -28,8 +28,8 @@ the specification says so, then the default. The column "read by" names the clas
 _NOBODY = """
 ## Settings that have no effect
 
-They keep the original's scripts running. Another value than the default raises an error if it would change the result.
-Otherwise it gives a warning, or nothing where both values mean what happens anyway.
+They keep the original's scripts running. A value other than the default raises an error if it would change the result.
+Otherwise it gives a warning. It gives nothing if both values mean the same here.
 
 | setting | default | set to another value | why |
 |---|---|---|---|

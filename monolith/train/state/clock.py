@@ -4,6 +4,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -163,10 +164,13 @@ class EventClock:
             "partition": self._partition,
         }
 
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from a state; older snapshots have only the two times in it."""
+    def restore(self, state: Mapping[str, Any], table_names: Mapping[str, str] = MappingProxyType({})) -> None:
+        """Continue from a state, which may have older `table_names`; older snapshots have only the two times in it."""
         self.now, self.first_time = int(state["now"]), int(state["last_eviction"])
         self.last_evictions = {str(name): int(then) for name, then in state.get("last_evictions", {}).items()}
+        for name, saved in table_names.items():
+            if saved in self.last_evictions:
+                self.last_evictions[name] = self.last_evictions.pop(saved)
         confirmed = bool(state.get("is_confirmed", self.now != NO_TIME))
         self._support = self._jump_events if confirmed else min(int(state.get("support", 0)), self._jump_events - 1)
         self._rejected = int(state.get("rejected", 0))

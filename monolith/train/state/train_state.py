@@ -124,6 +124,12 @@ class TrainState:
         is_own = path is not None and is_in(folder, path)
         # Also if it is elsewhere: snapshots of its own that are all damaged are not silently given up.
         set_aside_newer(folder, base_and_number(path)[0] if path is not None and is_own else None)
+        if path is None and options.restore_ckpt is not None:
+            places = f"{folder} nor in {options.restore_dir}" if options.restore_dir else folder
+            raise FileNotFoundError(
+                f"restore_ckpt={options.restore_ckpt!r} cannot be restored: there is no checkpoint in {places}. "
+                "Correct model_dir, name the folder that has it in restore_dir, or leave restore_ckpt out"
+            )
         cleared = path is not None and clears_weights(options, folder)
         if path is not None:
             if is_own:
@@ -228,7 +234,7 @@ class TrainState:
             )
             restore_random_tensors(snapshot.dense)
         try:
-            self.clock.restore(snapshot.extra["clock"])
+            self.clock.restore(snapshot.extra["clock"], snapshot.table_names)
             offsets = dict(snapshot.extra["offsets"])
         except (KeyError, ValueError, TypeError) as error:
             raise CorruptFileError(f"{path} is not of a training run: {error!r} in its manifest's extra") from error
@@ -255,7 +261,7 @@ class TrainState:
         except (ValueError, TypeError, AttributeError) as error:
             raise CorruptFileError(f"{path} is not of a training run: {error!r} in its manifest's extra") from error
         for name, admission in admission_filters(self.tables).items():
-            admission.num_draws = draws.get(name, 0)
+            admission.num_draws = draws.get(snapshot.table_names.get(name, name), 0)
         return snapshot
 
     def _go_to(self, path: Path, snapshot: Snapshot, offsets: dict[str, int]) -> None:

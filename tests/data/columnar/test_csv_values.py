@@ -86,6 +86,8 @@ def test_missing_numbers(tmp_path, text):
 def test_missing_texts_and_lists(tmp_path):
     assert one(tmp_path, "", "hash") == ids_of_texts([""]).item()
     assert one(tmp_path, "", "hash", fill_missing={"b": "unknown"}) == ids_of_texts(["unknown"]).item()
+    with pytest.raises(ValueError, match=r"'b', which is hash\[\]: an empty cell of a CSV file is an empty list"):
+        one(tmp_path, "", "hash[]", fill_missing={"b": ["unknown"]})
     assert one(tmp_path, "NA", "hash") == ids_of_texts(["NA"]).item()  # Namibia
     assert one(tmp_path, "", "hash[]") == one(tmp_path, "", "float32[]") == []
     assert one(tmp_path, "a||b", "hash[]") == ids_of_texts(["a", "", "b"]).tolist()

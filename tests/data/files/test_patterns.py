@@ -56,13 +56,15 @@ def test_files_are_sorted_and_come_once(tmp_path):
 
 def test_what_matches_nothing_is_warned_of(tmp_path):
     (tmp_path / "part_1").touch()
-    with pytest.warns(UserWarning) as warned:
+    with pytest.warns(UserWarning, match="part_0' matches no file; 2 of 3 patterns match none$") as warned:
         assert expand_patterns(f"{tmp_path}/part_{{INT(0,2)}}") == [f"{tmp_path}/part_1"]
-    assert [name in str(each.message) for name, each in zip(("part_0", "part_2"), warned, strict=True)] == [True, True]
+    assert len(warned) == 1
+    with pytest.warns(UserWarning, match="part_0' matches no file$"):
+        expand_patterns(f"{tmp_path}/part_{{INT(0,1)}}")
 
 
 def test_no_file_at_all_is_an_error_that_names_the_patterns(tmp_path):
-    with pytest.warns(UserWarning), pytest.raises(FileNotFoundError, match=r"no match files.*nowhere/\*.*other"):
+    with pytest.raises(FileNotFoundError, match=r"no match files.*nowhere/\*.*other"):
         expand_patterns([f"{tmp_path}/nowhere/*", f"{tmp_path}/other"])
     with pytest.raises(FileNotFoundError, match="no match files"):
         expand_patterns([])
@@ -76,7 +78,7 @@ def test_remote_files():
     assert all(name.startswith("memory://") for name in found)
     # What comes out can be put in again.
     assert expand_patterns(found) == found
-    with pytest.warns(UserWarning), pytest.raises(FileNotFoundError, match="no match files"):
+    with pytest.raises(FileNotFoundError, match="no match files"):
         expand_patterns("memory://patterns-test/nothing*")
 
 

@@ -12,6 +12,7 @@ import pytest
 import monolith as mono
 from monolith.checkpoint import list_snapshots
 from monolith.checkpoint.format.ckpt_info import CKPT_INFO_NAME
+from monolith.model.native_task import NativeTask
 from monolith.train.config import RunnerConfig
 from monolith.train.config.run_settings import RunSettings
 from monolith.train.hooks import StepLossMetricHook, standard
@@ -54,6 +55,20 @@ def test_what_settings_add(tmp_path):
         "SummaryHook",
         "DeepInsightHook",
     ]
+
+
+def test_a_task_without_a_throughput_hook_has_none_unless_settings_override_its_parameters(tmp_path):
+    class Task(NativeTask):
+        @classmethod
+        def params(cls):
+            return super().params().set(**{"metrics.enable_throughput_hook": False})
+
+    def hooks(**settings):
+        estimator = mono.Estimator(Task.params(), RunnerConfig(model_dir=tmp_path, save_summary_steps=0, **settings))
+        return [type(hook).__name__ for hook in hooks_of(estimator.config, estimator.model)]
+
+    assert hooks() == []
+    assert hooks(params_override='{"metrics.enable_throughput_hook": true}') == ["ThroughputMetricHook"]
 
 
 def test_what_a_user_says_arrives():

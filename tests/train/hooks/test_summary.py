@@ -119,7 +119,20 @@ def in_half_precision(folder):
     mono.Estimator(Searching, config).train(steps=5)
 
 
-@pytest.mark.parametrize("door", [by_estimator, by_local_train, by_command, in_half_precision])
+def compiled(folder):
+    mono.Estimator(Searching, mono.RunConfig(model_dir=folder, save_summary_steps=2, compile=True)).train(steps=5)
+
+
+@pytest.mark.parametrize(
+    "door",
+    [
+        by_estimator,
+        by_local_train,
+        by_command,
+        in_half_precision,
+        pytest.param(compiled, marks=[pytest.mark.services, pytest.mark.timeout(600)]),
+    ],
+)
 def test_what_a_model_function_reports_is_in_the_event_file(door, tmp_path, monkeypatch):
     write_movie_log(tmp_path / "log", 5 * 64)
     monkeypatch.setenv("LOG", str(tmp_path / "log"))

@@ -82,6 +82,7 @@ def config_of(model_dir: Path, **changes: Any) -> RunnerConfig:
         "operation_timeout_in_ms": 3000,
         "session_creation_timeout_secs": 60,
         "save_checkpoints_steps": 10,
+        "checkpoints_max_to_keep": 3,
     }
     return RunnerConfig(**{**settings, **changes})
 

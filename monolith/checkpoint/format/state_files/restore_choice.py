@@ -45,7 +45,9 @@ def get_checkpoint_state(
     # In the folder of the newest one, which need not be this folder.
     wanted = os.path.join(os.path.dirname(state.model_checkpoint_path), os.path.basename(restore_ckpt))
     if wanted not in state.all_model_checkpoint_paths:
-        _log.warning("restore_ckpt %s is not among %s", wanted, list(state.all_model_checkpoint_paths))
+        _log.warning(
+            "restore_ckpt %s is not among %s; the newest is taken", wanted, list(state.all_model_checkpoint_paths)
+        )
         return state
     if mode == TRAIN and restore_was_done(model_dir):
         return state

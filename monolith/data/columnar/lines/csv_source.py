@@ -48,7 +48,8 @@ class CsvSource(LineSource):
         delimiter: What stands between values.
         list_delimiter: What stands between the items of a list.
         column_names: Names of the columns of files that do not begin with a line of names.
-        fill_missing: What stands in for missing values, by column; a missing value of another column is an error.
+        fill_missing: What stands in for missing values, by column; a missing value of another column is an error. An
+            empty cell of lists is an empty list.
         on_error: "skip" passes lines that cannot be read and counts them in `num_skipped`.
         drop_remainder: Leave out the batch at the end of a file that does not reach its multiple of `batch_size`.
     """
@@ -79,6 +80,12 @@ class CsvSource(LineSource):
             on_error=on_error,
             drop_remainder=drop_remainder,
         )
+        for name in self._fill:
+            if schema.types[name].is_list:
+                raise ValueError(
+                    f"fill_missing names {name!r}, which is {dict(schema)[name]}: an empty cell of a CSV file is an "
+                    "empty list; leave it out"
+                )
         self._delimiter = delimiter
         self._list_delimiter = list_delimiter
         self._column_names = column_names

@@ -50,6 +50,7 @@ class LineSource(FileSource):
             raise ValueError(f'on_error must be "raise" or "skip", got {on_error!r}')
         super().__init__(list_files(files), schema, batch_size=batch_size, drop_remainder=drop_remainder)
         self._fill = check_fill(fill_missing, schema)
+        self.schema = schema.with_missing(self._fill)
         self._on_error: OnError = on_error
         self.num_skipped = 0
 
