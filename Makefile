@@ -119,7 +119,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/.builder
 
 # What tests and lint need besides.
 $(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/.builder
-	$(INSTALL_TREE) -e '.[dev,serving,kafka,tensorboard,columnar]'
+	$(INSTALL_TREE) -e '.[dev,serving,kafka,tensorboard,columnar,zookeeper,consul,primus]'
 	@touch $(VENV)/.installed $@
 
 # What service tests need besides: packages, and programs as COMMAND:DEBIAN-PACKAGE.
@@ -127,7 +127,7 @@ $(VENV)/.services: $(VENV)/.dev
 	$(INSTALL_TREE) -e '.[services]'
 	@touch $@
 
-SERVICE_PROGRAMS := openssl:openssl curl:curl
+SERVICE_PROGRAMS := openssl:openssl curl:curl mpirun:openmpi-bin /usr/share/zookeeper/bin/zkServer.sh:zookeeper
 
 programs-of-services:
 	@missing=; for one in $(SERVICE_PROGRAMS); do command -v $${one%%:*} >/dev/null || missing="$$missing $${one##*:}"; done; \

@@ -37,6 +37,7 @@ PAGES = {
     "parallel": ("monolith.parallel",),
     "tensors": ("monolith.tensors",),
     "wire": ("monolith.wire",),
+    "cluster": ("monolith.cluster.discovery",),
 }
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 

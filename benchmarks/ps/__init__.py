@@ -25,6 +25,8 @@ from benchmarks.ids import ids_of_rows
 from benchmarks.machine import busy_notice
 from benchmarks.measure import MIN_ROUNDS, Contender, Samples, interleave, speed_ratio, timed
 from benchmarks.peer_process import TABLE_SERVER, PeerProcess
+from benchmarks.ps.async_training import SIZES as TRAINING_SIZES
+from benchmarks.ps.async_training import TrainingSizes, add_training
 from benchmarks.ps.growth import Cost, fit, growth
 from benchmarks.ps.many_connections import rates, staleness_max
 from benchmarks.ps.plain_socket import PlainSocket
@@ -60,9 +62,12 @@ class PsSizes:
     dim: int = 16
     rounds: int = MIN_ROUNDS
 
+    training: TrainingSizes
+    """Of DeepFM with a parameter server."""
 
-FULL = PsSizes(num_rows=1_000_000, num_ids=100_000, num_small_calls=300, rounds=25)
-QUICK = PsSizes(num_rows=1_000_000, num_ids=100_000, num_small_calls=100)
+
+FULL = PsSizes(num_rows=1_000_000, num_ids=100_000, num_small_calls=300, rounds=25, training=TRAINING_SIZES["full"])
+QUICK = PsSizes(num_rows=1_000_000, num_ids=100_000, num_small_calls=100, training=TRAINING_SIZES["quick"])
 SMOKE = PsSizes(
     num_rows=5_000,
     num_ids=1_000,
@@ -71,6 +76,7 @@ SMOKE = PsSizes(
     connections=(1, 2),
     always_scales=True,
     num_scaling_calls=3,
+    training=TRAINING_SIZES["smoke"],
 )
 SIZES = {"full": FULL, "quick": QUICK, "smoke": SMOKE}
 
@@ -144,7 +150,7 @@ def measure(sizes: PsSizes, *, quick: bool, progress: Callable[[str], None]) -> 
         )
     )
     model = growth(worker, ps, num_ids=sizes.num_ids, dim=sizes.dim)
-    return Report(
+    report = Report(
         benchmark="ps",
         quick=quick,
         figures=figures,
@@ -152,6 +158,7 @@ def measure(sizes: PsSizes, *, quick: bool, progress: Callable[[str], None]) -> 
         sizes=asdict(sizes),
         notices=[busy] if busy else [],
     )
+    return add_training(report, sizes.training, progress)
 
 
 def _costs(tables: RemoteTables, sizes: PsSizes) -> tuple[Cost, Cost]:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from benchmarks.measure import MIN_ROUNDS, Samples, interleave, speed_ratio
 from benchmarks.peer_process import PeerProcess, PeerProgram
-from benchmarks.report import Figure
+from benchmarks.report import Figure, Report
+from monolith.wire import SharedSecret
 
 TRAINING = PeerProgram(name="trainer", module="benchmarks.ps.training_process")
 
@@ -37,6 +39,19 @@ FULL = TrainingSizes(rounds=15)
 QUICK = TrainingSizes(num_steps=4)
 SMOKE = TrainingSizes(num_ids=50_000, max_table_rows=500, batch_size=64, num_steps=1, dim=4, hidden=(8, 4))
 SIZES = {"full": FULL, "quick": QUICK, "smoke": SMOKE}
+
+
+def add_training(report: Report, sizes: TrainingSizes, progress: Callable[[str], None]) -> Report:
+    """Measure, and return the report with the figure and its details."""
+    with tempfile.TemporaryDirectory(prefix="monolith-ps-training-") as name:
+        SharedSecret.made_in_folder(Path(name))
+        figure, details = measure_training(Path(name), sizes, progress)
+    return replace(
+        report,
+        figures=[*report.figures, figure],
+        details=report.details | details,
+        sizes={**report.sizes, "training": asdict(sizes)},
+    )
 
 
 def measure_training(

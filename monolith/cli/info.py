@@ -19,6 +19,7 @@ OPTIONAL_PARTS = {
     "ray": "ray",
     "zookeeper": "kazoo",
     "consul": "py-consul",
+    "primus": "grpcio",
     "serving": "onnxruntime",
     "tensorboard": "tensorboard",
 }

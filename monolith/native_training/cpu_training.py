@@ -90,11 +90,11 @@ def local_train(
 ) -> Estimator:
     """Train a task in this process for some steps and return the estimator; `model_dir` is emptied first.
 
-    Prefetching rows and pushing gradients in the background are for parameter servers and have no effect here.
+    With `num_ps`, the rows are on that many parameter servers inside this process; the results are the same bit for
+    bit. Prefetching rows and pushing gradients in the background would change them, and have no effect.
     """
-    if num_ps:
-        raise NotImplementedError(f"num_ps={num_ps}: parameter servers are not there yet; use num_ps=0")
     config = CpuTrainingConfig(
+        num_ps=num_ps,
         save_checkpoints_steps=save_checkpoints_steps,
         only_feature_engineering=only_feature_engineering,
     )

@@ -19,12 +19,24 @@ HOMES: Final[dict[str, dict[str, str]]] = {
         "Estimator": "monolith.train.estimator:Estimator",
         "import_saved_model": "monolith.export.imported:import_saved_model",
     },
-    "monolith.native_training.mlp_utils": {},
+    "monolith.native_training.mlp_utils": {
+        "check_port": "monolith.cluster.alive_check:check_port",
+        "MLPEnv": "monolith.cluster.platform.mlp_env:MLPEnv",
+        "add_mpi_exception_hook": "monolith.cluster.platform.mpi:add_mpi_exception_hook",
+    },
     "monolith.native_training.model": {
         "TestFFMModel": "monolith.model.zoo.ffm:TestFFMModel",
         "FFMParams": "monolith.model.zoo.ffm:FFMParams",
     },
-    "monolith.native_training.net_utils": {},
+    "monolith.native_training.net_utils": {
+        "NodeAliveChecker": "monolith.cluster.alive_check:NodeAliveChecker",
+        "is_ipv6_address": "monolith.cluster.host_addresses:is_ipv6_address",
+        "concat_ip_and_port": "monolith.cluster.host_addresses:concat_ip_and_port",
+        "get_local_ip": "monolith.cluster.host_addresses:get_local_ip",
+        "is_ipv4_supported": "monolith.cluster.host_addresses:is_ipv4_supported",
+        "get_local_server_addr": "monolith.cluster.host_addresses:get_local_server_addr",
+        "AddressFamily": "monolith.cluster.host_addresses:AddressFamily",
+    },
     "monolith.native_training.optimizers.adamom": {
         "AdamomOptimizer": "monolith.optim.adamom:DenseAdamomOptimizer",
     },
@@ -40,6 +52,8 @@ HOMES: Final[dict[str, dict[str, str]]] = {
     "monolith.native_training.runner_utils": {
         "isabs": "monolith.checkpoint.format.state_files.path_forms:isabs",
         "RunnerConfig": "monolith.train.config.runner_config:RunnerConfig",
+        "get_discovery": "monolith.train.config.discovery:get_discovery",
+        "monolith_discovery": "monolith.train.config.discovery:monolith_discovery",
     },
     "monolith.native_training.runtime.ops.gen_monolith_ops": {
         EVERYTHING: "monolith._core:native",
@@ -53,6 +67,13 @@ HOMES: Final[dict[str, dict[str, str]]] = {
     },
     "monolith.native_training.service_discovery": {
         "ServiceDiscoveryType": "monolith.train.config.runner_config:ServiceDiscoveryType",
+        "ServiceDiscovery": "monolith.cluster.discovery.protocol:ServiceDiscovery",
+        "ConsulServiceDiscovery": "monolith.cluster.discovery.consul.consul_discovery:ConsulServiceDiscovery",
+        "TfConfigServiceDiscovery": "monolith.cluster.discovery.tf_config:TfConfigServiceDiscovery",
+        "ZKServiceDiscovery": "monolith.cluster.discovery.zookeeper.zk_discovery:ZKServiceDiscovery",
+        "MLPServiceDiscovery": "monolith.cluster.discovery.mlp_discovery:MLPServiceDiscovery",
+        "deregister_all": "monolith.cluster.discovery.consul.consul_discovery:deregister_all",
+        "retry_with_socket_error": "monolith.cluster.discovery.consul.retry:retry_with_socket_error",
     },
     "monolith.native_training.session_run_hooks": {
         "before": "monolith.checkpoint.keep.tide_window:before",
@@ -69,8 +90,18 @@ HOMES: Final[dict[str, dict[str, str]]] = {
         "set_metric_prefix": "monolith.observe.metric_prefix:set_metric_prefix",
         "get_metric_prefix": "monolith.observe.metric_prefix:get_metric_prefix",
     },
-    "monolith.native_training.yarn_runtime": {},
-    "monolith.native_training.zk_utils": {},
+    "monolith.native_training.yarn_runtime": {
+        "get_local_host": "monolith.cluster.platform.local_host:get_local_host",
+        "maybe_kill_application": "monolith.cluster.platform.primus:maybe_kill_application",
+        "maybe_finish_application": "monolith.cluster.platform.primus:maybe_finish_application",
+        "create_primus_save_point": "monolith.cluster.platform.primus:create_primus_save_point",
+    },
+    "monolith.native_training.zk_utils": {
+        "is_ipv6_only": "monolith.cluster.platform.zk_environment:is_ipv6_only",
+        "default_zk_servers": "monolith.cluster.discovery.zookeeper.servers:default_zk_servers",
+        "MonolithKazooClient": "monolith.cluster.discovery.zookeeper.client:MonolithKazooClient",
+        "clear_zk_path": "monolith.cluster.discovery.zookeeper.client:clear_zk_path",
+    },
     "monolith.path_utils": {
         "find_main": "monolith.native_training.base_directory:find_main",
         "get_libops_path": "monolith.native_training.base_directory:get_libops_path",

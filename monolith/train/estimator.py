@@ -29,6 +29,7 @@ from monolith.train.config.run_settings import (
 from monolith.train.config.task_settings import task_parameter
 from monolith.train.config.unread import check_unread
 from monolith.train.job.evaluate_job import evaluate_job
+from monolith.train.job.local_state import run_with_local_servers
 from monolith.train.job.run_job import run_job
 from monolith.train.loop import RunResult, Sync
 from monolith.train.made_model import ModelLike, make_model, make_source
@@ -108,7 +109,7 @@ class Estimator:
         self._name_metrics()
         job = job_config(self.config)
         job.check()
-        train = run_job if job.is_job else run
+        train = run_job if job.is_job else run_with_local_servers if job.num_ps else run
         return train(
             self.model,
             self.config,

@@ -31,7 +31,7 @@ class JobConfig:
     num_workers: int = 1
 
     is_local: bool = False
-    """Everything is in this process."""
+    """Everything is in this process, the parameter servers too."""
 
     partial_recovery: bool | None = None
     """After a failure, only new parameter servers are restored; the others keep what they have."""
@@ -70,11 +70,6 @@ class JobConfig:
 
     def check(self) -> None:
         """Reject a role that no job has, and what a job cannot do."""
-        if self.is_local and self.num_ps:
-            raise NotImplementedError(
-                f"is_local with num_ps={self.num_ps}: parameter servers inside one process are not there yet; leave "
-                "out num_ps, or start processes with `monolith launch`"
-            )
         if not self.is_job:
             return
         if self.num_ps < 1:

@@ -57,6 +57,11 @@ def run(
         make_state: makes what is trained; its rows and weights may be on other processes.
     """
     settings = RunSettings.of(config, model)  # first: what it refuses must not leave a trace
+    if make_state is TrainState and (settings.job.is_job or settings.job.num_ps):
+        raise NotImplementedError(
+            f"num_ps={settings.job.num_ps}, num_workers={settings.job.num_workers}: this run keeps its rows in this "
+            "process and sends what it learns to servers; train on parameter servers with Estimator.train"
+        )
     settings.process.apply()
     view = LiveView(every_steps=settings.watch.log_steps, folder=settings.saving.folder)
     watching = [*standard_hooks(settings.watch), *hooks, view]

@@ -70,6 +70,7 @@ FIGURES: dict[str, dict[str, str | None]] = {
         "tls_pull_scaling": None,
         "tls_push_scaling": None,
         "staleness_max": None,
+        "async_vs_local": None,
     },
     "shards": {"shard_imbalance_1000": None},
     "table": {

@@ -1,10 +1,13 @@
 """CpuTraining and local_train, over a small task."""
 
+from pathlib import Path
+
 import pytest
 import torch
 
 import monolith as mono
 from monolith.checkpoint import list_snapshots
+from monolith.checkpoint.inspect import diff_snapshots
 from monolith.model.zoo.movie_ranking import MovieRanking
 from monolith.native_training import cpu_training as original
 from monolith.native_training.cpu_training import CpuTraining, get_req_time, local_train, local_train_internal
@@ -63,7 +66,12 @@ def test_the_time_of_a_batch():
     assert get_req_time({}) is None
 
 
-def test_parameter_servers_are_not_there_yet(tmp_path):
-    with pytest.raises(NotImplementedError, match="num_ps=2"):
-        local_train(Summing.params(), num_ps=2, model_dir=tmp_path)
+def test_parameter_servers_train_the_same_model(tmp_path):
+    alone, served = (
+        local_train(Summing.params(), num_ps=num_ps, model_dir=tmp_path / str(num_ps), steps=4) for num_ps in (0, 2)
+    )
+    alone_path, served_path = (Path(one.latest_checkpoint()) for one in (alone, served))
+    assert sorted(path.name for path in (served_path / "tables").iterdir())[0].endswith("-00000-of-00002")
+    difference = diff_snapshots(alone_path, served_path)
+    assert [(one.added, one.removed, one.changed) for one in difference.tables] == [(0, 0, 0)]
     assert original.local_train is local_train

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field, fields
 from enum import Enum
 
+from monolith.cluster.platform.mpi import add_mpi_exception_hook
 from monolith.train.config.command_line import merge_command_line
 from monolith.train.config.setting import setting
 from monolith.train.config.shared_settings import SharedRunnerSettings
@@ -67,7 +68,8 @@ class RunnerConfig(DistributedCpuTrainingConfig, SharedRunnerSettings):
     """Names of settings whose values follow from other settings."""
 
     def __post_init__(self) -> None:
-        """Apply the command line, then reject what could only fail later."""
+        """Apply the command line, then reject what could only fail later. Under mpirun, let a failure end all ranks."""
+        add_mpi_exception_hook()
         self.from_command_line = merge_command_line(self)
         if isinstance(self.kafka_topics, str):
             self.kafka_topics = [topic.strip() for topic in self.kafka_topics.split(",") if topic.strip()]

@@ -89,7 +89,7 @@ class SharedJobSettings:
 class SharedRunnerSettings:
     """What `RunnerConfig` and `RunConfig` share."""
 
-    is_local: bool = setting(False, "Train in one process.")
+    is_local: bool = setting(False, "Train in one process, with its parameter servers.")
     bzid: str | None = setting(None, "Business id of the model, for serving.")
     ps_replica_num: int | None = setting(None, "Replicas of each shard in serving.")
     base_name: str | None = setting(None, "Name of the model in serving.")

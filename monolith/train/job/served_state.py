@@ -13,6 +13,7 @@ from monolith.model import LookupPlan, MonolithModel, Pulled
 from monolith.parallel import BatchKey, RemoteTables, RetryConfig
 from monolith.parallel.batch_key import MAX_PARTITION_BYTES
 from monolith.parallel.remote_dense import RemoteDense
+from monolith.parallel.remote_plan import RemoteBatchPlan
 from monolith.train.state import TrainState
 from monolith.train.state.train_state import StateConfig
 from monolith.wire import SharedSecret, TlsConfig
@@ -67,9 +68,7 @@ class ServedState(TrainState):
 
     def push(self, pulled: Pulled, batch: Batch, time: int) -> None:
         """Step the rows of a batch, on the servers that have not done so."""
-        assert pulled.row_gradients is not None
-        plan = pulled.batch_plan
-        plan.apply_gradients(pulled.row_gradients(), global_step=self.global_step, time=time, key=key_of(batch))  # type: ignore[call-arg]
+        push_named(pulled, batch, global_step=self.global_step, time=time)
 
     def step_dense(self, batch: Batch) -> None:
         """Let the owners of the dense weights step them, and take their new values."""
@@ -132,6 +131,13 @@ class ServedState(TrainState):
     def _connect(self, config: StateConfig) -> Servers:
         """Return the servers, ready for clients of this plan."""
         raise NotImplementedError
+
+
+def push_named(pulled: Pulled, batch: Batch, *, global_step: int, time: int) -> None:
+    """Step the rows of a batch on servers, which know it by its place in the data."""
+    assert pulled.row_gradients is not None
+    plan = cast(RemoteBatchPlan, pulled.batch_plan)
+    plan.apply_gradients(pulled.row_gradients(), global_step=global_step, time=time, key=key_of(batch))
 
 
 def key_of(batch: Batch) -> BatchKey | None:

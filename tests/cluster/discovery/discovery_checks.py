@@ -55,8 +55,8 @@ CHECKS = [value for name, value in sorted(globals().items()) if name.startswith(
 
 
 def seen(discovery, name, expected):
-    """Wait, ten seconds at most, until a query gives what is expected; changes may take a moment to arrive."""
-    end = time.monotonic() + 10
+    """Wait, half a minute at most, until a query gives what is expected; changes may take a moment to arrive."""
+    end = time.monotonic() + 30
     while discovery.query(name) != expected and time.monotonic() < end:
         time.sleep(0.01)
     assert discovery.query(name) == expected

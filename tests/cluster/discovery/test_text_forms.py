@@ -18,7 +18,7 @@ def test_each_kind_is_made(tmp_path):
 
 @pytest.mark.parametrize("text", ["", "files", "files:", "dns:ps", "static:"])
 def test_other_texts_are_refused_with_the_kinds(text):
-    with pytest.raises(ValueError, match=r"KIND:REST with a kind of static, files, got "):
+    with pytest.raises(ValueError, match=r"KIND:REST with a kind of static, files, zk, consul, got "):
         discovery_from(text)
 
 

@@ -1,0 +1,1 @@
+"""Discovery by Consul. Needs py-consul, except for the retry rule."""

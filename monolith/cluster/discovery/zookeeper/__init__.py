@@ -1,0 +1,1 @@
+"""Discovery by ZooKeeper. Needs kazoo, except for the list of servers."""

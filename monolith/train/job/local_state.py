@@ -1,0 +1,83 @@
+"""LocalState: rows on parameter servers inside this process; everything else is as without them."""
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+from monolith.checkpoint import Saver, Snapshot
+from monolith.checkpoint.keep import Retention, SnapshotStore
+from monolith.checkpoint.shards import ShardsSaver, load_into_shards
+from monolith.data import Batch, Source
+from monolith.embedding import MultiTable
+from monolith.hooks import Hook
+from monolith.model import MonolithModel, Pulled
+from monolith.parallel import ParameterServer, RemoteShard, RemoteTables
+from monolith.train.config import RunnerConfig
+from monolith.train.config.run_settings import RunSettings
+from monolith.train.job.served_state import push_named
+from monolith.train.loop import RunResult
+from monolith.train.run import run
+from monolith.train.state import StateConfig, TrainState
+from monolith.train.state.restore_config import RestoreConfig
+from monolith.wire import SharedSecret
+
+
+def run_with_local_servers(
+    model: MonolithModel, config: RunnerConfig, *, hooks: Sequence[Hook] = (), **how: Any
+) -> RunResult:
+    """Train as `run` does, with the rows on `num_ps` parameter servers inside this process.
+
+    Losses, rows, weights and snapshots are the same bit for bit.
+    """
+    settings = RunSettings.of(config, model)
+    if settings.live is not None or settings.exports is not None:
+        raise NotImplementedError(
+            f"num_ps={config.num_ps}: rows on parameter servers do not go to serving while they are trained yet. Leave "
+            "out export_base, sync_targets, enable_realtime_training and export_when_saving, and write versions from "
+            "snapshots (`monolith export`); or train with num_ps=0"
+        )
+    with ExitStack() as cleanup:
+        make_state = partial(LocalState, num_ps=config.num_ps, cleanup=cleanup)
+        return run(model, config, hooks=hooks, make_state=make_state, **how)
+
+
+class LocalState(TrainState):
+    """A state whose rows are on parameter servers of this process; the model keeps its dense weights."""
+
+    def __init__(
+        self, model: MonolithModel, source: Source, config: StateConfig, *, num_ps: int, cleanup: ExitStack
+    ) -> None:
+        """Start the servers, each at a port of this machine; they end with `cleanup`."""
+        self._num_ps, self._cleanup = num_ps, cleanup
+        super().__init__(model, source, config)
+
+    def saver(self, model_dir: Path, *, retention: Retention, mirror: SnapshotStore | None = None) -> Saver:
+        """Return what saves all shards."""
+        return ShardsSaver(model_dir, self.plan, self.shards, retention=retention, mirror=mirror)
+
+    def push(self, pulled: Pulled, batch: Batch, time: int) -> None:
+        """Step the rows of a batch, on the servers that have not done so."""
+        push_named(pulled, batch, global_step=self.global_step, time=time)
+
+    def _make_tables(self, config: StateConfig) -> MultiTable:
+        secret = SharedSecret.new("the parameter servers of this process")
+        servers = [self._cleanup.enter_context(ParameterServer(secret=secret)) for _ in range(self._num_ps)]
+        addresses = [server.address for server in servers]
+        self.shards = [self._cleanup.enter_context(RemoteShard(address, secret=secret)) for address in addresses]
+        for index, shard in enumerate(self.shards):
+            capacity = config.initial_capacity
+            shard.init(self.plan, index, self._num_ps, generation=1, initial_capacity=capacity)
+            shard.mark_initialized()
+        tables = RemoteTables(self.plan.tables(), addresses, plan_hash=self.plan.hash, secret=secret)
+        return cast(MultiTable, self._cleanup.enter_context(tables))
+
+    def _draws(self) -> dict[str, int]:
+        """Return none: the servers' own come with their parts of a save."""
+        return {}
+
+    def _load(self, path: Path, options: RestoreConfig, *, is_own: bool) -> Snapshot:
+        return load_into_shards(
+            path, self.shards, plan=self.plan, drop_not_finite=options.drop_not_finite, positions=is_own
+        )

@@ -1,0 +1,56 @@
+"""A real ZooKeeper server, as Debian's package `zookeeper` installs it, for one test session."""
+
+import shutil
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+JARS = "/etc/zookeeper/conf:/usr/share/java/zookeeper.jar"
+MAIN = "org.apache.zookeeper.server.ZooKeeperServerMain"
+TICK_MILLISECONDS = 200
+"""A session lasts at least two ticks: processes that die are noticed in less than a second."""
+
+
+class ZooKeeperServer:
+    """Starts, stops and starts again, with the same port and data."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        with socket.socket() as one:
+            one.bind(("127.0.0.1", 0))
+            self.address = f"127.0.0.1:{one.getsockname()[1]}"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        port = self.address.rpartition(":")[2]
+        config = self._folder / "zoo.cfg"
+        config.write_text(
+            f"tickTime={TICK_MILLISECONDS}\ndataDir={self._folder}/data\nclientPort={port}\n"
+            "clientPortAddress=127.0.0.1\nadmin.enableServer=false\nmaxClientCnxns=0\n"
+        )
+        with open(self._folder / "log", "ab") as log:
+            java = ["java", "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", JARS, MAIN, str(config)]
+            self._process = subprocess.Popen(java, stdout=log, stderr=log)
+        end = time.monotonic() + 60
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", int(port)), timeout=1).close()
+                return
+            except OSError:
+                if self._process.poll() is not None or time.monotonic() > end:
+                    raise RuntimeError(f"no ZooKeeper: {(self._folder / 'log').read_text()}") from None
+                time.sleep(0.05)
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+
+def require_zookeeper() -> None:
+    if shutil.which("java") is None or not Path("/usr/share/java/zookeeper.jar").exists():
+        pytest.skip("no ZooKeeper: install Debian's package zookeeper (`make test-services` does)")
