@@ -15,10 +15,9 @@ from monolith.parallel import RemoteShard
 from monolith.parallel.coordination import Coordinator, Opening, WorkerLink
 from monolith.train.config import RunnerConfig
 from monolith.train.config.run_settings import job_config, restore_config
-from monolith.train.job.job_place import common_settings, place_of
 from monolith.train.job.parameter_server import run_ps
 from monolith.train.job.part_source import PartSource
-from monolith.train.job.place import WORKER, JobPlace
+from monolith.train.job.place import WORKER, JobPlace, common_settings, place_of
 from monolith.train.job.served_state import Servers
 from monolith.train.trained_model import TrainedModel
 

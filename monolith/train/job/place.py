@@ -4,9 +4,12 @@ import logging
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from monolith.closing import Closing
 from monolith.cluster.discovery import FilesServiceDiscovery, ServiceDiscovery, wait_for
+from monolith.train.config import RunnerConfig
+from monolith.train.config.run_settings import tls_config
 from monolith.wire import SharedSecret, TlsConfig
 
 CLUSTER_FOLDER = "cluster"
@@ -19,6 +22,8 @@ WORKER = "worker"
 LOOPBACK = "127.0.0.1:0"
 
 _POLL_SECONDS = 0.2
+
+_COMMON = ("num_ps", "num_workers", "seed", "enable_fused_layout", "params_override")
 
 _log = logging.getLogger(__name__)
 
@@ -86,3 +91,20 @@ class JobPlace(Closing):
     def close(self) -> None:
         """Take back what this process registered."""
         self.discovery.close()
+
+
+def place_of(config: RunnerConfig, discovery: ServiceDiscovery | None) -> JobPlace:
+    """Return where the processes of a job find each other, by default in `<model_dir>/cluster`."""
+    if not str(config.model_dir):
+        raise ValueError("model dir can't be empty.")
+    return JobPlace.in_folder(
+        config.model_dir,
+        discovery=discovery,
+        tls=tls_config(config),
+        wait_seconds=float(config.session_creation_timeout_secs),
+    )
+
+
+def common_settings(config: RunnerConfig) -> dict[str, Any]:
+    """Return the settings that chief and workers must have in common."""
+    return {name: getattr(config, name) for name in _COMMON}

@@ -19,11 +19,10 @@ from monolith.train.config.task_settings import task_parameter
 from monolith.train.hooks.live_view import LiveView
 from monolith.train.hooks.standard import standard_hooks
 from monolith.train.job.chief_state import ChiefConfig, ChiefState
-from monolith.train.job.job_place import common_settings, place_of
 from monolith.train.job.late_stop import LateStop
 from monolith.train.job.parameter_server import run_ps
 from monolith.train.job.part_source import PartSource
-from monolith.train.job.place import WORKER, JobPlace
+from monolith.train.job.place import WORKER, JobPlace, common_settings, place_of
 from monolith.train.job.retries import Retries
 from monolith.train.job.worker_state import WorkerState
 from monolith.train.loop import RunResult, Trainer
