@@ -158,7 +158,7 @@ def balanced(sizes: Sequence[int], num_shards: int) -> list[int]:
     """Return a shard per size such that sums differ little: the largest first, each to the emptiest shard.
 
     >>> balanced([10, 70, 40, 30], 2)
-    [1, 0, 1, 1]
+    [0, 0, 1, 1]
     """
     loads, owners = [0] * num_shards, [0] * len(sizes)
     for number in sorted(range(len(sizes)), key=lambda one: (-sizes[one], one)):
