@@ -13,7 +13,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-FRONT_DOOR = [ROOT / "docs" / "tutorials" / f"{name}.md" for name in ("from-csv-to-curl", "live", "only-the-table")]
+FRONT_DOOR = [
+    *(ROOT / "docs" / "tutorials" / f"{name}.md" for name in ("from-csv-to-curl", "live", "only-the-table")),
+    ROOT / "docs" / "coming-from.md",
+]
 """These install packages and take a minute: tests/e2e/test_front_door.py runs them, one after the other in a folder."""
 
 PORTS = ("7001", "8500", "9092")
