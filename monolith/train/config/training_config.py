@@ -83,6 +83,9 @@ class CpuTrainingConfig(SharedTrainingSettings):
                 raise ValueError(f"{type(self).__name__}: {name} must be at least {value}, got {getattr(self, name)}")
         if self.metrics_port > MAX_PORT:
             raise ValueError(f"{type(self).__name__}: metrics_port must be at most {MAX_PORT}, got {self.metrics_port}")
+        self._check_cadences()
+
+    def _check_cadences(self) -> None:
         if self.delta_every_steps is not None and self.delta_every_steps <= 0:
             raise ValueError(
                 f"{type(self).__name__}: delta_every_steps must be positive, got {self.delta_every_steps}; None leaves "
