@@ -21,11 +21,11 @@ def run(model: str, settings: Mapping[str, Any], own: Mapping[str, Any]) -> None
         return
     estimator = estimator_of(model, settings, own["params"])
     result = estimator.train(steps=own["steps"], max_steps=own["max_steps"])
-    saved = snapshot_path(estimator.config.model_dir, result.global_step)
+    saved = f". Snapshot: {snapshot_path(estimator.config.model_dir, result.global_step)}"
     # What is not known, such as the AUC of equal labels or the loss of no step, is not printed.
     measured = {name: value for name, value in {"loss": result.loss, **result.metrics}.items() if not math.isnan(value)}
     words = ", ".join(f"{name} {value:.4f}" for name, value in measured.items())
     done = f"Trained to step {result.global_step}" if result.num_steps else f"At step {result.global_step}"
     # soft_wrap and no markup: a script may read the line.
-    line = f"{done}{': ' if words else ''}{words}. Snapshot: {saved}"
+    line = f"{done}{': ' if words else ''}{words}{'' if estimator.config.index else saved}"  # of a job, the chief saves
     console.print(line, soft_wrap=True, markup=False, highlight=False)

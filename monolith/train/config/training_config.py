@@ -11,6 +11,8 @@ DEFAULT_SNAPSHOT_SECONDS = 60.0
 SERVER_TYPES = ("worker", "ps")
 MODES = ("train", "eval", "infer")
 
+MAX_PORT = 65_535
+
 
 @dataclass(kw_only=True)
 class CpuTrainingConfig(SharedTrainingSettings):
@@ -79,6 +81,11 @@ class CpuTrainingConfig(SharedTrainingSettings):
         for name, value in lowest.items():
             if getattr(self, name) < value:
                 raise ValueError(f"{type(self).__name__}: {name} must be at least {value}, got {getattr(self, name)}")
+        if self.metrics_port > MAX_PORT:
+            raise ValueError(f"{type(self).__name__}: metrics_port must be at most {MAX_PORT}, got {self.metrics_port}")
+        self._check_cadences()
+
+    def _check_cadences(self) -> None:
         if self.delta_every_steps is not None and self.delta_every_steps <= 0:
             raise ValueError(
                 f"{type(self).__name__}: delta_every_steps must be positive, got {self.delta_every_steps}; None leaves "

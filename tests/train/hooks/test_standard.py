@@ -76,6 +76,8 @@ def test_what_a_user_says_arrives():
     assert (said.enable_controller, said.metrics_port) == (True, 9100)
     with pytest.raises(ValueError, match="metrics_port must be at least 0, got -1"):
         mono.RunConfig(metrics_port=-1)
+    with pytest.raises(ValueError, match="metrics_port must be at most 65535, got 65536"):
+        mono.RunConfig(metrics_port=65_536)
 
 
 def test_without_tensorboard_there_is_one_warning_and_no_error(tmp_path, monkeypatch):
