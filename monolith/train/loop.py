@@ -128,6 +128,7 @@ class Trainer:
         first_step = state.global_step
         self.context.read_share = lambda: self._share(first_step, max_steps)
         state.model.train()
+        state.model.zero_grad()  # a run that failed inside a step may have left gradients, which would be added
         self.saver.begin()
         with (
             self._saves(),
