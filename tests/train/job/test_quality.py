@@ -16,5 +16,5 @@ def test_two_servers_and_two_workers_reach_the_auc_of_one_process(tmp_path):
     alone, together = auc(tmp_path / "alone", num_events), auc(tmp_path / "job", num_events)
     print(f"AUC of one process {alone:.5f}, of two servers and two workers {together:.5f}")
     assert alone > 0.7
-    # Which worker pushes first differs from run to run: six runs were between 0.0006 above and 0.0032 below one process.
+    # Which worker pushes first differs from run to run: six of them were 0.0006 above to 0.0032 below one process.
     assert together > alone - 0.006
