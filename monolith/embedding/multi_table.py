@@ -15,7 +15,14 @@ from monolith.embedding.config.merging import merge_tables
 from monolith.embedding.config.table import TableConfig
 from monolith.embedding.shard_files import NotFinite, check_shard_files, find_shard_files, load_shard_files
 from monolith.embedding.table import NO_TIME, Table
-from monolith.embedding.tensor_checks import check_out, check_seconds, concatenate_ids, detached_floats, flat_ids
+from monolith.embedding.tensor_checks import (
+    check_out,
+    check_seconds,
+    concatenate_ids,
+    concatenate_values,
+    detached_floats,
+    flat_ids,
+)
 
 
 class MultiBatchPlan:
@@ -187,11 +194,4 @@ class MultiTable:
         return self.plan(flat, sizes)
 
     def _flat_values(self, rows: Mapping[str, tuple[Tensor, Tensor]]) -> Tensor:
-        for name, (ids, values) in rows.items():
-            if values.shape != (ids.numel(), self[name].dim):
-                raise ValueError(
-                    f"table {name!r}: values must be {ids.numel()} x {self[name].dim} (ids x dim), got "
-                    f"{' x '.join(map(str, values.shape))}"
-                )
-        flat = [detached_floats(rows[name][1]).reshape(-1) for name in self.tables if name in rows]
-        return torch.cat(flat) if flat else torch.empty(0)
+        return concatenate_values(rows, {name: table.dim for name, table in self.tables.items()})

@@ -1,6 +1,6 @@
 """Tensors as the native core takes them, or an error that says what to change."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -60,6 +60,18 @@ def check_finite(table: str, ids: Tensor, values: Tensor) -> None:
         f"table {table!r}: the value of id {int(ids.reshape(-1)[row])} in row {row}, column {column} is "
         f"{float(values[row, column])}; nothing was changed: leave such rows out, or mend them"
     )
+
+
+def concatenate_values(rows: Mapping[str, tuple[Tensor, Tensor]], dims: Mapping[str, int]) -> Tensor:
+    """Return the values of several tables, given as (ids, values) by name, flattened in the order of `dims`."""
+    for name, (ids, values) in rows.items():
+        if values.shape != (ids.numel(), dims[name]):
+            raise ValueError(
+                f"table {name!r}: values must be {ids.numel()} x {dims[name]} (ids x dim), got "
+                f"{' x '.join(map(str, values.shape))}"
+            )
+    flat = [detached_floats(rows[name][1]).reshape(-1) for name in dims if name in rows]
+    return torch.cat(flat) if flat else torch.empty(0)
 
 
 def check_out(out: Tensor, num_dims: int = 2) -> Tensor:

@@ -3,8 +3,9 @@
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, cast
 
 from monolith.data.parse import ExampleParser, TfExampleParser, records_of
 from monolith.data.parse.record_parser import RecordParser
@@ -55,17 +56,21 @@ def import_saved_model(
         raise ValueError(f"records must be one of {', '.join(_PARSERS)}, got {records!r}")
     model = _load(Path(saved_model_path))
     outputs = _outputs(model, output_name)
-    parser: RecordParser | None = None
+    inputs = {spec.name: spec for spec in model.signature.inputs}
+
+    @cache  # made for the first records: an input that no record can hold may still come as a column
+    def parser() -> RecordParser:
+        return _PARSERS[records]({name: _column_type(spec) for name, spec in inputs.items()})
 
     def infer(features: Questions) -> dict[str, Array]:
-        nonlocal parser
-        if isinstance(features, Mapping):
-            if features.keys() != {input_name} or input_name in {spec.name for spec in model.signature.inputs}:
-                return _chosen(model.predict(features), outputs)
-            features = features[input_name]  # type: ignore[assignment]
-        if parser is None:
-            parser = _PARSERS[records]({spec.name: _column_type(spec) for spec in model.signature.inputs})
-        return _chosen(model.predict(parser.parse(records_of(features)).columns), outputs)  # type: ignore[arg-type]
+        columns: Mapping[str, Values]
+        if isinstance(features, Mapping) and (features.keys() != {input_name} or input_name in inputs):
+            columns = features
+        else:
+            serialized = features[input_name] if isinstance(features, Mapping) else features
+            columns = parser().parse(records_of(cast(Sequence[bytes], serialized))).columns
+        found = model.predict(columns)
+        return {name: found[own] for name, own in outputs.items()}
 
     yield infer
 
@@ -92,10 +97,6 @@ def _outputs(model: ServingModel, wanted: str | Sequence[str] | None) -> dict[st
             f"the model has no output {unknown[0]!r}; choose output_name from {', '.join(own)}, or None for all"
         )
     return {name: name for name in names}
-
-
-def _chosen(found: Mapping[str, Array], outputs: Mapping[str, str]) -> dict[str, Array]:
-    return {name: found[own] for name, own in outputs.items()}
 
 
 def _column_type(spec: TensorSpec) -> str:

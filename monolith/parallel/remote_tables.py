@@ -11,7 +11,7 @@ from monolith.closing import Closing
 from monolith.embedding import TableConfig
 from monolith.embedding.hash_shards import shards_of_ids
 from monolith.embedding.table import NO_TIME
-from monolith.embedding.tensor_checks import concatenate_ids, detached_floats, flat_ids, float_rows
+from monolith.embedding.tensor_checks import concatenate_ids, concatenate_values, flat_ids, float_rows
 from monolith.parallel.batch_key import CallNumbers
 from monolith.parallel.messages import Hello, TableRequest, tables_of
 from monolith.parallel.remote_plan import RemoteBatchPlan, TablesOnServers
@@ -193,14 +193,7 @@ class RemoteTables(Closing):
         return self._plan({name: ids for name, (ids, _) in rows.items()}, dedup=dedup)
 
     def _flat_values(self, rows: Mapping[str, tuple[Tensor, Tensor]]) -> Tensor:
-        for name, (ids, values) in rows.items():
-            if values.shape != (ids.numel(), self[name].dim):
-                raise ValueError(
-                    f"table {name!r}: values must be {ids.numel()} x {self[name].dim} (ids x dim), got "
-                    f"{' x '.join(map(str, values.shape))}"
-                )
-        flat = [detached_floats(rows[name][1]).reshape(-1) for name in self.tables if name in rows]
-        return torch.cat(flat) if flat else torch.empty(0)
+        return concatenate_values(rows, {name: table.dim for name, table in self.tables.items()})
 
 
 class RemoteTable:

@@ -9,7 +9,6 @@ from monolith.data import EventLogSource
 from monolith.hooks import Hook
 from monolith.model import MonolithModel
 from monolith.train.config import RunConfig
-from monolith.train.config.run_settings import job_config
 from monolith.train.estimator import Estimator
 from monolith.train.loop import RunResult
 from monolith.train.run import run
@@ -59,11 +58,6 @@ def run_online(
         sync_targets=list(sync_targets),
     )
     estimator = Estimator(model, live, params=params)
-    if job_config(estimator.config).is_job:
-        raise NotImplementedError(
-            f"num_ps={live.num_ps}, num_workers={live.num_workers}: run_online trains in one process; train a job with "
-            "`monolith launch`"
-        )
     source = EventLogSource(log_path, batch_size=batch_size, follow=True)
     try:
         return run(estimator.model, estimator.config, source=source, max_steps=max_steps, hooks=hooks)

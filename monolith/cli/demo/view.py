@@ -2,29 +2,23 @@
 
 import time
 from collections.abc import Mapping
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from rich.console import Console
-from rich.live import Live
 from rich.table import Table as Grid
+
+from monolith.cli.console import LiveConsole
 
 LINE_SECONDS = 5.0
 
 
-class DemoView:
+class DemoView(LiveConsole):
     """Shows named figures as they change."""
 
     def __init__(self, console: Console) -> None:
         """Show on this console."""
-        self._console = console
-        self._live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
+        super().__init__(console)
         self._next_line = 0.0
-
-    def say(self, line: str) -> None:
-        """Print a line that stays."""
-        # As it is: rich would fold a long line at 80 columns, and a script may read it.
-        self._console.print(line, soft_wrap=True, highlight=False, markup=False)
 
     def show(self, title: str, figures: Mapping[str, str], sentence: str = "") -> None:
         """Show the figures of this moment, and a sentence about what is happening."""
@@ -37,19 +31,6 @@ class DemoView:
             self._next_line = time.monotonic() + LINE_SECONDS
             words = "; ".join(f"{name} {value}" for name, value in figures.items())
             self.say(f"{title}: {words}{'. ' if sentence else ''}{sentence}")
-
-    def __enter__(self) -> Self:
-        """Begin to show."""
-        if self._live is not None:
-            self._live.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Leave the terminal as it was."""
-        if self._live is not None:
-            self._live.stop()
 
 
 def training_figures(status: Mapping[str, Any]) -> dict[str, str]:

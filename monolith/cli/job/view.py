@@ -2,31 +2,23 @@
 
 import time
 from collections.abc import Sequence
-from types import TracebackType
-from typing import Self
 
 from rich.console import Console
-from rich.live import Live
 from rich.table import Table as Grid
 
+from monolith.cli.console import LiveConsole
 from monolith.launch.supervisor import RoleProcess
 
 _REFRESH_SECONDS = 0.5
 
 
-class JobView:
+class JobView(LiveConsole):
     """Shows the processes of a job; their logs have everything."""
 
     def __init__(self, console: Console) -> None:
         """Show on this console."""
-        self._console = console
-        self._live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
+        super().__init__(console)
         self._next_refresh = 0.0
-
-    def say(self, line: str) -> None:
-        """Print a line that stays."""
-        # As it is: rich would fold a long line at 80 columns, and a script may read it.
-        self._console.print(line, soft_wrap=True, highlight=False, markup=False)
 
     def show(self, processes: Sequence[RoleProcess]) -> None:
         """Show every process with its last line; without a terminal, print the new lines of all."""
@@ -41,16 +33,3 @@ class JobView:
                 pid = "" if one.process is None else str(one.process.pid)
                 grid.add_row(one.role.name, pid, one.words, one.tail.last_line)
             self._live.update(grid, refresh=True)
-
-    def __enter__(self) -> Self:
-        """Begin to show."""
-        if self._live is not None:
-            self._live.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Leave the terminal as it was."""
-        if self._live is not None:
-            self._live.stop()
