@@ -234,11 +234,18 @@ class KafkaSource:
             self._fetch()
             if self._stop.is_set():
                 return None
-            if self._patience.is_over:
-                # Servers that are gone are no end of the stream: this raises.
-                self._connected().partitions(self.topics)
+            if self._patience.is_over and self._is_at_the_end():
                 return None
             self._warn_of_trouble()
+
+    def _is_at_the_end(self) -> bool:
+        """Say whether everything was fetched: servers that are gone (an error here) or slow are no end of a stream."""
+        for queue in self._queues.values():
+            _, end = self._connected().watermarks(queue.name)
+            if queue.reached < end:
+                self._check_silence(queue, end)
+                return False
+        return True
 
     def _next_in_turn(self) -> Batch | None:
         """Return the next batch of the partition whose turn it is; None at the end of all or when stopped."""
@@ -255,13 +262,17 @@ class KafkaSource:
             self._fetch()
             if self._stop.is_set():
                 return None
-            if self._patience.silent_seconds >= self._settings.timeout_seconds:
-                raise BrokerError(
-                    f"Kafka at {self._settings.where}: nothing of {queue.name} arrived behind offset {queue.reached} "
-                    f"within {self._settings.timeout_seconds:g} s, though it should have records up to {end - 1} "
-                    f"({self._connected().trouble or 'the servers are silent'}); check that the brokers run"
-                )
+            self._check_silence(queue, end)
         return self._cut(queue, end)
+
+    def _check_silence(self, queue: PartitionQueue, end: int) -> None:
+        """Raise where the servers should have sent records of a partition long ago."""
+        if self._patience.silent_seconds >= self._settings.timeout_seconds:
+            raise BrokerError(
+                f"Kafka at {self._settings.where}: nothing of {queue.name} arrived behind offset {queue.reached} "
+                f"within {self._settings.timeout_seconds:g} s, though it should have records up to {end - 1} "
+                f"({self._connected().trouble or 'the servers are silent'}); check that the brokers run"
+            )
 
     def _in_turn(self, left: list[str]) -> str:
         """Return the partition to read next; the positions alone decide, so that a resumed run goes on in step."""

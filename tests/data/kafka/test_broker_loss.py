@@ -45,7 +45,7 @@ def test_a_follower_with_a_time_limit_does_not_take_a_dead_broker_for_the_end():
             "t",
             broker.address,
             batch_size=4000,
-            timeout_seconds=1,
+            timeout_seconds=5,
             stream_timeout_ms=500,
             message_poll_timeout_ms=250,
         )
@@ -54,6 +54,15 @@ def test_a_follower_with_a_time_limit_does_not_take_a_dead_broker_for_the_end():
         broker.kill()
         with pytest.raises(BrokerError, match=broker.address):
             next(batches)
+
+
+def test_a_follower_with_a_time_limit_does_not_take_a_slow_broker_for_the_end():
+    with running_broker() as broker:
+        filled_broker(broker)
+        # A millisecond is less than any broker takes for its first answer.
+        impatient = {"stream_timeout_ms": 1, "message_poll_timeout_ms": 1}
+        source = KafkaSource("t", broker.address, batch_size=1000, **impatient)
+        assert [batch.first for batch in source] == [0, 1000, 2000, 3000]
 
 
 def test_a_follower_outlasts_a_dead_broker_warns_once_and_stops_at_once(caplog):
