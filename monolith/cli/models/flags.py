@@ -33,8 +33,17 @@ class TrainFlags(ModelFlags):
 class LaunchFlags(TrainFlags):
     """Flags of `monolith launch` besides the settings."""
 
+    engine: str = setting("local", "Where its processes run: local, ray, or external, which prints their commands.")
     max_restarts: int = setting(3, "How often each process is started again after it died; 0 fails at once.")
     stop_seconds: float = setting(60.0, "How long an orderly end may take, after Ctrl-C or SIGTERM.")
+    job_name: str = setting("", "Name of the job in its cluster; that of the model's folder if not given.")
+    ps_cpus: float = setting(1.0, "CPUs that each parameter server asks of the cluster.")
+    ps_memory_gb: float = setting(0.0, "Memory that each parameter server asks of the cluster; 0 asks for none.")
+    worker_cpus: float = setting(1.0, "CPUs that each worker asks of the cluster.")
+    worker_memory_gb: float = setting(0.0, "Memory that each worker asks of the cluster; 0 asks for none.")
+    ray_address: str = setting("auto", "The Ray cluster, as ray.init takes it; auto is the one on this machine.")
+    ray_runtime_env: str = setting("", "JSON object: what Ray prepares on every node, such as a working_dir.")
+    json: bool = setting(False, "Print commands as one JSON object.")
 
 
 @dataclass(kw_only=True)

@@ -4,15 +4,32 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import typer
+
 from monolith.checkpoint import snapshot_path
-from monolith.cli.console import console
+from monolith.cli.console import console, print_error
+from monolith.cli.mistakes import error_words
 from monolith.cli.models.estimators import config_of, estimator_of
 from monolith.train.config.run_settings import job_config
 from monolith.train.job.run_job import run_job
 
+LOST = 1
+"""Status of a process of a job that lost others: it may be started again."""
+
 
 def run(model: str, settings: Mapping[str, Any], own: Mapping[str, Any]) -> None:
     """Train, and print how it ended."""
+    if not job_config(config_of(settings)).is_job:
+        _train(model, settings, own)
+        return
+    try:
+        _train(model, settings, own)
+    except (ConnectionError, TimeoutError) as error:
+        print_error(error_words(error))
+        raise typer.Exit(LOST) from error
+
+
+def _train(model: str, settings: Mapping[str, Any], own: Mapping[str, Any]) -> None:
     if settings.get("server_type") == "ps":
         config = config_of(settings)
         job_config(config).check()
