@@ -10,8 +10,10 @@ from monolith.checkpoint import snapshot_path
 from monolith.cli.console import console, print_error
 from monolith.cli.mistakes import error_words
 from monolith.cli.models.estimators import config_of, estimator_of
+from monolith.train.config import RunnerConfig
 from monolith.train.config.run_settings import job_config
 from monolith.train.job.run_job import run_job
+from monolith.train.roles.role import with_role
 
 LOST = 1
 """Status of a process of a job that lost others: it may be started again."""
@@ -19,19 +21,18 @@ LOST = 1
 
 def run(model: str, settings: Mapping[str, Any], own: Mapping[str, Any]) -> None:
     """Train, and print how it ended."""
-    if not job_config(config_of(settings)).is_job:
-        _train(model, settings, own)
-        return
+    config = with_role(config_of(settings))
     try:
-        _train(model, settings, own)
+        _train(model, settings, own, config)
     except (ConnectionError, TimeoutError) as error:
+        if not job_config(config).is_job:
+            raise
         print_error(error_words(error))
         raise typer.Exit(LOST) from error
 
 
-def _train(model: str, settings: Mapping[str, Any], own: Mapping[str, Any]) -> None:
-    if settings.get("server_type") == "ps":
-        config = config_of(settings)
+def _train(model: str, settings: Mapping[str, Any], own: Mapping[str, Any], config: RunnerConfig) -> None:
+    if config.server_type == "ps":
         job_config(config).check()
         run_job(None, config)  # it knows nothing of the model
         console.print("The chief ended the job.")
