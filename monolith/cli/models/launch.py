@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
 from dataclasses import fields
 from enum import Enum
 from importlib import import_module
@@ -17,6 +16,7 @@ from monolith.cli.job.view import JobView
 from monolith.cli.models.flags import LaunchFlags, TrainFlags
 from monolith.launch.engines.external import ExternalEngine
 from monolith.launch.engines.job import Engine, Job, Resources
+from monolith.launch.engines.kubernetes import KubernetesConfig, KubernetesEngine
 from monolith.launch.engines.local import LocalEngine
 from monolith.launch.supervisor import SupervisorConfig
 from monolith.train.config import flag_kinds, flag_name
@@ -40,20 +40,19 @@ def run(model: str, settings: Mapping[str, Any], own: Mapping[str, Any]) -> None
         num_workers=settings.get("num_workers", 1),
         flags=flags_of({name: value for name, value in passed.items() if name not in _PASSED_BY_JOB}),
     )
-    with ExitStack() as cleanup:
-        raise typer.Exit(_ENGINES[own["engine"]](own, job, cleanup).run(job))
+    raise typer.Exit(_ENGINES[own["engine"]](own, job, settings).run(job))
 
 
-def _local(own: Mapping[str, Any], job: Job, cleanup: ExitStack) -> Engine:
+def _local(own: Mapping[str, Any], job: Job, settings: Mapping[str, Any]) -> Engine:
     config = SupervisorConfig(max_restarts=own["max_restarts"], stop_seconds=own["stop_seconds"])
-    return LocalEngine(config, cleanup.enter_context(JobView(console)))
+    return LocalEngine(config, JobView(console))
 
 
-def _external(own: Mapping[str, Any], job: Job, cleanup: ExitStack) -> Engine:
+def _external(own: Mapping[str, Any], job: Job, settings: Mapping[str, Any]) -> Engine:
     return ExternalEngine(typer.echo, as_json=own["json"])
 
 
-def _ray(own: Mapping[str, Any], job: Job, cleanup: ExitStack) -> Engine:
+def _ray(own: Mapping[str, Any], job: Job, settings: Mapping[str, Any]) -> Engine:
     module = import_module("monolith.launch.engines.ray_engine")
     config = module.RayConfig(
         name=own["job_name"] or job_name(job.folder),
@@ -68,16 +67,47 @@ def _ray(own: Mapping[str, Any], job: Job, cleanup: ExitStack) -> Engine:
     return engine
 
 
-_ENGINES: Mapping[str, Callable[[Mapping[str, Any], Job, ExitStack], Engine]] = {
+def _k8s(own: Mapping[str, Any], job: Job, settings: Mapping[str, Any]) -> Engine:
+    if not own["dry_run"]:
+        raise ValueError(
+            "--engine k8s talks to no cluster: say --dry-run, and give what it prints to `kubectl apply -f -`"
+        )
+    for name in ("discovery", "listen", "tls_cert", "tls_key", "tls_ca"):
+        if name in settings:
+            raise ValueError(f"--engine k8s sets {flag_name(name)} for every process; leave it out")
+    config = KubernetesConfig(
+        name=own["job_name"] or job_name(job.folder),
+        image=own["image"],
+        volume_claim=own["volume_claim"],
+        tls_secret=own["tls_secret"],
+        ps=_resources(own, "ps"),
+        worker=_resources(own, "worker"),
+        max_restarts=own["max_restarts"],
+        stop_seconds=own["stop_seconds"],
+    )
+    engine = KubernetesEngine(config, typer.echo)
+    if bool(own["tls_secret"]) == bool(settings.get("insecure")):
+        hosts = " ".join(f"--host {host}" for host in engine.hosts(job))
+        raise ValueError(
+            "--engine k8s needs either --tls-secret NAME or --insecure, where the network of the cluster is trusted. "
+            f"Make the Secret by `monolith certs new certs {hosts}` and `kubectl create secret generic NAME "
+            "--from-file=certs`"
+        )
+    return engine
+
+
+_ENGINES: Mapping[str, Callable[[Mapping[str, Any], Job, Mapping[str, Any]], Engine]] = {
     "local": _local,
     "ray": _ray,
     "external": _external,
+    "k8s": _k8s,
 }
 _RESOURCES = ("job_name", "ps_cpus", "ps_memory_gb", "worker_cpus", "worker_memory_gb")
 _READ: Mapping[str, tuple[str, ...]] = {
     "local": ("max_restarts", "stop_seconds"),
     "ray": ("max_restarts", "stop_seconds", "ray_address", "ray_runtime_env", *_RESOURCES),
     "external": ("json",),
+    "k8s": ("max_restarts", "stop_seconds", "dry_run", "image", "volume_claim", "tls_secret", *_RESOURCES),
 }
 """Flags of `monolith launch` that an engine reads."""
 

@@ -8,10 +8,10 @@ PS, WORKER = "ps", "worker"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Role:
+class JobProcess:
     """One process of a job.
 
-    >>> Role(server_type="worker", index=0, arguments=()).name
+    >>> JobProcess(server_type="worker", index=0, arguments=()).name
     'chief'
     """
 
@@ -70,11 +70,13 @@ class Job:
         common = [f"--model-dir={self.folder}", f"--num-ps={self.num_ps}", f"--num-workers={self.num_workers}"]
         return "train", self.model, *common, *self.flags, f"--server-type={server_type}", f"--index={index}"
 
-    def roles(self) -> list[Role]:
+    def roles(self) -> list[JobProcess]:
         """Return all processes, servers first."""
         places = [(PS, index) for index in range(self.num_ps)]
         places += [(WORKER, index) for index in range(self.num_workers)]
-        return [Role(server_type=kind, index=index, arguments=self.arguments(kind, index)) for kind, index in places]
+        return [
+            JobProcess(server_type=kind, index=index, arguments=self.arguments(kind, index)) for kind, index in places
+        ]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
 
@@ -15,8 +16,8 @@ ROLE_PROCESS = ("-m", "monolith.cli.job.role_process")
 """Runs a `monolith` command that ends with its parent process."""
 
 
-class View(Protocol):
-    """Shows a job to its user."""
+class View(AbstractContextManager[object], Protocol):
+    """Shows a job to its user, while it is entered."""
 
     def say(self, line: str) -> None:
         """Print a line that stays."""
@@ -45,5 +46,6 @@ class LocalEngine:
             )
             for role in job.roles()
         ]
-        supervisor = Supervisor(roles, Path(job.folder) / LOG_FOLDER, self._config, say=self._view.say)
-        return supervisor.run(lambda: self._view.show(supervisor.processes))
+        with self._view:
+            supervisor = Supervisor(roles, Path(job.folder) / LOG_FOLDER, self._config, say=self._view.say)
+            return supervisor.run(lambda: self._view.show(supervisor.processes))

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from monolith.launch.engines.job import Job, Resources, Role
+from monolith.launch.engines.job import Job, JobProcess, Resources
 from monolith.launch.engines.ray_role import RayRole
 from monolith.launch.supervisor import how_it_ended
 
@@ -70,7 +70,7 @@ class RayEngine:
         """Run the job; return 0, or 1 if it failed."""
         job = replace(job, folder=os.path.abspath(job.folder))
         with self._connection(), self._signals(), self._group(job) as group:
-            actors = self._actors(job, group)
+            actors = self._actors(_reachable(job), group)
             failure = self._watch(actors)
             for actor in actors.values():
                 ray.kill(actor)
@@ -131,7 +131,7 @@ class RayEngine:
         finally:
             remove_placement_group(group)
 
-    def _actors(self, job: Job, group: Any) -> dict[Role, Any]:
+    def _actors(self, job: Job, group: Any) -> dict[JobProcess, Any]:
         remote = ray.remote(RayRole)
         folder = None if "working_dir" in self._config.runtime_env else os.getcwd()
         actors = {}
@@ -152,10 +152,10 @@ class RayEngine:
                 raise ValueError(f"{name!r} runs in this Ray cluster already; choose another --job-name") from error
         return actors
 
-    def _resources(self, role: Role) -> Resources:
+    def _resources(self, role: JobProcess) -> Resources:
         return self._config.ps if role.is_server else self._config.worker
 
-    def _watch(self, actors: Mapping[Role, Any]) -> str:
+    def _watch(self, actors: Mapping[JobProcess, Any]) -> str:
         """Wait for the end of the job; return why it failed, or nothing."""
         running = {actor.run.remote(): role for role, actor in actors.items()}
         leader = next(role for role in actors if role.is_leader)
@@ -187,6 +187,14 @@ class RayEngine:
         except ray.exceptions.RayActorError as error:
             return f"was lost more than {self._config.max_restarts} times; its log is in Ray's dashboard ({error})"
         return how_it_ended(status) if status else ""
+
+
+def _reachable(job: Job) -> Job:
+    """Return the job with processes that listen to other machines, if the cluster has several."""
+    machines = {node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]}
+    if len(machines) < 2 or any(flag.startswith("--listen=") for flag in job.flags):
+        return job
+    return replace(job, flags=[*job.flags, "--listen=0.0.0.0"])
 
 
 def _bundle(resources: Resources) -> dict[str, float]:
