@@ -124,7 +124,7 @@ $(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/.builder
 
 # What service tests need besides: packages, and programs as COMMAND:DEBIAN-PACKAGE.
 $(VENV)/.services: $(VENV)/.dev
-	$(INSTALL_TREE) -e '.[services]'
+	$(INSTALL_TREE) -e '.[services,ray]'
 	@touch $@
 
 SERVICE_PROGRAMS := openssl:openssl curl:curl mpirun:openmpi-bin /usr/share/zookeeper/bin/zkServer.sh:zookeeper

@@ -33,8 +33,21 @@ class TrainFlags(ModelFlags):
 class LaunchFlags(TrainFlags):
     """Flags of `monolith launch` besides the settings."""
 
+    engine: str = setting("local", "Where its processes run: local, ray, k8s, or external, which prints commands.")
     max_restarts: int = setting(3, "How often each process is started again after it died; 0 fails at once.")
     stop_seconds: float = setting(60.0, "How long an orderly end may take, after Ctrl-C or SIGTERM.")
+    job_name: str = setting("", "Name of the job in its cluster; that of the model's folder if not given.")
+    ps_cpus: float = setting(1.0, "CPUs that each parameter server asks of the cluster.")
+    ps_memory_gb: float = setting(0.0, "Memory that each parameter server asks of the cluster; 0 asks for none.")
+    worker_cpus: float = setting(1.0, "CPUs that each worker asks of the cluster.")
+    worker_memory_gb: float = setting(0.0, "Memory that each worker asks of the cluster; 0 asks for none.")
+    ray_address: str = setting("auto", "The Ray cluster, as ray.init takes it; auto is the one on this machine.")
+    ray_runtime_env: str = setting("", "JSON object: what Ray prepares on every node, such as a working_dir.")
+    dry_run: bool = setting(False, "Print the manifests of Kubernetes; monolith itself talks to no cluster.")
+    image: str = setting("", "Image of Kubernetes' containers, with Monolith and the model's module.")
+    volume_claim: str = setting("", "PersistentVolumeClaim for the model's folder, writable from many nodes.")
+    tls_secret: str = setting("", "Secret of Kubernetes with what `monolith certs new` writes.")
+    json: bool = setting(False, "Print the commands of --engine external as one JSON object.")
 
 
 @dataclass(kw_only=True)

@@ -4,17 +4,34 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import typer
+
 from monolith.checkpoint import snapshot_path
-from monolith.cli.console import console
+from monolith.cli.console import console, print_error
+from monolith.cli.mistakes import error_words
 from monolith.cli.models.estimators import config_of, estimator_of
+from monolith.train.config import RunnerConfig
 from monolith.train.config.run_settings import job_config
 from monolith.train.job.run_job import run_job
 from monolith.train.roles.role import with_role
+
+LOST = 1
+"""Status of a process of a job that lost others: it may be started again."""
 
 
 def run(model: str, settings: Mapping[str, Any], own: Mapping[str, Any]) -> None:
     """Train, and print how it ended."""
     config = with_role(config_of(settings))
+    try:
+        _train(model, settings, own, config)
+    except (ConnectionError, TimeoutError) as error:
+        if not job_config(config).is_job:
+            raise
+        print_error(error_words(error))
+        raise typer.Exit(LOST) from error
+
+
+def _train(model: str, settings: Mapping[str, Any], own: Mapping[str, Any], config: RunnerConfig) -> None:
     if config.server_type == "ps":
         job_config(config).check()
         run_job(None, config)  # it knows nothing of the model

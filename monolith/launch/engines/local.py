@@ -1,0 +1,51 @@
+"""LocalEngine: the processes of a job on this machine, under a supervisor."""
+
+import sys
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Protocol
+
+from monolith.launch.engines.job import Job
+from monolith.launch.supervisor import JobRole, RoleProcess, Supervisor, SupervisorConfig
+
+LOG_FOLDER = "logs"
+"""In the folder of a job."""
+
+ROLE_PROCESS = ("-m", "monolith.cli.job.role_process")
+"""Runs a `monolith` command that ends with its parent process."""
+
+
+class View(AbstractContextManager[object], Protocol):
+    """Shows a job to its user, while it is entered."""
+
+    def say(self, line: str) -> None:
+        """Print a line that stays."""
+        ...
+
+    def show(self, processes: Sequence[RoleProcess]) -> None:
+        """Show how all processes are, ten times a second."""
+        ...
+
+
+class LocalEngine:
+    """Runs jobs on this machine; their logs are in the folder of the job."""
+
+    def __init__(self, config: SupervisorConfig, view: View) -> None:
+        """Take what happens to processes that die, and who shows them."""
+        self._config, self._view = config, view
+
+    def run(self, job: Job) -> int:
+        """Run the processes until the job is done, fails, or is stopped; return 0, or 1 if it failed."""
+        roles = [
+            JobRole(
+                name=role.name,
+                command=[sys.executable, *ROLE_PROCESS, *role.arguments],
+                is_leader=role.is_leader,
+                is_server=role.is_server,
+            )
+            for role in job.roles()
+        ]
+        with self._view:
+            supervisor = Supervisor(roles, Path(job.folder) / LOG_FOLDER, self._config, say=self._view.say)
+            return supervisor.run(lambda: self._view.show(supervisor.processes))
