@@ -62,11 +62,6 @@ def _run_chief(
     model: MonolithModel, config: RunnerConfig, place: JobPlace, *, hooks: Sequence[Hook], **how: Any
 ) -> RunResult:
     settings = RunSettings.of(config, model)
-    if settings.live is not None or settings.exports is not None:
-        raise NotImplementedError(
-            "sending what is learned to servers is not there yet for jobs with parameter servers; leave out "
-            "export_base, sync_targets and export_when_saving, and export snapshots with `monolith export`"
-        )
     job = ChiefConfig(
         folder=Path(config.model_dir),
         num_workers=config.num_workers,

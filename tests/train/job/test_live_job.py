@@ -1,0 +1,99 @@
+"""A job that keeps servers up to date: what a server answers is what its newest snapshot predicts."""
+
+import time
+
+import httpx
+import numpy as np
+import pytest
+import torch
+
+from monolith.delta import DeltaPart, DeltaReceiver
+from monolith.export.load import load_export
+from monolith.export.versions import complete_versions, newest_export
+from monolith.wire import SharedSecret
+from tests.serving.running_server import running
+from tests.train.job.live_part import NUM_USERS, live_estimator, live_part, questions
+from tests.train.job.running_job import Job
+
+pytestmark = pytest.mark.timeout(150)
+
+
+def predicted(model_dir, num_events):
+    found = live_estimator(model_dir, num_events).predict(yield_single_examples=False)
+    return torch.cat([one["pred"] for one in found]).numpy()
+
+
+def asked(model):
+    columns = {name: one.numpy() for name, one in questions().items() if name in ("uid", "mov")}
+    return model.predict(columns)["pred"]
+
+
+def test_servers_inside_the_process_send_their_rows(tmp_path):
+    settings = {"is_local": True, "num_ps": 3, "export_every_seconds": 3600}
+    live_estimator(tmp_path, 32 * 30, **settings).train(steps=2)
+    served = load_export(newest_export(tmp_path / "versions"))
+    assert set(served.parts) == {*(DeltaPart(shard, 3) for shard in range(3)), DeltaPart(None, 3)}
+    receiver = DeltaReceiver(served, plan_hash=served.plan_hash, generation=served.generation, parts=served.parts)
+    with receiver.listen("127.0.0.1:0", secret=SharedSecret.of_folder(tmp_path / "versions")) as listener:
+        live_estimator(tmp_path, 32 * 30, sync_targets=[str(listener.address)], **settings).train()
+    wanted = predicted(tmp_path, 32 * 30)
+    assert np.allclose(asked(served), wanted, rtol=0, atol=1e-6)
+    assert receiver.freshness.complete and receiver.freshness.watermark["event_seq"] == 32 * 30 - 1
+    assert len(served.tables["uid"]) < NUM_USERS, "rows that expired are gone"
+    live_estimator(tmp_path, 32 * 30, **settings).train()  # of no step: its version is the last state
+    exported = load_export(newest_export(tmp_path / "versions"))
+    assert np.array_equal(asked(exported), asked(served))
+    # One process goes on with the same server.
+    with receiver.listen("127.0.0.1:0", secret=SharedSecret.of_folder(tmp_path / "versions")) as listener:
+        alone = live_estimator(tmp_path, 32 * 32, sync_targets=[str(listener.address)], export_every_seconds=3600)
+        alone.train()
+    assert np.allclose(asked(served), predicted(tmp_path, 32 * 32), rtol=0, atol=1e-6)
+
+
+class Server:
+    """A server in its own process that a job sends to."""
+
+    def __init__(self, ready):
+        self._url = ready["url"]
+
+    def answers(self):
+        instances = [{"uid": user, "mov": user % 60} for user in range(NUM_USERS)]
+        reply = httpx.post(f"{self._url}/v1/models/rated:predict", json={"instances": instances}, timeout=60)
+        return np.array([one if isinstance(one, float) else one["pred"] for one in reply.json()["predictions"]])
+
+    def figure(self, name):
+        lines = httpx.get(f"{self._url}/metrics", timeout=60).text.splitlines()
+        return float(next(line for line in lines if line.startswith(name)).split()[1])
+
+
+def await_truth(what, look):
+    end = time.monotonic() + 90
+    while not look():
+        assert time.monotonic() < end, what
+        time.sleep(0.02)
+
+
+@pytest.mark.services
+@pytest.mark.parametrize("killed", [("ps", 1), None])
+def test_a_server_answers_what_the_job_has_learned_also_after_a_kill(tmp_path, killed):
+    num_events = 32 * 60
+    model_dir, base, address = tmp_path / "model", tmp_path / "model" / "versions", f"unix:{tmp_path}/sync"
+    options = {"sync_targets": [address], "seconds": 0.03 if killed else 0.0}
+    with (
+        Job(model_dir, live_part, num_events=num_events, **options) as job,
+        running(base, tmp_path / "ready.json", "--wait", "--sync-address", address) as (_, ready),
+    ):
+        server = Server(ready)
+        if killed:
+            steps = model_dir / "steps-1"
+            await_truth("worker 1 trains", lambda: steps.exists() and steps.stat().st_size > 12)
+            generation = server.figure("monolith_generation ")
+            job.kill(*killed)
+            job.start(*killed)
+            await_truth("serving goes back too", lambda: server.figure("monolith_generation ") > generation)
+        assert set(job.ends(90).values()) == {0}
+        assert np.allclose(server.answers(), predicted(model_dir, num_events), rtol=0, atol=1e-6)
+        assert server.figure("monolith_sync_parts_missing ") == 0
+    assert complete_versions(base)
+    exported = load_export(newest_export(base))
+    assert len(exported.parts) == 3
