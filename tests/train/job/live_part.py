@@ -27,7 +27,7 @@ class Rated(mono.MonolithModel):
     def input_fn(self, mode):
         if mode == mono.PREDICT:
             return mono.data.arrays(questions(), batch_size=100)
-        count = self.params["events"]
+        count = (self.params or {}).get("events", 0)
         random = np.random.default_rng(3)
         users, movies = random.integers(0, NUM_USERS, count), random.integers(0, NUM_MOVIES, count)
         # One event in two hours: a user who was not seen for twelve events may be gone.

@@ -1,6 +1,10 @@
 """A job that keeps servers up to date: what a server answers is what its newest snapshot predicts."""
 
+import shutil
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import httpx
 import numpy as np
@@ -9,13 +13,14 @@ import torch
 
 from monolith.delta import DeltaPart, DeltaReceiver
 from monolith.export.load import load_export
-from monolith.export.versions import complete_versions, newest_export
+from monolith.export.versions import newest_export
 from monolith.wire import SharedSecret
 from tests.serving.running_server import running
-from tests.train.job.live_part import NUM_USERS, live_estimator, live_part, questions
+from tests.train.job.live_part import NUM_USERS, Rated, live_estimator, live_part, questions
 from tests.train.job.running_job import Job
 
 pytestmark = pytest.mark.timeout(150)
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def predicted(model_dir, num_events):
@@ -30,9 +35,11 @@ def asked(model):
 
 def test_servers_inside_the_process_send_their_rows(tmp_path):
     settings = {"is_local": True, "num_ps": 3, "export_every_seconds": 3600}
+    began = time.time_ns() // 1000
     live_estimator(tmp_path, 32 * 30, **settings).train(steps=2)
     served = load_export(newest_export(tmp_path / "versions"))
     assert set(served.parts) == {*(DeltaPart(shard, 3) for shard in range(3)), DeltaPart(None, 3)}
+    assert all(began < number <= time.time_ns() // 1000 for number in served.parts.values()), "of senders of this run"
     receiver = DeltaReceiver(served, plan_hash=served.plan_hash, generation=served.generation, parts=served.parts)
     with receiver.listen("127.0.0.1:0", secret=SharedSecret.of_folder(tmp_path / "versions")) as listener:
         live_estimator(tmp_path, 32 * 30, sync_targets=[str(listener.address)], **settings).train()
@@ -94,6 +101,25 @@ def test_a_server_answers_what_the_job_has_learned_also_after_a_kill(tmp_path, k
         assert set(job.ends(90).values()) == {0}
         assert np.allclose(server.answers(), predicted(model_dir, num_events), rtol=0, atol=1e-6)
         assert server.figure("monolith_sync_parts_missing ") == 0
-    assert complete_versions(base)
-    exported = load_export(newest_export(base))
-    assert len(exported.parts) == 3
+    assert len(load_export(newest_export(base)).parts) == 3
+    if killed is None:
+        check_exports_of_the_snapshot(model_dir, num_events, tmp_path)
+
+
+def check_exports_of_the_snapshot(model_dir, num_events, folder):
+    """One self-contained folder through both doors, also after the snapshot is gone."""
+    versions = [live_estimator(model_dir, num_events).export_saved_model(export_base=folder / "api")]
+    named = [
+        f"{Rated.__module__}:{Rated.__name__}",
+        "--model-dir",
+        str(model_dir),
+        "--export-base",
+        str(folder / "cli"),
+    ]
+    subprocess.run([sys.executable, "-m", "monolith", "export", *named], check=True, cwd=ROOT, timeout=90)
+    versions.append(newest_export(folder / "cli"))
+    wanted = predicted(model_dir, num_events)
+    shutil.rmtree(model_dir)
+    for version in versions:
+        moved = version.rename(folder / f"moved-{version.parent.name}")
+        assert np.allclose(asked(load_export(moved)), wanted, rtol=0, atol=1e-6)
