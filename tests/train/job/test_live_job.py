@@ -15,6 +15,7 @@ from monolith.delta import DeltaPart, DeltaReceiver
 from monolith.export.load import load_export
 from monolith.export.versions import newest_export
 from monolith.wire import SharedSecret
+from tests.e2e.live_job import free_port
 from tests.serving.running_server import running
 from tests.train.job.live_part import NUM_USERS, Rated, live_estimator, live_part, questions
 from tests.train.job.running_job import Job
@@ -80,12 +81,32 @@ def await_truth(what, look):
         time.sleep(0.02)
 
 
+def check_job_figures(port):
+    """The chief answers for all processes of the job."""
+    found = {}
+
+    def is_whole():
+        text = httpx.get(f"http://127.0.0.1:{port}/metrics", timeout=60).text
+        found.update(line.rsplit(" ", 1) for line in text.splitlines())
+        return 'monolith_job_worker_retries{worker="1"}' in found
+
+    await_truth("worker 1 has reported its figures", is_whole)
+    assert float(found["monolith_job_global_step"]) > 0
+    for worker in range(2):
+        assert float(found[f'monolith_job_worker_up{{worker="{worker}"}}']) == 1
+        for name in ("steps_per_second", "staleness", "retries"):
+            assert float(found[f'monolith_job_worker_{name}{{worker="{worker}"}}']) >= 0
+    for server in range(2):
+        assert float(found[f'monolith_job_server_rows{{ps="{server}",table="uid"}}']) > 0
+
+
 @pytest.mark.services
 @pytest.mark.parametrize("killed", [("ps", 1), None])
 def test_a_server_answers_what_the_job_has_learned_also_after_a_kill(tmp_path, killed):
     num_events = 32 * 60
     model_dir, base, address = tmp_path / "model", tmp_path / "model" / "versions", f"unix:{tmp_path}/sync"
-    options = {"sync_targets": [address], "seconds": 0.03 if killed else 0.0}
+    port = free_port()
+    options = {"sync_targets": [address], "seconds": 0.03 if killed else 0.0, "metrics_port": port if killed else 0}
     with (
         Job(model_dir, live_part, num_events=num_events, **options) as job,
         running(base, tmp_path / "ready.json", "--wait", "--sync-address", address) as (_, ready),
@@ -94,6 +115,7 @@ def test_a_server_answers_what_the_job_has_learned_also_after_a_kill(tmp_path, k
         if killed:
             steps = model_dir / "steps-1"
             await_truth("worker 1 trains", lambda: steps.exists() and steps.stat().st_size > 12)
+            check_job_figures(port)
             generation = server.figure("monolith_generation ")
             job.kill(*killed)
             job.start(*killed)
