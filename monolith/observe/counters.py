@@ -19,7 +19,7 @@ _BUCKETS = (1e-4, 1e-3, 1e-2, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0
 REGISTRY = CollectorRegistry()
 """What all counters of this process are in, unless they are told another."""
 
-Figure: TypeAlias = tuple[str, Mapping[str, str], float]
+LabelledFigure: TypeAlias = tuple[str, Mapping[str, str], float]
 """Name, labels, and value."""
 
 _Metric = Counter | Gauge | Histogram
@@ -102,7 +102,7 @@ class ReadFigures:
     ['monolith_job_rows{ps="0"} 7.0', 'monolith_job_rows{ps="1"} 8.0']
     """
 
-    def __init__(self, read: Callable[[], Iterable[Figure]], registry: CollectorRegistry = REGISTRY) -> None:
+    def __init__(self, read: Callable[[], Iterable[LabelledFigure]], registry: CollectorRegistry = REGISTRY) -> None:
         """Take what reads them; figures of one name must have the same labels."""
         self._read, self._registry = read, registry
         registry.register(self)
