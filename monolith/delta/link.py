@@ -1,16 +1,17 @@
 """One serving target: what it has not received yet, and how it is sent."""
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
 from torch import Tensor
 
-from monolith.delta.messages import DeltaAnswer, DeltaContent, DeltaPosition, DeltaType, Status, bases_to_meta
+from monolith.delta.delta_part import DeltaPart
+from monolith.delta.messages import DeltaAnswer, DeltaContent, DeltaPosition, DeltaType, Status, positions_to_meta
 from monolith.delta.parts import DeltaPiece, parts_of, pieces_of_changes, pieces_of_tables
-from monolith.embedding.multi_table import MultiTable
-from monolith.embedding.table import Changes
+from monolith.embedding.table import Changes, Table
 from monolith.errors import FencedError, PlanMismatchError, RemoteError
 from monolith.wire import Address, Client, Message, SharedSecret, TlsConfig
 
@@ -19,6 +20,10 @@ DenseWeights = Callable[[], tuple[int, Mapping[str, Tensor]]]
 
 Watermark = Callable[[], Mapping[str, int]]
 """Returns how far in the stream of events training is, e.g. {"event_time": ..., "event_seq": ...}."""
+
+
+Ends: TypeAlias = dict[str, object]
+"""What the last message of a push says besides its content."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -79,7 +84,8 @@ class Delivery:
 class DeltaJob:
     """What all targets of a sender have in common."""
 
-    tables: MultiTable
+    tables: Mapping[str, Table]
+    part: DeltaPart
     plan_hash: int
     generation: int
     sequences: "SequenceCounter"
@@ -129,15 +135,18 @@ class DeltaLink:
             secret=settings.secret,
         )
         self._lock = threading.Lock()
-        self._trackers = {name: table.track_changes() for name, table in job.tables.tables.items()}
+        self._trackers = {name: table.track_changes() for name, table in job.tables.items()}
         # A target at this number or beyond loaded an export that began after the trackers: it misses nothing.
         start = DeltaPosition(job.generation, job.sequences.value)
         self._bases = [start] if base is None else [start, base]
         self._dense_version: int | None = None
         self._needs_full = False
 
-    def push(self) -> Delivery:
+    def push(self, *, watermark: Mapping[str, int] | None = None, after: Sequence[DeltaPosition] = ()) -> Delivery:
         """Bring the target up to date; on any error nothing is lost, the next push brings it too.
+
+        The `watermark` is by default that of this moment. If the target's rows of all shards are not at `after`, it
+        takes nothing.
 
         Raises:
             OSError: the target cannot be reached, or does not answer in time.
@@ -147,9 +156,11 @@ class DeltaLink:
         """
         with self._lock:
             # Asked first: whatever it counts is in the rows that are read below.
-            watermark = dict(self._job.watermark())
-            delivery = None if self._needs_full else self._push_delta(watermark)
-            return self._push_full(watermark) if delivery is None else delivery
+            ends: Ends = {"watermark": dict(self._job.watermark() if watermark is None else watermark)}
+            if after:
+                ends["after"] = positions_to_meta(after)
+            delivery = None if self._needs_full else self._push_delta(ends)
+            return self._push_full(ends) if delivery is None else delivery
 
     def close(self) -> None:
         """Stop following the tables and close the connection."""
@@ -158,27 +169,27 @@ class DeltaLink:
             for tracker in self._trackers.values():
                 tracker.close()
 
-    def _push_delta(self, watermark: dict[str, int]) -> Delivery | None:
+    def _push_delta(self, ends: Ends) -> Delivery | None:
         """Send what changed; None if the target needs everything."""
         changes = {name: tracker.take() for name, tracker in self._trackers.items()}
         try:
             if any(change.overflowed for change in changes.values()):
                 self._needs_full = True
                 return None
-            return self._send_changes(changes, watermark)
+            return self._send_changes(changes, ends)
         except BaseException:
             # Also of parts that arrived: sending a row twice does no harm, losing one does.
             for name, tracker in self._trackers.items():
                 tracker.give_back(changes[name])
             raise
 
-    def _send_changes(self, changes: Mapping[str, Changes], watermark: dict[str, int]) -> Delivery | None:
+    def _send_changes(self, changes: Mapping[str, Changes], ends: Ends) -> Delivery | None:
         job = self._job
         delivery = Delivery(self.address, self._bases[0])
         for content, is_last in _with_last(self._parts(pieces_of_changes(changes))):
             version, content = self._with_dense(content, always=False) if is_last else (None, content)
             sequence = job.sequences.next()
-            meta = {"bases": bases_to_meta(self._bases), "watermark": watermark if is_last else {}}
+            meta = {"bases": positions_to_meta(self._bases), **(ends if is_last else {"watermark": {}})}
             answer = self._ask(DeltaType.DELTA, sequence, content, meta)
             # A target that is ahead of us did not take the delta: it followed an earlier sender of this generation.
             if answer.status == Status.FULL or answer.position.sequence != sequence:
@@ -189,7 +200,7 @@ class DeltaLink:
             delivery = delivery.with_content(content, sequence)
         return delivery
 
-    def _push_full(self, watermark: dict[str, int]) -> Delivery:
+    def _push_full(self, ends: Ends) -> Delivery:
         self._needs_full = True
         for tracker in self._trackers.values():
             tracker.take()  # what is read from here on contains it
@@ -201,7 +212,7 @@ class DeltaLink:
             self._ask_full(DeltaType.FULL_ROWS, sequence, content, {})
             delivery = delivery.with_content(content, sequence)
         version, last = self._with_dense(DeltaContent(), always=True)
-        self._ask_full(DeltaType.FULL_END, sequence, last, {"watermark": watermark})
+        self._ask_full(DeltaType.FULL_END, sequence, last, ends)
         self._bases = [DeltaPosition(job.generation, sequence)]
         self._dense_version = version
         self._needs_full = False
@@ -231,7 +242,7 @@ class DeltaLink:
             generation=job.generation,
             sequence=sequence,
             plan_hash=job.plan_hash,
-            meta=meta,
+            meta={**meta, **job.part.to_meta()},
             arrays=content.arrays(),
         )
         answer = DeltaAnswer.of(self._client.request(message, job.settings.request_timeout_seconds))

@@ -5,8 +5,8 @@ import threading
 from typing import Self
 
 from monolith._core import native
-from monolith.delta.link import Delivery, DeltaLink
-from monolith.delta.sender import DeltaSender
+from monolith.delta.link import Delivery
+from monolith.delta.sender import Sender, TargetLink
 from monolith.errors import FencedError
 from monolith.wire import Address, Deadline
 
@@ -20,7 +20,7 @@ class DeltaLoop:
     ends the loop: this job has been replaced by a newer generation, and nothing it sends will be taken again.
     """
 
-    def __init__(self, sender: DeltaSender, every_seconds: float, *, max_pause_seconds: float = 30.0) -> None:
+    def __init__(self, sender: Sender, every_seconds: float, *, max_pause_seconds: float = 30.0) -> None:
         """Prepare; `start` starts."""
         if not every_seconds > 0:
             raise ValueError(f"every_seconds must be positive, got {every_seconds}")
@@ -88,7 +88,7 @@ class DeltaLoop:
         """Stop."""
         self.stop()
 
-    def _run(self, link: DeltaLink) -> None:
+    def _run(self, link: TargetLink) -> None:
         native.work_alone()
         pause_seconds = 0.0
         while not self._stop.wait(pause_seconds):
@@ -105,7 +105,7 @@ class DeltaLoop:
                     self._last[link.address] = delivery
                 pause_seconds = self._every_seconds
 
-    def _note_failure(self, link: DeltaLink, error: Exception) -> None:
+    def _note_failure(self, link: TargetLink, error: Exception) -> None:
         with self._lock:
             known = self._errors.get(link.address)
             self._errors[link.address] = error

@@ -6,6 +6,9 @@ deltas, each of which is applied wholly or not at all. A **full** sync (begin, r
 
 Positions are (generation, sequence). One sender numbers all its deltas, to whatever target, in the order in which it
 took the changes; so an export that notes the number current when it was begun contains every change up to there.
+
+Several senders may send one model, each its own **part** (`DeltaPart`), with positions of its own. The sender of the
+dense weights names the positions that the rows must have reached before (`after`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -136,19 +139,19 @@ class DeltaAnswer:
         return cls(status, DeltaPosition(message.generation, message.sequence), str(message.meta.get("detail", "")))
 
 
-def bases_to_meta(bases: Sequence[DeltaPosition]) -> list[list[int]]:
+def positions_to_meta(positions: Sequence[DeltaPosition]) -> list[list[int]]:
     """Return positions as JSON."""
-    return [[base.generation, base.sequence] for base in bases]
+    return [[one.generation, one.sequence] for one in positions]
 
 
 def bases_of(meta: Mapping[str, Any]) -> list[DeltaPosition]:
     """Return the positions that a delta builds on; CorruptFrameError if they cannot be read."""
-    bases = meta.get("bases")
-    if not isinstance(bases, list) or not all(_is_position(base) for base in bases):
-        raise CorruptFrameError(
-            f"a delta must name the positions it builds on, each a list of generation and sequence, got {shown(bases)}"
-        )
-    return [DeltaPosition(generation, sequence) for generation, sequence in bases]
+    return _positions(meta.get("bases"), "the positions it builds on")
+
+
+def after_of(meta: Mapping[str, Any]) -> list[DeltaPosition]:
+    """Return the positions that all parts with rows have to be at, in order; none if the message does not say it."""
+    return _positions(meta.get("after", []), "the positions it comes after")
 
 
 def watermark_of(meta: Mapping[str, Any]) -> dict[str, int]:
@@ -157,6 +160,12 @@ def watermark_of(meta: Mapping[str, Any]) -> dict[str, int]:
     if not isinstance(watermark, dict) or not all(_is_whole(value) for value in watermark.values()):
         raise CorruptFrameError(f"a watermark is a JSON object of whole numbers, got {shown(watermark)}")
     return watermark
+
+
+def _positions(said: object, what: str) -> list[DeltaPosition]:
+    if not isinstance(said, list) or not all(_is_position(one) for one in said):
+        raise CorruptFrameError(f"a message names {what}, each a list of generation and sequence, got {shown(said)}")
+    return [DeltaPosition(generation, sequence) for generation, sequence in said]
 
 
 def _is_position(value: object) -> bool:

@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 
 from monolith.delta.messages import DeltaContent
-from monolith.embedding.multi_table import MultiTable
-from monolith.embedding.table import Changes
+from monolith.embedding.table import Changes, Table
 from monolith.wire import Array
 
 ID_BYTES = 8
@@ -31,15 +30,15 @@ def pieces_of_changes(changes: Mapping[str, Changes]) -> Iterator[DeltaPiece]:
         yield DeltaPiece(table, change.touched)
 
 
-def pieces_of_tables(tables: MultiTable) -> Iterator[DeltaPiece]:
+def pieces_of_tables(tables: Mapping[str, Table]) -> Iterator[DeltaPiece]:
     """Yield every id that has a row while this is read."""
-    for name, table in tables.tables.items():
+    for name, table in tables.items():
         for ids, _ in table.items():
             yield DeltaPiece(name, ids)
 
 
 def parts_of(
-    pieces: Iterator[DeltaPiece], tables: MultiTable, max_bytes: int, *, skip_zero_embedding: bool = False
+    pieces: Iterator[DeltaPiece], tables: Mapping[str, Table], max_bytes: int, *, skip_zero_embedding: bool = False
 ) -> Iterator[DeltaContent]:
     """Yield contents of at most about `max_bytes` each; rows are read only when their part is asked for.
 
@@ -64,7 +63,7 @@ def parts_of(
         yield _content(part, tables, skip_zero_embedding)
 
 
-def _content(part: list[DeltaPiece], tables: MultiTable, skip_zero_embedding: bool) -> DeltaContent:
+def _content(part: list[DeltaPiece], tables: Mapping[str, Table], skip_zero_embedding: bool) -> DeltaContent:
     ids_by_place: dict[tuple[str, bool], list[Tensor]] = {}
     for piece in part:
         ids_by_place.setdefault((piece.table, piece.erased), []).append(piece.ids)

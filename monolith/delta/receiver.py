@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -12,17 +12,20 @@ import torch
 from torch import Tensor
 
 from monolith.delta.content_checks import check_content
+from monolith.delta.delta_part import WHOLE_MODEL, DeltaPart
 from monolith.delta.messages import (
     DeltaAnswer,
     DeltaContent,
     DeltaPosition,
     DeltaType,
     Status,
+    after_of,
     bases_of,
     watermark_of,
 )
+from monolith.embedding.hash_shards import shards_of_ids
 from monolith.embedding.multi_table import MultiTable
-from monolith.errors import CorruptFrameError
+from monolith.errors import CorruptFrameError, RemoteError
 from monolith.wire import Address, Array, Message, Server, SharedSecret, TlsConfig, listen
 
 _log = logging.getLogger(__name__)
@@ -56,11 +59,11 @@ class DeltaTarget(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Freshness:
-    """How much of training is being served."""
+    """How much of training is being served; of several senders, what all of them have brought."""
 
     position: DeltaPosition
     complete: bool = True
-    """False while a full sync is under way: rows are a mixture of old and new."""
+    """False while a full sync is under way, or senders are missing: rows are a mixture of old and new."""
 
     applied_at_seconds: float | None = None
     """Wall-clock time at which the last delta or full sync was applied; None if there was none yet."""
@@ -68,12 +71,19 @@ class Freshness:
     watermark: Mapping[str, int] = field(default_factory=dict)
     """The position in the stream of events that the sender reported: everything before it is served."""
 
+    missing: tuple[DeltaPart, ...] = ()
+    """Parts of the model that have not come yet in this generation."""
+
 
 @dataclass(slots=True)
-class _FullSync:
-    """A full sync under way: the ids that came, by table."""
+class _PartState:
+    """How far one part of the model is."""
 
-    seen: dict[str, list[Array]] = field(default_factory=dict)
+    position: DeltaPosition
+    applied_at_seconds: float | None = None
+
+    seen: dict[str, list[Array]] | None = None
+    """While a full sync is under way: the ids that came, by table."""
 
 
 class DeltaReceiver:
@@ -87,22 +97,41 @@ class DeltaReceiver:
     | a delta that we have already | acknowledged, not applied |
     | a delta that builds on what we lack, or of a newer generation | "send everything" |
     | a full sync of this or a newer generation | applied row by row; then rows it did not have are removed |
+
+    A job may have several senders, each with a part of the model and positions of its own.
     """
 
-    def __init__(self, target: DeltaTarget, *, plan_hash: int, generation: int, sequence: int) -> None:
-        """Follow on from the export that the target was loaded from."""
+    def __init__(
+        self,
+        target: DeltaTarget,
+        *,
+        plan_hash: int,
+        generation: int,
+        sequence: int = 0,
+        parts: Mapping[DeltaPart, int] | None = None,
+    ) -> None:
+        """Follow on from the export that the target was loaded from; `parts` has the sequences of several senders."""
         self._lock = threading.Lock()
-        self.adopt(target, plan_hash=plan_hash, generation=generation, sequence=sequence)
+        self.adopt(target, plan_hash=plan_hash, generation=generation, sequence=sequence, parts=parts)
 
-    def adopt(self, target: DeltaTarget, *, plan_hash: int, generation: int, sequence: int) -> None:
+    def adopt(
+        self,
+        target: DeltaTarget,
+        *,
+        plan_hash: int,
+        generation: int,
+        sequence: int = 0,
+        parts: Mapping[DeltaPart, int] | None = None,
+    ) -> None:
         """Go on with another target, loaded from an export of this position."""
         with self._lock:
             self._target = target
             self._plan_hash = plan_hash
-            self._position = DeltaPosition(generation, sequence)
-            self._complete = True
-            self._full: _FullSync | None = None
-            self._freshness = Freshness(self._position)
+            self._generation = generation
+            sequences = parts or {WHOLE_MODEL: sequence}
+            self._parts = {part: _PartState(DeltaPosition(generation, number)) for part, number in sequences.items()}
+            self._watermark: Mapping[str, int] = {}
+            self._note_freshness()
 
     @property
     def freshness(self) -> Freshness:
@@ -139,63 +168,74 @@ class DeltaReceiver:
             type_ = DeltaType(message.type)
         except ValueError:
             raise CorruptFrameError(f"a delta receiver takes no messages of type {message.type}") from None
+        part = DeltaPart.of(message.meta)
         if message.plan_hash != self._plan_hash:
-            return self._say(Status.PLAN, f"plan {self._plan_hash:016x} is served here; export the model anew")
-        if message.generation < self._position.generation:
-            return self._say(Status.FENCED, f"generation {self._position.generation} has taken over")
+            return self._say(part, Status.PLAN, f"plan {self._plan_hash:016x} is served here; export the model anew")
+        if message.generation < self._generation:
+            return self._say(part, Status.FENCED, f"generation {self._generation} has taken over")
         if type_ == DeltaType.DELTA:
-            return self._delta(message)
+            return self._delta(part, message)
         if type_ == DeltaType.FULL_BEGIN:
-            return self._begin_full(message)
-        return self._continue_full(message, is_last=type_ == DeltaType.FULL_END)
+            return self._begin_full(part, message)
+        return self._continue_full(part, message, is_last=type_ == DeltaType.FULL_END)
 
-    def _delta(self, message: Message) -> DeltaAnswer:
+    def _delta(self, part: DeltaPart, message: Message) -> DeltaAnswer:
         offered = DeltaPosition(message.generation, message.sequence)
-        if not self._complete:
-            return self._say(Status.FULL, "a full sync was not finished")
-        if offered.generation == self._position.generation and offered <= self._position:
-            return self._say(Status.OK, "this delta is known already")
-        if not any(self._builds_on(base, offered) for base in bases_of(message.meta)):
-            return self._say(Status.FULL, f"the delta builds on what is not here; the position is {self._position}")
-        content, watermark = self._checked(message), watermark_of(message.meta)
+        state = self._parts.get(part)
+        if state is None:
+            return self._say(part, Status.FULL, f"{part} was not sent here before")
+        if state.seen is not None:
+            return self._say(part, Status.FULL, "a full sync was not finished")
+        if offered.generation == state.position.generation and offered <= state.position:
+            return self._say(part, Status.OK, "this delta is known already")
+        if not any(_builds_on(base, offered, state.position) for base in bases_of(message.meta)):
+            words = f"the delta builds on what is not here; the position of {part} is {state.position}"
+            return self._say(part, Status.FULL, words)
+        content, watermark = self._checked(part, message), watermark_of(message.meta)
         self._apply(content)
-        self._arrive(offered, watermark)
-        return self._say(Status.OK)
+        self._arrive(state, offered, watermark)
+        return self._say(part, Status.OK)
 
-    def _builds_on(self, base: DeltaPosition, offered: DeltaPosition) -> bool:
-        if base.generation == offered.generation == self._position.generation:
-            return base.sequence <= self._position.sequence
-        # What an abandoned generation sent after the base is not undone by a delta: only exactly there is good enough.
-        return base == self._position
+    def _begin_full(self, part: DeltaPart, message: Message) -> DeltaAnswer:
+        offered, state = DeltaPosition(message.generation, message.sequence), self._parts.get(part)
+        if state is not None and offered <= state.position:
+            return self._say(part, Status.FULL, f"a later message was taken before; the position is {state.position}")
+        # A job with another number of servers has other parts; together they replace all that is here.
+        family = set(part.family())
+        self._parts = {one: known for one, known in self._parts.items() if one in family}
+        applied_at = None if state is None else state.applied_at_seconds
+        self._parts[part] = _PartState(offered, applied_at, seen={})
+        self._generation = offered.generation
+        self._note_freshness()
+        return self._say(part, Status.OK)
 
-    def _begin_full(self, message: Message) -> DeltaAnswer:
-        offered = DeltaPosition(message.generation, message.sequence)
-        if offered <= self._position:
-            return self._say(Status.FULL, f"a later message was taken before; the position is {self._position}")
-        self._position = offered
-        self._complete = False
-        self._full = _FullSync()
-        self._freshness = Freshness(offered, False, self._freshness.applied_at_seconds, self._freshness.watermark)
-        return self._say(Status.OK)
-
-    def _continue_full(self, message: Message, *, is_last: bool) -> DeltaAnswer:
-        if self._full is None or DeltaPosition(message.generation, message.sequence) != self._position:
-            return self._say(Status.FULL, "this full sync was not begun here")
-        content, watermark = self._checked(message), watermark_of(message.meta)
+    def _continue_full(self, part: DeltaPart, message: Message, *, is_last: bool) -> DeltaAnswer:
+        position, state = DeltaPosition(message.generation, message.sequence), self._parts.get(part)
+        if state is None or state.seen is None or position != state.position:
+            return self._say(part, Status.FULL, "this full sync was not begun here")
+        content, watermark = self._checked(part, message), watermark_of(message.meta)
         self._apply(content)
         for table, (ids, _) in content.rows.items():
-            self._full.seen.setdefault(table, []).append(ids)
+            state.seen.setdefault(table, []).append(ids)
         if is_last:
-            self._remove_unseen(self._full)
-            self._full = None
-            self._complete = True
-            self._arrive(self._position, watermark)
-        return self._say(Status.OK)
+            self._remove_unseen(part, state.seen)
+            state.seen = None
+            self._arrive(state, position, watermark)
+        return self._say(part, Status.OK)
 
-    def _checked(self, message: Message) -> DeltaContent:
+    def _checked(self, part: DeltaPart, message: Message) -> DeltaContent:
         """Return the content once it is certain that all of it can be applied."""
         content = DeltaContent.of(message)
-        check_content(content, self._target.tables, self._target.dense_weights)
+        check_content(content, part, self._target.tables, self._target.dense_weights)
+        # A server that was started anew in between has taken this push's rows of some senders only.
+        after = after_of(message.meta)
+        if after and len(after) != part.num_shards:
+            raise CorruptFrameError(f"a message comes after all of {part.num_shards} shards, not {len(after)}")
+        for sender, needed in zip(part.family(), after, strict=False):
+            state = self._parts.get(sender)
+            if state is None or state.seen is not None or state.position < needed:
+                at = "missing" if state is None else f"at {state.position}"
+                raise RemoteError(f"{sender} must be at {needed} before this, and is {at}; push again")
         return content
 
     def _apply(self, content: DeltaContent) -> None:
@@ -206,24 +246,51 @@ class DeltaReceiver:
         if content.dense:
             self._target.swap_dense(content.dense)
 
-    def _remove_unseen(self, full: _FullSync) -> None:
+    def _remove_unseen(self, part: DeltaPart, seen_ids: Mapping[str, Sequence[Array]]) -> None:
         """Remove rows that the sender does not have: left by an abandoned generation, or erased since."""
+        place = part.rows_of
+        if place is None:
+            return
         for name, table in self._target.tables.tables.items():
-            here = [ids.numpy() for ids, _ in table.items()]
+            here = [ids[shards_of_ids(ids, place[1]) == place[0]].numpy() for ids, _ in table.items()]
             if not here:
                 continue
             ids = np.concatenate(here)
-            seen = np.concatenate(full.seen.get(name, [np.empty(0, np.int64)]))
+            seen = np.concatenate(seen_ids.get(name, [np.empty(0, np.int64)]))
             unseen = ids[~np.isin(ids, seen)]
             if len(unseen):
                 self._target.erase_rows(name, torch.from_numpy(unseen))
 
-    def _arrive(self, position: DeltaPosition, watermark: Mapping[str, int]) -> None:
-        self._position = position
+    def _arrive(self, state: _PartState, position: DeltaPosition, watermark: Mapping[str, int]) -> None:
+        state.position, state.applied_at_seconds = position, time.time()
+        self._generation = position.generation
         # A delta without a watermark is a part of a bigger change; the last part brings it.
-        self._freshness = Freshness(position, True, time.time(), watermark or self._freshness.watermark)
+        self._watermark = watermark or self._watermark
+        self._note_freshness()
 
-    def _say(self, status: Status, detail: str = "") -> DeltaAnswer:
+    def _note_freshness(self) -> None:
+        """Let the part that is most behind count for all."""
+        family = next(iter(self._parts)).family()
+        present = {part: state for part, state in self._parts.items() if state.position.generation == self._generation}
+        missing = tuple(part for part in family if part not in present)
+        times = [state.applied_at_seconds for state in self._parts.values() if state.applied_at_seconds is not None]
+        self._freshness = Freshness(
+            min(state.position for state in present.values()),
+            complete=not missing and all(state.seen is None for state in present.values()),
+            applied_at_seconds=min(times) if len(times) == len(family) else None,
+            watermark=self._watermark,
+            missing=missing,
+        )
+
+    def _say(self, part: DeltaPart, status: Status, detail: str = "") -> DeltaAnswer:
         if status != Status.OK:
             _log.info("delta: %s: %s", status, detail)
-        return DeltaAnswer(status, self._position, detail)
+        state = self._parts.get(part)
+        return DeltaAnswer(status, DeltaPosition(0, 0) if state is None else state.position, detail)
+
+
+def _builds_on(base: DeltaPosition, offered: DeltaPosition, position: DeltaPosition) -> bool:
+    if base.generation == offered.generation == position.generation:
+        return base.sequence <= position.sequence
+    # What an abandoned generation sent after the base is not undone by a delta: only exactly there is good enough.
+    return base == position

@@ -3,10 +3,12 @@
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from torch import Tensor
 
 from monolith.closing import Closing
+from monolith.delta.delta_part import WHOLE_MODEL, DeltaPart
 from monolith.delta.link import (
     Delivery,
     DeltaJob,
@@ -33,58 +35,27 @@ class PushReport:
     """Targets that could not be reached, with the reason; what they missed comes with the next push."""
 
 
-class DeltaSender(Closing):
-    """Keeps serving targets up to date with the tables of one training job.
-
-    Every target has a change tracker per table from the moment the sender is made. A target that comes from an export
-    whose sequence was read from `sequence` gets what changed since; any other gets everything once, then changes.
-    At most six consumers can track a table, delta checkpoints included.
-    """
-
-    def __init__(
-        self,
-        tables: MultiTable,
-        *,
-        plan_hash: int,
-        generation: int,
-        targets: Sequence[str | Address],
-        dense_weights: DenseWeights | None = None,
-        watermark: Watermark | None = None,
-        base: DeltaPosition | None = None,
-        settings: DeltaSettings | None = None,
-    ) -> None:
-        """Follow the tables from now on; nothing is sent yet.
-
-        Args:
-            tables: the tables in training.
-            plan_hash: hash of the lookup plan; targets with another one refuse.
-            generation: which life of the job this is; targets that have seen a later one refuse.
-            targets: addresses of the receivers.
-            dense_weights: returns (version, weights); sent when the version is another than last time. The weights
-                must not change while they are sent: return a copy.
-            watermark: returns how far in the stream of events the tables are, for the receivers' `freshness`.
-            base: the position of an export that equals the tables as they are now, if there is one.
-            settings: time limits, sizes, certificates or the shared secret.
-        """
-        # Microseconds: a sender started later has higher numbers, even if a crash made it reuse the generation.
-        sequences = SequenceCounter(time.time_ns() // 1000)
-        job = DeltaJob(
-            tables=tables,
-            plan_hash=plan_hash,
-            generation=generation,
-            sequences=sequences,
-            dense_weights=_no_weights if dense_weights is None else dense_weights,
-            watermark=_no_watermark if watermark is None else watermark,
-            settings=DeltaSettings() if settings is None else settings,
-        )
-        self.generation = generation
-        self._sequences = sequences
-        self.links = [DeltaLink(Address.parse(target), job, base) for target in targets]
+class TargetLink(Protocol):
+    """One serving target, as a sender keeps it up to date."""
 
     @property
-    def sequence(self) -> int:
-        """The number for an export that starts now: it contains every change up to this number."""
-        return self._sequences.value
+    def address(self) -> Address:
+        """Where it takes deltas."""
+        ...
+
+    def push(self) -> Delivery:
+        """Bring it up to date; on any error nothing is lost, the next push brings it too."""
+        ...
+
+    def close(self) -> None:
+        """Let go of it."""
+        ...
+
+
+class Sender(Closing):
+    """Keeps serving targets up to date with one training job."""
+
+    links: Sequence[TargetLink]
 
     def push_once(self) -> PushReport:
         """Bring every target up to date; targets that cannot be reached are in the report and lose nothing.
@@ -108,9 +79,66 @@ class DeltaSender(Closing):
         return PushReport(tuple(deliveries), failures)
 
     def close(self) -> None:
-        """Stop following the tables and close all connections."""
+        """Stop following changes and close all connections."""
         for link in self.links:
             link.close()
+
+
+class DeltaSender(Sender):
+    """Keeps serving targets up to date with the tables of one training job.
+
+    Every target has a change tracker per table from the moment the sender is made. A target that comes from an export
+    whose sequence was read from `sequence` gets what changed since; any other gets everything once, then changes.
+    At most six consumers can track a table, delta checkpoints included.
+    """
+
+    def __init__(
+        self,
+        tables: MultiTable | None,
+        *,
+        part: DeltaPart = WHOLE_MODEL,
+        plan_hash: int,
+        generation: int,
+        targets: Sequence[str | Address],
+        dense_weights: DenseWeights | None = None,
+        watermark: Watermark | None = None,
+        base: DeltaPosition | None = None,
+        settings: DeltaSettings | None = None,
+    ) -> None:
+        """Follow the tables from now on; nothing is sent yet.
+
+        Args:
+            tables: the tables in training; None for a sender of dense weights.
+            part: what of the model this sender sends; by default all of it.
+            plan_hash: hash of the lookup plan; targets with another one refuse.
+            generation: which life of the job this is; targets that have seen a later one refuse.
+            targets: addresses of the receivers.
+            dense_weights: returns (version, weights); sent when the version is another than last time. The weights
+                must not change while they are sent: return a copy.
+            watermark: returns how far in the stream of events the tables are, for the receivers' `freshness`.
+            base: the position of an export that equals the tables as they are now, if there is one.
+            settings: time limits, sizes, certificates or the shared secret.
+        """
+        # Microseconds: a sender started later has higher numbers, even if a crash made it reuse the generation.
+        sequences = SequenceCounter(time.time_ns() // 1000)
+        job = DeltaJob(
+            tables={} if tables is None else tables.tables,
+            part=part,
+            plan_hash=plan_hash,
+            generation=generation,
+            sequences=sequences,
+            dense_weights=_no_weights if dense_weights is None else dense_weights,
+            watermark=_no_watermark if watermark is None else watermark,
+            settings=DeltaSettings() if settings is None else settings,
+        )
+        self.generation = generation
+        self._sequences = sequences
+        self.links: list[DeltaLink] = [DeltaLink(Address.parse(target), job, base) for target in targets]
+
+    @property
+    def sequence(self) -> int:
+        """The number for an export that starts now: it contains every change up to this number."""
+        return self._sequences.value
 
 
 def _no_weights() -> tuple[int, Mapping[str, Tensor]]:

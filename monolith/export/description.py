@@ -10,6 +10,8 @@ from typing import Any, Self, TypeVar
 
 from monolith._core import native
 from monolith.checkpoint.format.durable_files import file_crc32c
+from monolith.delta import DeltaPart
+from monolith.embedding.hash_shards import MAX_SHARDS
 from monolith.errors import CorruptFileError, shown
 from monolith.export.signature import Signature
 from monolith.export.versions import MODEL_FILE
@@ -17,8 +19,9 @@ from monolith.export.versions import MODEL_FILE
 FORMAT = "monolith-export"
 MAJOR = 1
 """A reader refuses another major number."""
-MINOR = 2
-"""Since 1, inputs may be texts (datatype BYTES) and lists (shape [-1, -1]); since 2, null may stand for a value."""
+MINOR = 3
+"""Since 1, inputs may be texts (datatype BYTES) and lists (shape [-1, -1]); since 2, null may stand for a value; since
+3, several senders may bring deltas, each with a sequence of its own (`shard_sequences`)."""
 
 Kind = TypeVar("Kind", str, "dict[str, Any]")
 
@@ -65,7 +68,7 @@ class Description:
     generation: int
 
     sequence: int
-    """Deltas up to this one are in the tables."""
+    """Deltas up to this one are in it; with several senders, those of the dense weights."""
 
     created: float
     """When it was written, in seconds since 1970."""
@@ -91,6 +94,15 @@ class Description:
     files: dict[str, FileCheck] = field(default_factory=dict)
     """By path below the folder."""
 
+    shard_sequences: tuple[int, ...] = ()
+    """Of a model on parameter servers: the last delta of each shard that is in the tables."""
+
+    @property
+    def parts(self) -> dict[DeltaPart, int]:
+        """The last delta of every sender that is in it."""
+        family = DeltaPart(None, len(self.shard_sequences)).family()
+        return dict(zip(family, (*self.shard_sequences, self.sequence), strict=True))
+
     def to_bytes(self) -> bytes:
         """Return the file: JSON for people and machines, with a checksum of itself."""
         fields: dict[str, Any] = {
@@ -101,6 +113,7 @@ class Description:
             "version": self.version,
             "generation": self.generation,
             "sequence": self.sequence,
+            **({"shard_sequences": list(self.shard_sequences)} if self.shard_sequences else {}),
             "created": self.created,
             "plan_hash": self.plan_hash,
             "signature": self.signature.to_json(),
@@ -147,6 +160,7 @@ class Description:
             **counts,
             name=_text(fields, "name"),
             created=created,
+            shard_sequences=_sequences(fields),
             plan=_object(fields, "plan"),
             columns=_texts(fields, "columns"),
             weights=_texts(fields, "weights"),
@@ -206,6 +220,13 @@ def _count(fields: Mapping[str, Any], name: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise ValueError(f"{shown(name)} must be a number from 0 on, got {shown(value)}")
     return value
+
+
+def _sequences(fields: Mapping[str, Any]) -> tuple[int, ...]:
+    found = fields.get("shard_sequences", [])
+    if not isinstance(found, list) or len(found) > MAX_SHARDS:
+        raise ValueError(f"'shard_sequences' must be a list of at most {MAX_SHARDS} numbers, got {shown(found)}")
+    return tuple(_count({"shard_sequences": one}, "shard_sequences") for one in found)
 
 
 def _of_type(fields: Mapping[str, Any], name: str, kind: type[Kind], what: str) -> Kind:

@@ -11,13 +11,13 @@ import onnx
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
+from monolith.delta.serving_tables import config_from_json
 from monolith.embedding import MultiTable
 from monolith.errors import CorruptFileError, NotFiniteError, shown
 from monolith.export.dense_session import GRAPH_ERRORS, DenseSession
 from monolith.export.description import Description
 from monolith.export.graph_check import GraphInterface, check_graph
 from monolith.export.serving_model import ServingModel
-from monolith.export.serving_tables import config_from_json
 from monolith.export.signature import DATATYPES, TEXT, TensorSpec, datatype_name
 from monolith.export.versions import GRAPH_FILE, MODEL_FILE, TABLES_FOLDER, WEIGHTS_FILE, version_paths
 from monolith.model import LookupPlan

@@ -48,6 +48,7 @@ class ServingModel:
         self._session = session
         self.generation = description.generation
         self.sequence = description.sequence
+        self.parts = description.parts
         self.created = description.created
 
     @property

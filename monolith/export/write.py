@@ -7,18 +7,18 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
 from monolith.checkpoint.format.durable_files import make_folder, sync_file, sync_folder
 from monolith.checkpoint.format.tensor_file import save_arrays
 from monolith.data import ColumnType, Schema
-from monolith.embedding import Compressor, MultiTable
+from monolith.delta.serving_tables import OnRowsServed, config_to_json, serving_config, to_serving
+from monolith.embedding import Compressor, MultiTable, TableConfig
 from monolith.export.dense_graph import DenseGraph, dense_weights, graph_bytes, trace_dense
 from monolith.export.description import Description, FileCheck, RowInput
 from monolith.export.graph_check import weight_places
-from monolith.export.serving_tables import OnRowsServed, config_to_json, to_serving
 from monolith.export.signature import TEXT, Array, Signature, TensorSpec
 from monolith.export.versions import (
     GRAPH_FILE,
@@ -48,6 +48,14 @@ def trace_model(model: MonolithModel, plan: LookupPlan, schema: Schema) -> Dense
         return trace_dense(model, slices, columns, lists)
 
 
+class TablesElsewhere(Protocol):
+    """Tables whose rows are in other processes, which write them by themselves."""
+
+    def write(self, folder: Path, *, skip_zero_embedding: bool) -> tuple[dict[str, int], list[int]]:
+        """Write all tables into a folder; return their numbers of rows, and the sequence of each shard before that."""
+        ...
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Export:
     """A model as it is to be served."""
@@ -58,7 +66,7 @@ class Export:
     plan: LookupPlan
     """What it looks up."""
 
-    tables: MultiTable
+    tables: MultiTable | TablesElsewhere
     """One table per feature of the plan."""
 
     schema: Schema
@@ -112,8 +120,10 @@ def write_export(base: str | Path, version: int, export: Export) -> Path:
     try:
         (unfinished / TABLES_FOLDER).mkdir(parents=True)
         _write_dense(unfinished, graph, weights)
-        tables = _write_tables(unfinished, export)
-        description = replace(description, tables=tables, files=_sync_files(unfinished))
+        tables, sequences = _write_tables(unfinished, export)
+        description = replace(
+            description, tables=tables, shard_sequences=tuple(sequences), files=_sync_files(unfinished)
+        )
         (unfinished / MODEL_FILE).write_bytes(description.to_bytes())
         sync_file(unfinished / MODEL_FILE)
         # The folder of the tables is synced with each of them.
@@ -157,9 +167,16 @@ def _write_dense(folder: Path, graph: DenseGraph, weights: Mapping[str, Array]) 
     (folder / GRAPH_FILE).write_bytes(graph_bytes(graph, WEIGHTS_FILE, weight_places(path)))
 
 
-def _write_tables(folder: Path, export: Export) -> dict[str, dict[str, Any]]:
-    """Write one table after the other: only one is in memory twice."""
+def _write_tables(folder: Path, export: Export) -> tuple[dict[str, dict[str, Any]], list[int]]:
+    """Write one table after the other: only one is in memory twice. Also return the sequences of shards."""
     written = {}
+    if not isinstance(export.tables, MultiTable):
+        skips = export.skip_zero_embedding
+        num_rows, sequences = export.tables.write(folder / TABLES_FOLDER, skip_zero_embedding=skips)
+        for name, config in export.plan.tables().items():
+            served_config = serving_config(config, skip_zero_embedding=skips)
+            written[name] = _written(name, served_config, num_rows[name])
+        return written, sequences
     for name in export.plan.tables():
         served = to_serving(
             export.tables[name],
@@ -167,10 +184,13 @@ def _write_tables(folder: Path, export: Export) -> dict[str, dict[str, Any]]:
             export.progress,
             skip_zero_embedding=export.skip_zero_embedding,
         )
-        basename = f"{TABLES_FOLDER}/{name}"
-        served.save(folder / basename, plan_hash=export.plan.hash, generation=export.generation)
-        written[name] = {**config_to_json(served.config), "num_rows": len(served), "files": basename}
-    return written
+        served.save(folder / TABLES_FOLDER / name, plan_hash=export.plan.hash, generation=export.generation)
+        written[name] = _written(name, served.config, len(served))
+    return written, []
+
+
+def _written(name: str, config: TableConfig, num_rows: int) -> dict[str, Any]:
+    return {**config_to_json(config), "num_rows": num_rows, "files": f"{TABLES_FOLDER}/{name}"}
 
 
 def _signature(graph: DenseGraph, schema: Schema) -> Signature:

@@ -2,10 +2,12 @@
 
 import re
 import threading
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeAlias
 
 try:
     from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, start_http_server
+    from prometheus_client.core import GaugeMetricFamily, Metric
 except ImportError as error:
     raise ImportError(
         "counters need the prometheus-client package: pip install 'monolith-recsys[serving]', or set metrics_port=0"
@@ -16,6 +18,9 @@ _BUCKETS = (1e-4, 1e-3, 1e-2, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0
 
 REGISTRY = CollectorRegistry()
 """What all counters of this process are in, unless they are told another."""
+
+LabelledFigure: TypeAlias = tuple[str, Mapping[str, str], float]
+"""Name, labels, and value."""
 
 _Metric = Counter | Gauge | Histogram
 
@@ -85,6 +90,34 @@ def parse_tags(key: str, tags: str) -> dict[str, str]:
             raise ValueError(f'metric {key!r}: tags look like "name=value|name=value", got {tags!r}')
         found[re.sub(r"\W", "_", name, flags=re.ASCII)] = value
     return found
+
+
+class ReadFigures:
+    """Figures that are read anew whenever somebody asks for the counters, until it is closed.
+
+    >>> registry = CollectorRegistry()
+    >>> rows = {"0": 7, "1": 8}
+    >>> figures = ReadFigures(lambda: [("monolith_job_rows", {"ps": ps}, rows[ps]) for ps in rows], registry)
+    >>> [line for line in generate_latest(registry).decode().splitlines() if not line.startswith("#")]
+    ['monolith_job_rows{ps="0"} 7.0', 'monolith_job_rows{ps="1"} 8.0']
+    """
+
+    def __init__(self, read: Callable[[], Iterable[LabelledFigure]], registry: CollectorRegistry = REGISTRY) -> None:
+        """Take what reads them; figures of one name must have the same labels."""
+        self._read, self._registry = read, registry
+        registry.register(self)
+
+    def collect(self) -> Iterable[Metric]:
+        """Return the figures of this moment; the registry calls this."""
+        found: dict[str, GaugeMetricFamily] = {}
+        for name, labels, value in self._read():
+            family = found.setdefault(name, GaugeMetricFamily(name, name.replace("_", " "), labels=list(labels)))
+            family.add_metric(list(labels.values()), value)
+        return found.values()
+
+    def close(self) -> None:
+        """Show them no longer."""
+        self._registry.unregister(self)
 
 
 class MetricsEndpoint:

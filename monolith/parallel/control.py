@@ -31,6 +31,9 @@ class ControlRequest(IntEnum):
     RESTORE = 87
     WAIT = 88
     SHUTDOWN = 89
+    FOLLOW = 120
+    PUSH = 121
+    EXPORT = 122
 
 
 _KINDS: Final = (

@@ -16,12 +16,14 @@ from monolith.checkpoint.save.pending_save import stand_back
 from monolith.checkpoint.shards import TableShard
 from monolith.checkpoint.shards.notes import ShardNotes
 from monolith.closing import Closing
+from monolith.delta import DeltaSettings
 from monolith.errors import FencedError, PlanMismatchError, RemoteError
 from monolith.model import LookupPlan
 from monolith.parallel.control import ControlRequest, check_protocol, failure
 from monolith.parallel.dense.requests import REFUSED, DenseRequest
 from monolith.parallel.dense.variable_store import VariableStore
 from monolith.parallel.dense_shard import FIRST_TYPE, LAST_TYPE, DenseShard
+from monolith.parallel.live.served_changes import DELTA_SECONDS, ServedChanges
 from monolith.parallel.messages import TableRequest, Welcome
 from monolith.parallel.table_server import ServedTables, check_proof
 from monolith.wire import Address, FrameLimits, LastReply, Message, SharedSecret, TlsConfig, listen
@@ -114,6 +116,8 @@ class ParameterServer(Closing):
         """Listen; clients prove who they are by the job's secret or a certificate."""
         check_proof(secret, tls, insecure=insecure)
         self._shard: ServedShard | None = None
+        self._changes: ServedChanges | None = None
+        self._tls = tls
         self._variables = VariableStore()
         self._lock = threading.RLock()
         self._work: dict[str, Future[Any]] = {}
@@ -130,6 +134,9 @@ class ParameterServer(Closing):
             ControlRequest.UNTRACK: self._untrack,
             ControlRequest.RESTORE: self._restore,
             ControlRequest.WAIT: self._result,
+            ControlRequest.FOLLOW: self._follow,
+            ControlRequest.PUSH: self._push,
+            ControlRequest.EXPORT: self._export,
         }
         self._server = listen(
             address,
@@ -163,6 +170,7 @@ class ParameterServer(Closing):
     def close(self) -> None:
         """Stop listening and cut the connections; what is being written is finished."""
         self._at_exit()
+        self._end_changes()
         for pool in (self._writer, self._reader):
             pool.shutdown()
         if self._shard is not None:
@@ -232,6 +240,7 @@ class ParameterServer(Closing):
             if shard is not None:
                 shard.served.close()
                 shard.stop_tracking()
+            self._end_changes()
             capacity = int(meta["initial_capacity"])
             self._shard = ServedShard(index, num_shards, plan, initial_capacity=capacity, generation=generation)
         elif not has_it:
@@ -242,6 +251,7 @@ class ParameterServer(Closing):
             )
         elif generation > shard.generation:
             self._finish_work()
+            self._end_changes()  # serving gets all rows once in every generation
             shard.begin_generation(generation)
         return self._status(message)
 
@@ -301,6 +311,45 @@ class ParameterServer(Closing):
 
         return self._start(self._reader, str(meta["work"]), restore)
 
+    def _follow(self, message: Message) -> dict[str, Any]:
+        meta, folder = message.meta, message.meta["secret_folder"]
+        settings = DeltaSettings(
+            request_timeout_seconds=DELTA_SECONDS,
+            tls=None if folder is not None else self._tls,
+            secret=None if folder is None else SharedSecret.of_folder(str(folder)),
+            skip_zero_embedding=bool(meta["skip_zero_embedding"]),
+        )
+        self._served_changes(message).follow([str(target) for target in meta["targets"]], settings)
+        return {}
+
+    def _push(self, message: Message) -> dict[str, Any]:
+        self._served_changes(message).push(str(message.meta["work"]), str(message.meta["target"]))
+        return {}
+
+    def _export(self, message: Message) -> dict[str, Any]:
+        meta = message.meta
+        changes = self._served_changes(message)
+        changes.export(str(meta["work"]), str(meta["folder"]), skip_zero_embedding=bool(meta["skip_zero_embedding"]))
+        return {}
+
+    def _served_changes(self, message: Message) -> ServedChanges:
+        """Return what serves the changes of this life of the job."""
+        shard, generation = self.shard, int(message.meta["generation"])
+        known = shard.generation if self._changes is None else self._changes.generation
+        if generation < known:
+            raise FencedError(f"this parameter server is of generation {known} of its job, not {generation}")
+        if self._changes is None or generation > known:
+            self._end_changes()
+            hello = shard.served.hello
+            place = hello.shard, hello.num_shards
+            self._changes = ServedChanges(shard.tables, place, plan_hash=shard.plan.hash, generation=generation)
+        return self._changes
+
+    def _end_changes(self) -> None:
+        if self._changes is not None:
+            self._changes.close()
+            self._changes = None
+
     def _start(self, pool: ThreadPoolExecutor, name: str, work: Callable[[], Any]) -> dict[str, Any]:
         """Begin work that may take minutes; a request that comes a second time begins nothing."""
         if name not in self._work:
@@ -310,7 +359,8 @@ class ParameterServer(Closing):
         return {}
 
     def _result(self, message: Message) -> dict[str, Any]:
-        future = self._work.get(str(message.meta["work"]))
+        name, changes = str(message.meta["work"]), self._changes
+        future = self._work.get(name) or (None if changes is None else changes.work.get(name))
         if future is None:
             words = "this parameter server was started anew since; begin again"
             return {"failure": {"kind": RemoteError.__name__, "words": words}}

@@ -3,7 +3,8 @@
 import secrets
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -52,7 +53,7 @@ class RemoteDense(Closing):
         self._clients = ControlClients(addresses, secret=secret, tls=tls, retry=self._retry)
         self._plan_hash = plan_hash
         self._bound: _Bound | None = None
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def create(
         self,
@@ -121,6 +122,12 @@ class RemoteDense(Closing):
                 meta = {"layout": bound.hash, "version": bound.versions.get(shard), "kept": kept and shard == 0}
                 messages[shard] = self._message(DenseRequest.FETCH, meta)
             return self._take(bound, self._clients.ask(messages))
+
+    @contextmanager
+    def held(self) -> Iterator[int]:
+        """Inside the block the model has the newest values, and no other thread fetches; gives the global step."""
+        with self._lock:
+            yield self.fetch()
 
     def step(self, key: BatchKey | None = None, *, fetch: bool = True) -> int:
         """Let the owners step with the gradients that the model has, copy the new values, return the global step.

@@ -1,7 +1,7 @@
 """RemoteShard: the shard of a parameter server, as the chief uses it."""
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from monolith.closing import Closing
@@ -29,8 +29,12 @@ class RemoteShard(Closing):
     ) -> None:
         """Remember where the server is; nothing is connected yet."""
         self.address = Address.parse(address)
-        self._retry = retry or RetryConfig()
+        self._retry, self._secret, self._tls = retry or RetryConfig(), secret, tls
         self._client = Client(self.address, secret=secret, tls=tls, connect_timeout_seconds=self._retry.connect_seconds)
+
+    def another(self, retry: RetryConfig | None = None) -> "RemoteShard":
+        """Return the same shard over another connection, whose requests wait for none of this one."""
+        return RemoteShard(self.address, secret=self._secret, tls=self._tls, retry=retry or self._retry)
 
     def init(
         self,
@@ -110,6 +114,45 @@ class RemoteShard(Closing):
             path=path,
             drop_not_finite=drop_not_finite,
             positions=positions,
+        )
+
+    def follow(
+        self, targets: Sequence[str], *, generation: int, secret_folder: str | None, skip_zero_embedding: bool
+    ) -> None:
+        """Let it count changes for serving targets from now on.
+
+        It proves to them that it knows the shared secret in a folder that both sides see; without one, by certificates.
+        """
+        self._ask(
+            ControlRequest.FOLLOW,
+            targets=list(targets),
+            generation=generation,
+            secret_folder=secret_folder,
+            skip_zero_embedding=skip_zero_embedding,
+        )
+
+    def push_changes(self, target: str, *, generation: int) -> dict[str, Any]:
+        """Let it bring a serving target up to date with its rows; return the position of the target and what it got.
+
+        Raises as `DeltaLink.push` does.
+        """
+        name = f"push {secrets.token_hex(8)}"
+        return dict(self._work(ControlRequest.PUSH, name, target=target, generation=generation))
+
+    def export_tables(self, folder: str, *, generation: int, skip_zero_embedding: bool) -> dict[str, Any]:
+        """Let it write its rows as files to serve; both sides see the same files.
+
+        Returns the number of its newest delta before that, and the number of rows by table.
+        """
+        name = f"export {secrets.token_hex(8)}"
+        return dict(
+            self._work(
+                ControlRequest.EXPORT,
+                name,
+                folder=folder,
+                generation=generation,
+                skip_zero_embedding=skip_zero_embedding,
+            )
         )
 
     def shut_down(self) -> None:

@@ -24,6 +24,9 @@ class Progress:
     as_of: float
     """When that was brought up to date, in seconds since 1970."""
 
+    num_missing: int = 0
+    """Senders of this generation that have not sent anything yet."""
+
 
 class Metrics:
     """The counters of one server."""
@@ -80,6 +83,7 @@ class Metrics:
             ("monolith_damaged_exports", "Newer versions passed over as damaged.", self._num_damaged_exports),
             ("monolith_generation", "Generation of the trainer that rows come from.", now.generation),
             ("monolith_sequence", "Last delta in force.", now.sequence),
+            ("monolith_sync_parts_missing", "Senders of this generation that are still to come.", now.num_missing),
             ("monolith_freshness_seconds", "Time since rows were last brought up to date.", time.time() - now.as_of),
         ):
             yield GaugeMetricFamily(name, meaning, value=float(value))

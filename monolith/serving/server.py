@@ -165,7 +165,7 @@ def progress_of(model: ServingModel, receiver: DeltaReceiver | None) -> Progress
         return Progress(model.generation, model.sequence, model.created)
     now = receiver.freshness
     as_of = model.created if now.applied_at_seconds is None else now.applied_at_seconds
-    return Progress(now.position.generation, now.position.sequence, as_of)
+    return Progress(now.position.generation, now.position.sequence, as_of, len(now.missing))
 
 
 def _follow(model: ServingModel, config: ServerConfig, cleanup: ExitStack) -> tuple[DeltaReceiver | None, str | None]:
@@ -174,7 +174,7 @@ def _follow(model: ServingModel, config: ServerConfig, cleanup: ExitStack) -> tu
     if address is None:
         return None, None
     secret = None if tls is not None else SharedSecret.of_folder(config.export_base)
-    receiver = DeltaReceiver(model, plan_hash=model.plan_hash, generation=model.generation, sequence=model.sequence)
+    receiver = DeltaReceiver(model, plan_hash=model.plan_hash, generation=model.generation, parts=model.parts)
     try:
         listener = cleanup.enter_context(receiver.listen(address, tls=tls, secret=secret))
     except OSError as error:

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from monolith.delta import DeltaPosition, DeltaReceiver
-from monolith.delta.messages import DeltaAnswer, DeltaContent, DeltaType, Status, bases_to_meta
+from monolith.delta.messages import DeltaAnswer, DeltaContent, DeltaType, Status, positions_to_meta
 from monolith.errors import CorruptFrameError, NotFiniteError, RemoteError, SecretError
 from monolith.wire import Message, SharedSecret, connect
 from tests.delta.table_target import TableTarget, content
@@ -32,7 +32,7 @@ def mov_rows(**values: float) -> dict[str, tuple[np.ndarray, np.ndarray]]:
 
 
 def ask(receiver, type_, sequence, content=None, *, generation=3, plan=PLAN, bases=(), watermark=None) -> DeltaAnswer:
-    meta = {"bases": bases_to_meta(bases), "watermark": watermark or {}}
+    meta = {"bases": positions_to_meta(bases), "watermark": watermark or {}}
     arrays = (content or DeltaContent()).arrays()
     message = Message(
         type=type_, generation=generation, sequence=sequence, plan_hash=plan, meta=meta, arrays=arrays
@@ -240,12 +240,13 @@ def test_a_weight_that_was_exported_infinite_may_stay_so(receiver, target):
         {},
         *({"bases": bases} for bases in (3, [[1]], [["3", "10"]], [[3.0, 10.0]], [[3.5, 10]], ["31"], [[3, True]])),
         *({"bases": [[3, 10]], "watermark": watermark} for watermark in ([1], {"event_seq": True})),
+        *({"bases": [[3, 10]], "part": part} for part in (0, [0], [2, 2], [0, 0], [True, 2], [None, 65_537])),
     ],
 )
 def test_meta_data_that_does_not_fit_is_an_error_for_the_sender_only(receiver, target, meta):
     message = Message(type=DeltaType.DELTA, generation=3, sequence=11, plan_hash=PLAN, meta=meta)
     with receiver.listen("127.0.0.1:0", insecure=True) as server, connect(server.address) as client:
-        with pytest.raises(RemoteError, match="positions it builds on|watermark is"):
+        with pytest.raises(RemoteError, match="positions it builds on|watermark is|a part is"):
             client.request(message, 30)
         with pytest.raises(RemoteError, match="type 1"):
             client.request(Message(type=1, plan_hash=PLAN), 30)

@@ -9,7 +9,7 @@ import torch
 from monolith.embedding import FixedR8Compressor, Fp16Compressor
 from monolith.export import load_export
 from monolith.export.description import Description
-from monolith.export.serving_tables import config_from_json
+from monolith.delta.serving_tables import config_from_json
 from tests.export.movie import eager, export, request, trained
 
 ZEROS = torch.tensor([0, 3, 17, 199])

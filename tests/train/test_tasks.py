@@ -178,10 +178,15 @@ class Clicks(NativeTask):
         return model_fn
 
 
-@pytest.mark.parametrize("task", [Clicks, Clicks.params()])
-def test_a_task_runs_as_its_own_parameters_say(tmp_path, task):
+@pytest.mark.parametrize(("task", "num_ps"), [(Clicks, 0), (Clicks.params(), 0), (Clicks, 2)])
+def test_a_task_runs_as_its_own_parameters_say(tmp_path, task, num_ps):
     config = RunnerConfig(
-        model_dir=tmp_path, params_override='{"units": 5}', save_summary_steps=0, log_step_count_steps=0
+        model_dir=tmp_path,
+        params_override='{"units": 5}',
+        save_summary_steps=0,
+        log_step_count_steps=0,
+        is_local=True,
+        num_ps=num_ps,
     )
     estimator = mono.Estimator(task, config)
     result = estimator.train()

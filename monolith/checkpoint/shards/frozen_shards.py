@@ -27,11 +27,12 @@ MAX_ASKED_AT_ONCE = 256
 """Shards that are asked at the same time, by a thread each."""
 
 R = TypeVar("R")
+S = TypeVar("S")
 
 _log = logging.getLogger(__name__)
 
 
-def ask_all(shards: Sequence[Shard], ask: Callable[[Shard], R]) -> list[R]:
+def ask_all(shards: Sequence[S], ask: Callable[[S], R]) -> list[R]:
     """Return the answers of all shards, which are asked at the same time; the first error is raised when all ended."""
     with ThreadPoolExecutor(max(1, min(len(shards), MAX_ASKED_AT_ONCE))) as pool:
         return list(pool.map(ask, shards))

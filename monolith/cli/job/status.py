@@ -38,10 +38,13 @@ def status(
 
 
 def _workers(workers: list[dict[str, Any]]) -> Grid:
-    grid = Grid("worker", "state", *_FIGURES.values())
+    """Show every figure that a worker reports; those that are not known here go by their own names."""
+    others = {key: key.replace("_", " ") for one in workers for key in one if key not in ("index", "state", *_FIGURES)}
+    figures = _FIGURES | others
+    grid = Grid("worker", "state", *figures.values())
     for one in workers:
         name = "chief" if one["index"] == 0 else f"worker {one['index']}"
-        grid.add_row(name, str(one.get("state", "")), *(str(one.get(key, "")) for key in _FIGURES))
+        grid.add_row(name, str(one.get("state", "")), *(str(one.get(key, "")) for key in figures))
     return grid
 
 

@@ -136,6 +136,11 @@ class Coordinator(Closing):
             if check is not None:
                 check()
 
+    def positions(self) -> list[Position | None]:
+        """Return the newest known positions of workers 1, 2, ..."""
+        with self._changed:
+            return [member.position for member in self._members.values()]
+
     @property
     def unfinished(self) -> list[int]:
         """Workers that have not finished their part."""

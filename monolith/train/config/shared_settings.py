@@ -73,7 +73,7 @@ class SharedTrainingSettings:
     autocast: bool = setting(False, "Compute the dense part in bfloat16 where that is safe.")
     deterministic: bool = setting(False, "Use only operations that always give the same bits.")
     enable_controller: bool = setting(False, "Let `monolith control` pause, resume and save this run.")
-    metrics_port: int = setting(0, "Port on 127.0.0.1 with the run's counters for Prometheus; 0: none.")
+    metrics_port: int = setting(0, "Port on 127.0.0.1 with counters for Prometheus, of a job at its chief; 0: none.")
 
 
 @dataclass(kw_only=True)

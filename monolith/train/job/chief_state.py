@@ -108,6 +108,10 @@ class ChiefState(ServedState):
         super().count(batch)
         self._coordinator.note_step(self.global_step)
 
+    def num_events_of_others(self) -> int:
+        """Count the events that workers have reported."""
+        return sum(sum(one.get("offsets", {}).values()) for one in self._coordinator.positions() if one is not None)
+
     def saver(self, model_dir: Path, *, retention: Retention, mirror: SnapshotStore | None = None) -> Saver:
         """Return what saves all shards."""
         return ShardsSaver(model_dir, self.plan, self.shards, retention=retention, mirror=mirror)

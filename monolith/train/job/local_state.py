@@ -15,7 +15,6 @@ from monolith.hooks import Hook
 from monolith.model import MonolithModel, Pulled
 from monolith.parallel import ParameterServer, RemoteShard, RemoteTables
 from monolith.train.config import RunnerConfig
-from monolith.train.config.run_settings import RunSettings
 from monolith.train.job.served_state import push_named
 from monolith.train.loop import RunResult
 from monolith.train.run import run
@@ -31,13 +30,6 @@ def run_with_local_servers(
 
     Losses, rows, weights and snapshots are the same bit for bit.
     """
-    settings = RunSettings.of(config, model)
-    if settings.live is not None or settings.exports is not None:
-        raise NotImplementedError(
-            f"num_ps={config.num_ps}: rows on parameter servers do not go to serving while they are trained yet. Leave "
-            "out export_base, sync_targets, enable_realtime_training and export_when_saving, and write versions from "
-            "snapshots (`monolith export`); or train with num_ps=0"
-        )
     with ExitStack() as cleanup:
         make_state = partial(LocalState, num_ps=config.num_ps, cleanup=cleanup)
         return run(model, config, hooks=hooks, make_state=make_state, **how)
@@ -68,7 +60,7 @@ class LocalState(TrainState):
         self.shards = [self._cleanup.enter_context(RemoteShard(address, secret=secret)) for address in addresses]
         for index, shard in enumerate(self.shards):
             capacity = config.initial_capacity
-            shard.init(self.plan, index, self._num_ps, generation=1, initial_capacity=capacity)
+            shard.init(self.plan, index, self._num_ps, generation=0, initial_capacity=capacity)
             shard.mark_initialized()
         tables = RemoteTables(self.plan.tables(), addresses, plan_hash=self.plan.hash, secret=secret)
         return cast(MultiTable, self._cleanup.enter_context(tables))

@@ -3,7 +3,7 @@
 import math
 import signal
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from monolith.parallel.coordination import WorkerLink
 from monolith.train.config import RunnerConfig
 from monolith.train.config.run_settings import RunSettings
 from monolith.train.config.task_settings import task_parameter
+from monolith.train.hooks.endpoint import ReadFiguresHook
 from monolith.train.hooks.live_view import LiveView
 from monolith.train.hooks.standard import standard_hooks
 from monolith.train.job.chief_state import ChiefConfig, ChiefState
@@ -24,6 +25,7 @@ from monolith.train.job.parameter_server import run_ps
 from monolith.train.job.part_source import PartSource
 from monolith.train.job.place import JobPlace, common_settings, coordinator_at, place_of
 from monolith.train.job.retries import Retries
+from monolith.train.job.status import job_figures, with_servers
 from monolith.train.job.worker_state import WorkerState
 from monolith.train.loop import RunResult, Trainer
 from monolith.train.run import run, training_source
@@ -31,6 +33,10 @@ from monolith.train.state import StateConfig
 
 PAUSE_SECONDS = 30.0
 """How long a save waits for workers, if the task's train.max_pending_seconds_for_barrier does not say it."""
+
+
+_STATUS_SECONDS = 2.0
+"""A parameter server that does not say how it is by then counts as lost, for Prometheus."""
 
 
 def run_job(
@@ -62,11 +68,6 @@ def _run_chief(
     model: MonolithModel, config: RunnerConfig, place: JobPlace, *, hooks: Sequence[Hook], **how: Any
 ) -> RunResult:
     settings = RunSettings.of(config, model)
-    if settings.live is not None or settings.exports is not None:
-        raise NotImplementedError(
-            "sending what is learned to servers is not there yet for jobs with parameter servers; leave out "
-            "export_base, sync_targets and export_when_saving, and export snapshots with `monolith export`"
-        )
     job = ChiefConfig(
         folder=Path(config.model_dir),
         num_workers=config.num_workers,
@@ -78,6 +79,8 @@ def _run_chief(
     )
     with coordinator_at(place, config.num_workers) as coordinator:
         states: list[ChiefState] = []
+        # The chief answers for the whole job: processes of one machine cannot all have this port.
+        metrics = [ReadFiguresHook(lambda: _figures(coordinator, place))] if settings.watch.metrics_port else []
 
         def attempt() -> RunResult:
             addresses = place.servers(config.num_ps)
@@ -97,7 +100,7 @@ def _run_chief(
                     config,
                     source=source,
                     make_state=make_state,
-                    hooks=[*hooks, _ChiefHook(states, late)],
+                    hooks=[*hooks, _ChiefHook(states, late), *metrics],
                     **{**how, **ends},
                 )
                 coordinator.end()
@@ -111,6 +114,11 @@ def _run_chief(
             return _retries(settings).run(attempt, lambda: place.servers(config.num_ps), coordinator.suspend)
 
 
+def _figures(coordinator: Coordinator, place: JobPlace) -> Iterable[tuple[str, dict[str, str], float]]:
+    status = coordinator.status()
+    return job_figures(with_servers(status, secret=place.secret, tls=place.tls, timeout_seconds=_STATUS_SECONDS))
+
+
 def _run_worker(model: MonolithModel, config: RunnerConfig, place: JobPlace, hooks: Sequence[Hook]) -> RunResult:
     settings = RunSettings.of(config, model)
     settings.process.apply()
@@ -118,7 +126,7 @@ def _run_worker(model: MonolithModel, config: RunnerConfig, place: JobPlace, hoo
     first_step = int(limit * math.log(1 + config.index))
 
     def attempt() -> RunResult:
-        watching = [*standard_hooks(replace(settings.watch, summary_steps=0, controller=False)), *hooks]
+        watching = [*standard_hooks(replace(settings.watch, summary_steps=0, controller=False, metrics_port=0)), *hooks]
         view = LiveView(every_steps=settings.watch.log_steps, folder=settings.saving.folder)
         for hook in [*watching, view, *model.training_hooks]:
             hook.begin()

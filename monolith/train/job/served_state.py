@@ -4,6 +4,7 @@ import hashlib
 import time
 from collections import deque
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -103,6 +104,10 @@ class ServedState(TrainState):
         self._ends.append(time.monotonic())
         # Steps of others between the values that this batch was computed with and its push.
         self._staleness.append(max(0, self.global_step - known - 1))
+
+    def dense_held(self) -> AbstractContextManager[int]:
+        """Hold the newest weights of the owners."""
+        return self.dense.held()
 
     def figures(self) -> dict[str, Any]:
         """Return what people may want to know of this worker."""

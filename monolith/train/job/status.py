@@ -1,13 +1,15 @@
 """job_status: how a job that runs is, asked of its chief and its parameter servers."""
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from monolith.checkpoint.shards.frozen_shards import ask_all
 from monolith.cluster.discovery import FilesServiceDiscovery
 from monolith.parallel import RemoteShard, RetryConfig
 from monolith.parallel.coordination.messages import CoordinationRequest, ask
 from monolith.train.job.place import CLUSTER_FOLDER, WORKER
-from monolith.wire import Client, SharedSecret
+from monolith.wire import Client, SharedSecret, TlsConfig
 
 
 def job_status(model_dir: Path, *, timeout_seconds: float) -> dict[str, Any]:
@@ -23,16 +25,59 @@ def job_status(model_dir: Path, *, timeout_seconds: float) -> dict[str, Any]:
     secret = SharedSecret.of_folder(folder)
     with Client(address, secret=secret) as client:
         found = dict(client.request(ask(CoordinationRequest.STATUS), timeout_seconds).meta)
-    found["servers"] = [_server(one, secret, timeout_seconds) for one in found["servers"]]
-    return found
+    return with_servers(found, secret=secret, timeout_seconds=timeout_seconds)
 
 
-def _server(address: str, secret: SharedSecret, timeout_seconds: float) -> dict[str, Any]:
+def with_servers(
+    status: Mapping[str, Any], *, secret: SharedSecret, tls: TlsConfig | None = None, timeout_seconds: float
+) -> dict[str, Any]:
+    """Return what a chief says of its job, with what the parameter servers say of themselves."""
     retry = RetryConfig(deadline_seconds=timeout_seconds, attempt_seconds=timeout_seconds)
-    with RemoteShard(address, secret=secret, retry=retry) as shard:
-        try:
-            status = shard.status()
-        except OSError as error:
-            return {"address": address, "state": f"lost: {error}"}
-    state = "serving" if status["is_ready"] else "restoring" if status["shard"] is not None else "empty"
-    return {"address": address, "state": state, **{key: status.get(key, {}) for key in ("num_rows", "bytes")}}
+
+    def ask_server(address: str) -> dict[str, Any]:
+        with RemoteShard(address, secret=secret, tls=tls, retry=retry) as shard:
+            try:
+                found = shard.status()
+            except OSError as error:
+                return {"address": address, "state": f"lost: {error}"}
+        state = "serving" if found["is_ready"] else "restoring" if found["shard"] is not None else "empty"
+        return {"address": address, "state": state, **{key: found.get(key, {}) for key in ("num_rows", "bytes")}}
+
+    return {**status, "servers": ask_all(list(status["servers"]), ask_server)}
+
+
+def job_figures(status: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, str], float]]:
+    """Yield name, labels and value of every figure of a job's status, for Prometheus.
+
+    >>> worker = {"index": 1, "state": "training", "staleness": 2}
+    >>> server = {"state": "serving", "num_rows": {"uid": 7}, "bytes": {"uid": 900}}
+    >>> status = {"generation": 3, "global_step": 10, "saved_step": None, "workers": [worker], "servers": [server]}
+    >>> for name, labels, value in job_figures(status):
+    ...     print(name, labels, value)
+    monolith_job_generation {} 3
+    monolith_job_global_step {} 10
+    monolith_job_worker_up {'worker': '1'} 1
+    monolith_job_worker_staleness {'worker': '1'} 2
+    monolith_job_server_up {'ps': '0'} 1
+    monolith_job_server_rows {'ps': '0', 'table': 'uid'} 7
+    monolith_job_server_bytes {'ps': '0', 'table': 'uid'} 900
+    """
+    for name, value in status.items():
+        if _is_number(value):
+            yield f"monolith_job_{name}", {}, value
+    for one in status["workers"]:
+        labels = {"worker": str(one["index"])}
+        yield "monolith_job_worker_up", labels, int(one.get("state") not in ("lost", "not here yet"))
+        for name, value in one.items():
+            if name != "index" and _is_number(value):
+                yield f"monolith_job_worker_{name}", labels, value
+    for index, one in enumerate(status["servers"]):
+        yield "monolith_job_server_up", {"ps": str(index)}, int(one["state"] == "serving")
+        for table, count in one.get("num_rows", {}).items():
+            yield "monolith_job_server_rows", {"ps": str(index), "table": table}, count
+        for table, count in one.get("bytes", {}).items():
+            yield "monolith_job_server_bytes", {"ps": str(index), "table": table}, count
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

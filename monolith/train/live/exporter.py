@@ -10,6 +10,7 @@ from monolith._core import native
 from monolith.export.dense_graph import dense_weights
 from monolith.export.versions import complete_versions, next_version, remove_unfinished, unfinished_path, version_path
 from monolith.export.write import Export, trace_model, write_export
+from monolith.parallel.live.exported_shards import ExportedShards
 from monolith.train.live.live_config import LiveConfig
 from monolith.train.live.step_gate import StepGate
 from monolith.train.saving.save_listener import SaveListener
@@ -40,6 +41,7 @@ class Exporter:
         self._config = config
         self._gate = gate
         self._sequence = sequence
+        self._tables = ExportedShards(state.shards, generation=state.generation) if state.shards else state.tables
         self._graph = trace_model(state.model, state.plan, state.source.schema)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="export", daemon=True)
@@ -49,7 +51,7 @@ class Exporter:
         """Write a version of this moment and remove the oldest beyond `keep_exports`."""
         state, config = self._state, self._config
         sequence = self._sequence()  # before anything is read: what it counts is in the rows and weights
-        with self._gate.between_steps():
+        with self._gate.between_steps(), state.dense_held():
             weights = dense_weights(state.model)
         path = write_export(
             config.export_base,
@@ -57,7 +59,7 @@ class Exporter:
             Export(
                 model=state.model,
                 plan=state.plan,
-                tables=state.tables,
+                tables=self._tables,
                 schema=state.source.schema,
                 generation=state.generation,
                 sequence=sequence,

@@ -1,7 +1,7 @@
 """LiveServing: keeps the servers of a run up to date."""
 
 from collections.abc import Mapping
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -9,6 +9,7 @@ from torch import Tensor
 from monolith.delta import DeltaLoop, DeltaSender, DeltaSettings
 from monolith.errors import FencedError, PlanMismatchError
 from monolith.export.dense_graph import dense_weights
+from monolith.parallel.live.shards_sender import ShardsSender
 from monolith.train.live.exporter import Exporter
 from monolith.train.live.live_config import LiveConfig
 from monolith.train.live.step_gate import StepGate
@@ -30,24 +31,10 @@ class LiveServing:
         """Trace the model, which takes seconds, and follow the changes of a state that is open from now on."""
         self.gate = StepGate()
         self._state = state
-        self._watermark: dict[str, int] = {}
-        self._note_position()
+        self._watermark = state.watermark()
         self._exporter = Exporter(state, config, gate=self.gate, sequence=lambda: self._sender.sequence)
         # Before the first version is written: a server that loads it then gets every later change.
-        self._sender = DeltaSender(
-            state.tables,
-            plan_hash=state.plan.hash,
-            generation=state.generation,
-            targets=config.sync_targets,
-            dense_weights=self._weights,
-            watermark=lambda: self._watermark,
-            settings=DeltaSettings(
-                request_timeout_seconds=_REQUEST_SECONDS,
-                tls=config.tls,
-                secret=None if config.tls is not None else SharedSecret.made_in_folder(config.export_base),
-                skip_zero_embedding=config.skip_zero_embedding,
-            ),
-        )
+        self._sender = self._make_sender(config)
         self._loop = DeltaLoop(self._sender, config.sync_seconds, max_pause_seconds=_MAX_PAUSE_SECONDS)
 
     @property
@@ -57,7 +44,7 @@ class LiveServing:
 
     def after_step(self, state: TrainState) -> None:
         """Note how far training is; a trainer that was replaced must not go on."""
-        self._note_position()
+        self._watermark = state.watermark()
         if self._sender.links and not self._loop.running:
             raise self._loop.last_error or RuntimeError("the pushes to the servers ended by themselves")
 
@@ -88,12 +75,30 @@ class LiveServing:
         except (FencedError, PlanMismatchError):
             return  # another trainer has taken over; the snapshot of this one is written, and that was all
 
-    def _note_position(self) -> None:
-        position = sum(self._state.offsets.values())
-        self._watermark = {"event_seq": position - 1, "event_time": self._state.clock.now}
+    def _make_sender(self, config: LiveConfig) -> DeltaSender | ShardsSender:
+        state = self._state
+        common: dict[str, Any] = {
+            "plan_hash": state.plan.hash,
+            "generation": state.generation,
+            "targets": config.sync_targets,
+            "dense_weights": self._weights,
+            "watermark": self._joint_watermark,
+            "settings": DeltaSettings(
+                request_timeout_seconds=_REQUEST_SECONDS,
+                tls=config.tls,
+                secret=None if config.tls is not None else SharedSecret.made_in_folder(config.export_base),
+                skip_zero_embedding=config.skip_zero_embedding,
+            ),
+        }
+        if state.shards:
+            return ShardsSender(state.shards, secret_folder=config.export_base, **common)
+        return DeltaSender(state.tables, **common)
+
+    def _joint_watermark(self) -> Mapping[str, int]:
+        own = self._watermark
+        return {**own, "event_seq": own["event_seq"] + self._state.num_events_of_others()}
 
     def _weights(self) -> tuple[int, Mapping[str, Tensor]]:
-        with self.gate.between_steps():
+        with self.gate.between_steps(), self._state.dense_held() as version:
             arrays = dense_weights(self._state.model)
-            version = self._state.global_step
         return version, {name: torch.from_numpy(array) for name, array in arrays.items()}

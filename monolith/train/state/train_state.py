@@ -1,7 +1,7 @@
 """Everything a run changes, and how it is written and read."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,6 +35,7 @@ from monolith.errors import CorruptFileError
 from monolith.export.obstacles import export_obstacles
 from monolith.model import FusedLookup, Lookup, Mode, MonolithModel, Pulled, admission_filters, dry_run, make_tables
 from monolith.model.spec import EstimatorSpec
+from monolith.parallel import RemoteShard
 from monolith.train.state.clock import JUMP_EVENTS, JUMP_SECONDS, EventClock
 from monolith.train.state.progressive_metrics import ProgressiveMetrics
 from monolith.train.state.restore_config import RestoreConfig, clears_weights, mark_cleared
@@ -175,6 +176,24 @@ class TrainState:
         hashed = [name for name, kind in self.source.schema.types.items() if kind.is_hash]
         extra = {"clock": self.clock.state(), "offsets": self.offsets, "draws": self._draws(), "hash_columns": hashed}
         return {**common, "dense": self._tensors(), "epoch": self.epoch, "extra": extra}
+
+    shards: Sequence[RemoteShard] = ()
+    """Parameter servers that hold the rows, in order; none if they are in this process."""
+
+    def dense_held(self) -> AbstractContextManager[int]:
+        """Inside the block the model's dense weights are the newest, and stay; gives a number that changes with them.
+
+        In one process, no step may be under way.
+        """
+        return nullcontext(self.global_step)
+
+    def watermark(self) -> dict[str, int]:
+        """Return how far in the stream training is: everything before is in rows and weights."""
+        return {"event_seq": sum(self.offsets.values()) - 1, "event_time": self.clock.now}
+
+    def num_events_of_others(self) -> int:
+        """Return how many events of this run other processes have trained on; any thread may ask."""
+        return 0
 
     def push(self, pulled: Pulled, batch: Batch, time: int) -> None:
         """Step the rows of a batch with the gradients that they collected."""

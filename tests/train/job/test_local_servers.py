@@ -129,13 +129,6 @@ def test_another_models_rows_are_taken_without_its_position(tmp_path):
     assert_equal(first, second)
 
 
-def test_what_servers_cannot_do_yet_is_refused_at_the_start(tmp_path):
-    settings = {"model_dir": tmp_path / "model", "is_local": True, "num_ps": 2}
-    with pytest.raises(NotImplementedError, match="do not go to serving while they are trained yet"):
-        mono.Estimator(Rated, RunnerConfig(**settings, export_base=str(tmp_path / "exports"))).train()
-    assert not list_snapshots(tmp_path / "model")
-
-
 def test_the_command_trains_on_servers(tmp_path):
     (tmp_path / "rated.py").write_text("from tests.train.job.test_local_servers import Rated\n")
     command = [sys.executable, "-m", "monolith", "train", "rated:Rated", "--is-local", "--num-ps", "2"]
