@@ -14,6 +14,7 @@ from monolith.checkpoint import latest_state
 from monolith.embedding import SgdOptimizer, ZerosInitializer
 from monolith.train.config import RunnerConfig
 from monolith.train.trained_model import TrainedModel
+from tests.train.job.detour import take_detour
 
 NUM_IDS = 50
 BATCH = 8
@@ -88,9 +89,18 @@ def config_of(model_dir: Path, **changes: Any) -> RunnerConfig:
     return RunnerConfig(**{**settings, **changes})
 
 
-def take_part(model_dir: str, num_events: int, seconds: float = 0.0, fails: bool = False, **role: Any) -> None:
-    """Be a process of a job."""
+def take_part(
+    model_dir: str,
+    num_events: int,
+    seconds: float = 0.0,
+    fails: bool = False,
+    detour: dict[int, int] | None = None,
+    **role: Any,
+) -> None:
+    """Be a process of a job; the connections of workers in `detour` run through the detour at that port."""
     torch.set_num_threads(1)
+    if detour and role["server_type"] == "worker" and role["index"] in detour:
+        take_detour(detour[role["index"]])
     hooks: list[mono.Hook] = [FailsOnce()] if fails else []
     if seconds:
         hooks.append(Slow(seconds, Path(model_dir) / f"steps-{role['index']}"))

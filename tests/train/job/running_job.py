@@ -50,3 +50,11 @@ class Job:
 
     def __exit__(self, *_):
         self.close()
+
+
+def wait_for_steps(job, index, count):
+    """Wait until a worker whose steps are counted in a file has taken so many."""
+    path, end = job.model_dir / f"steps-{index}", time.monotonic() + 60
+    while not path.exists() or path.stat().st_size < count:
+        assert time.monotonic() < end
+        time.sleep(0.01)

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from tests.train.job.counting_job import BATCH, counted, expected, look, take_part
-from tests.train.job.running_job import Job
+from tests.train.job.running_job import Job, wait_for_steps
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -23,13 +23,6 @@ def job(tmp_path):
     yield start
     for one in made:
         one.close()
-
-
-def wait_for_steps(job, index, count):
-    path, end = job.model_dir / f"steps-{index}", time.monotonic() + 60
-    while not path.exists() or path.stat().st_size < count:
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def check_exact(model_dir, num_events):
