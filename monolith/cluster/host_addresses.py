@@ -3,6 +3,8 @@
 import ipaddress
 import socket
 
+_LOOPBACK = "127.0.0.1"
+
 
 class AddressFamily:
     """The kinds of address that a job may look for."""
@@ -58,6 +60,16 @@ def get_local_ip() -> str:
     except socket.gaierror:
         found = socket.getaddrinfo(name, None, family=socket.AF_INET6)
     return str(found[0][4][0])
+
+
+def loopback_ip() -> str:
+    """Return the address by which this host reaches itself: IPv6 only where there is no other."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as one:
+        try:
+            one.bind((_LOOPBACK, 0))
+        except OSError:
+            return "::1"
+    return _LOOPBACK
 
 
 def is_ipv4_supported() -> bool:

@@ -25,6 +25,7 @@ from monolith.train.job.evaluate_job import evaluate_job
 from monolith.train.job.run_job import run_job
 from monolith.train.loop import RunResult
 from monolith.train.made_model import make_model, make_source
+from monolith.train.roles.cluster import ListedCluster
 from monolith.train.run import training_source
 from monolith.train.trained_model import snapshot_to_look_at
 
@@ -144,6 +145,9 @@ def distributed_train(
         raise NotImplementedError("sync_backend: jobs send nothing to servers yet; export snapshots of theirs instead")
     values = {one.name: getattr(config, one.name) for one in fields(config) if one.init}
     values |= {name: getattr(discovery, name) for name in ("index", "server_type") if hasattr(discovery, name)}
+    cluster = ListedCluster.of(discovery)
+    if cluster is not None and cluster.role is not None:
+        values["server_type"], values["index"] = cluster.role
     for name, words in (("index", "Index"), ("num_ps", "Num ps"), ("num_workers", "Num workers")):
         if values[name] is None:
             raise ValueError(f"{words} can't be none.")

@@ -52,8 +52,8 @@ HOMES: Final[dict[str, dict[str, str]]] = {
     "monolith.native_training.runner_utils": {
         "isabs": "monolith.checkpoint.format.state_files.path_forms:isabs",
         "RunnerConfig": "monolith.train.config.runner_config:RunnerConfig",
-        "get_discovery": "monolith.train.config.discovery:get_discovery",
-        "monolith_discovery": "monolith.train.config.discovery:monolith_discovery",
+        "get_discovery": "monolith.train.roles.discovery:get_discovery",
+        "monolith_discovery": "monolith.train.roles.discovery:monolith_discovery",
     },
     "monolith.native_training.runtime.ops.gen_monolith_ops": {
         EVERYTHING: "monolith._core:native",

@@ -33,6 +33,7 @@ from monolith.train.job.local_state import run_with_local_servers
 from monolith.train.job.run_job import run_job
 from monolith.train.loop import RunResult, Sync
 from monolith.train.made_model import ModelLike, make_model, make_source
+from monolith.train.roles.role import with_role
 from monolith.train.run import run, training_source
 from monolith.train.saving.save_listener import SaveListener
 from monolith.train.trained_model import TrainedModel, open_trained, snapshot_to_look_at
@@ -72,7 +73,7 @@ class Estimator:
         self._is_kept = bool(str(config.model_dir))
         if not self._is_kept:
             config.model_dir = default_model_dir(type(self.model).__name__)
-        self.config = config
+        self.config = with_role(config)
         # The specification has these two exported for processes that are started later.
         os.environ["TF_GRPC_WORKER_CACHE_THREADS"] = str(config.tf_grpc_worker_cache_threads)
         os.environ["MONOLITH_GRPC_WORKER_SERVICE_HANDLER_MULTIPLIER"] = str(

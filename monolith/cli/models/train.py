@@ -9,12 +9,13 @@ from monolith.cli.console import console
 from monolith.cli.models.estimators import config_of, estimator_of
 from monolith.train.config.run_settings import job_config
 from monolith.train.job.run_job import run_job
+from monolith.train.roles.role import with_role
 
 
 def run(model: str, settings: Mapping[str, Any], own: Mapping[str, Any]) -> None:
     """Train, and print how it ended."""
-    if settings.get("server_type") == "ps":
-        config = config_of(settings)
+    config = with_role(config_of(settings))
+    if config.server_type == "ps":
         job_config(config).check()
         run_job(None, config)  # it knows nothing of the model
         console.print("The chief ended the job.")

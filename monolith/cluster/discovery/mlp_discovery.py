@@ -60,6 +60,10 @@ class MLPServiceDiscovery(ServiceDiscovery):
         """Return {role: {index: address}} for ps, worker and chief."""
         return {name: self.query(name, skip_port_check) for name in _ROLES}
 
+    def listed(self, name: str) -> list[str]:
+        """Return all addresses of a role; ValueError if the platform leaves one out."""
+        return [self._expected(name, index) for index in range(self._mlp_env.num_replicas(name))]
+
     @property
     def server_type(self) -> str:
         """The role of this process."""

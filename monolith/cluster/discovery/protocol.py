@@ -20,5 +20,9 @@ class ServiceDiscovery(Closing):
     def query(self, name: str) -> dict[int, str]:
         """Return {index: address} of everything registered under a name, in the order of the indices."""
 
+    def address_for(self, name: str, index: int) -> str | None:
+        """Return where a process must listen; None if it may choose, and registers what it chose."""
+        return None
+
     def close(self) -> None:  # noqa: B027 - most have nothing to give back
         """Give back what it holds; a second call does nothing."""

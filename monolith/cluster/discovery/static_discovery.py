@@ -37,6 +37,10 @@ class StaticServiceDiscovery(ServiceDiscovery):
             raise ValueError('static discovery lists no address; write "ps=HOST:PORT;worker=HOST:PORT"')
         return cls(addresses)
 
+    def address_for(self, name: str, index: int) -> str | None:
+        """Return the listed address."""
+        return self._addresses.get(name, {}).get(index)
+
     def register(self, name: str, index: int, addr: str) -> None:
         """Check that the list has this process, at this port.
 

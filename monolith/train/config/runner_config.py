@@ -30,7 +30,9 @@ class RunnerConfig(DistributedCpuTrainingConfig, SharedRunnerSettings):
     """
 
     task: str | None = setting(None, "Name of a registered model.")
-    tf_config: str | None = setting(None, "The cluster as JSON, as TF_CONFIG has it.")
+    tf_config: str | None = setting(
+        None, "The cluster as JSON, for discovery_type=primus; by default TF_CONFIG of the environment."
+    )
     deep_insight_name: str | None = setting(None, "Name of the model in metrics.")
     discovery_type: ServiceDiscoveryType = setting(ServiceDiscoveryType.CONSUL, "primus, consul, zk or mlp.")
     zk_server: str | None = setting(None, "Address of ZooKeeper.")

@@ -90,6 +90,17 @@ class SharedRunnerSettings:
     """What `RunnerConfig` and `RunConfig` share."""
 
     is_local: bool = setting(False, "Train in one process, with its parameter servers.")
+    discovery: str | None = setting(
+        None,
+        "Where processes find each other: files:DIR, static:ps=HOST:PORT,..;worker=HOST:PORT, zk:HOST:PORT/JOB or "
+        "consul:JOB; by default files in model_dir.",
+    )
+    listen: str | None = setting(
+        None,
+        "Where this process listens for others, HOST or HOST:PORT; 0.0.0.0 and :: are all networks; by default only "
+        "this machine.",
+    )
+    insecure: bool = setting(False, "Let other machines connect without TLS: the network is trusted.")
     bzid: str | None = setting(None, "Business id of the model, for serving.")
     ps_replica_num: int | None = setting(None, "Replicas of each shard in serving.")
     base_name: str | None = setting(None, "Name of the model in serving.")

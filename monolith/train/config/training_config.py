@@ -9,6 +9,9 @@ from monolith.train.config.shared_settings import SharedJobSettings, SharedTrain
 
 DEFAULT_SNAPSHOT_SECONDS = 60.0
 SERVER_TYPES = ("worker", "ps")
+CHIEF = "chief"
+"""Another word for worker 0."""
+
 MODES = ("train", "eval", "infer")
 
 MAX_PORT = 65_535
@@ -22,7 +25,7 @@ class CpuTrainingConfig(SharedTrainingSettings):
     'sliding_hash_filter'
     """
 
-    server_type: str = setting("worker", "What this process is: worker or ps.")
+    server_type: str = setting("worker", "What this process is: worker or ps; chief is worker 0.")
     index: int = setting(0, "Which of its kind this process is; worker 0 is the chief.")
     model_name: str = setting("", "Name in metrics and serving; if empty, the model's own name.")
     filter_capacity: int = setting(300_000_000, "Ids that the admission filter can count.")
@@ -70,7 +73,7 @@ class CpuTrainingConfig(SharedTrainingSettings):
 
     def __post_init__(self) -> None:
         """Reject values that could only fail later, far from here."""
-        for name, choices in (("server_type", SERVER_TYPES), ("mode", MODES)):
+        for name, choices in (("server_type", (*SERVER_TYPES, CHIEF)), ("mode", MODES)):
             if getattr(self, name) not in choices:
                 raise ValueError(
                     f"{type(self).__name__}: {name} must be {' or '.join(choices)}, got {getattr(self, name)!r}"
@@ -128,7 +131,7 @@ class DistributedCpuTrainingConfig(CpuTrainingConfig, SharedJobSettings):
     inter_op_parallelism_threads: int = setting(16, "Operations at the same time; 16 leaves the number to torch.")
     num_extra_ps: int = setting(0, "Spare PS; the slowest of all are not used.")
     num_redundant_ps: int = setting(0, "Spare PS that wait for one to fail.")
-    uuid: str = setting("", "Name of the job, for files that its processes share.")
+    uuid: str = setting("", "Name of the job in Consul or ZooKeeper.")
     max_retry_times: int = setting(0, "Restarts of a worker; 0 is 6 with partial recovery, else none.")
     retry_wait_in_secs: int = setting(30, "Pause before a restart.")
     fountain_zk_host: str = setting("", "Unused.")

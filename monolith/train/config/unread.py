@@ -36,7 +36,7 @@ def _later(capability: str, *, refused: bool = False) -> Unread:
 
 _AHEAD = "fetching rows ahead from parameter servers"
 _SPARE = "spare parameter servers"
-_CLUSTER = "finding the processes of a cluster"
+_FILES = "handing out files to workers"
 _SYNC = "synchronous training"
 _GPU = "training on a GPU"
 _SERVING = "sharded serving"
@@ -52,15 +52,11 @@ UNREAD: Mapping[str, Unread] = {
     "force_shutdown_ps": Unread("parameter servers always end with their job", happens_anyway=True),
     "num_extra_ps": _later(_SPARE),
     "num_redundant_ps": _later(_SPARE),
-    "uuid": _later(_CLUSTER),
-    "tf_config": _later(_CLUSTER),
-    "discovery_type": _later(_CLUSTER),
-    "zk_server": _later(_CLUSTER),
-    "zk_watch_address_family": _later(_CLUSTER),
-    "dc_aware": _later(_CLUSTER),
-    "num_extra_dsworker_on_gpu_worker": _later(_CLUSTER),
-    "enable_dynamic_sharding": _later(_CLUSTER),
-    "max_task_num_per_worker": _later(_CLUSTER),
+    "zk_watch_address_family": _later(_SERVING),
+    "dc_aware": _later(_SERVING),
+    "num_extra_dsworker_on_gpu_worker": _later(_GPU),
+    "enable_dynamic_sharding": _later(_FILES),
+    "max_task_num_per_worker": _later(_FILES),
     "enable_sync_training": _later(_SYNC, refused=True),
     "enable_partial_sync_training": _later(_SYNC, refused=True),
     "merge_sync_training_ckpt": _later(_SYNC),

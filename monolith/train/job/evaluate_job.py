@@ -12,12 +12,12 @@ from monolith.embedding import MultiTable
 from monolith.hooks import Hook
 from monolith.model import LookupPlan, MonolithModel
 from monolith.parallel import RemoteShard
-from monolith.parallel.coordination import Coordinator, Opening, WorkerLink
+from monolith.parallel.coordination import Opening, WorkerLink
 from monolith.train.config import RunnerConfig
 from monolith.train.config.run_settings import job_config, restore_config
 from monolith.train.job.parameter_server import run_ps
 from monolith.train.job.part_source import PartSource
-from monolith.train.job.place import WORKER, JobPlace, common_settings, place_of
+from monolith.train.job.place import JobPlace, common_settings, coordinator_at, place_of
 from monolith.train.job.served_state import Servers
 from monolith.train.trained_model import TrainedModel
 
@@ -54,8 +54,7 @@ def _evaluate_as_chief(
 ) -> dict[str, float]:
     plan = LookupPlan.from_json(read_manifest(path).plan)
     retry, options = job_config(config).call_retry, restore_config(config)
-    with Coordinator(config.num_workers, place.listen_at, secret=place.secret, tls=place.tls) as coordinator:
-        place.discovery.register(WORKER, 0, str(coordinator.address))
+    with coordinator_at(place, config.num_workers) as coordinator:
         addresses = place.servers(config.num_ps)
         shards = [RemoteShard(address, secret=place.secret, tls=place.tls, retry=retry) for address in addresses]
         for index, shard in enumerate(shards):

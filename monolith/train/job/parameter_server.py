@@ -24,14 +24,16 @@ def run_ps(place: JobPlace, index: int) -> None:
 
         before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
-        with ParameterServer(place.listen_at, secret=place.secret, tls=place.tls) as server:
-            place.discovery.register(PS, index, str(server.address))
+        with ParameterServer(
+            place.listen_at(PS, index), secret=place.secret, tls=place.tls, insecure=place.insecure
+        ) as server:
+            place.register(PS, index, server.address)
             _log.info("parameter server %d listens at %s", index, server.address)
             try:
                 while not server.wait(_POLL_SECONDS) and not stopped.is_set():
                     pass
             finally:
-                place.discovery.deregister(PS, index, str(server.address))
+                place.deregister(PS, index, server.address)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

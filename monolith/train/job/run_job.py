@@ -12,7 +12,7 @@ from monolith.cluster.discovery import ServiceDiscovery
 from monolith.data import Source
 from monolith.hooks import Hook, RunContext, StepValues
 from monolith.model import MonolithModel
-from monolith.parallel.coordination import Coordinator, WorkerLink
+from monolith.parallel.coordination import WorkerLink
 from monolith.train.config import RunnerConfig
 from monolith.train.config.run_settings import RunSettings
 from monolith.train.config.task_settings import task_parameter
@@ -22,7 +22,7 @@ from monolith.train.job.chief_state import ChiefConfig, ChiefState
 from monolith.train.job.late_stop import LateStop
 from monolith.train.job.parameter_server import run_ps
 from monolith.train.job.part_source import PartSource
-from monolith.train.job.place import WORKER, JobPlace, common_settings, place_of
+from monolith.train.job.place import JobPlace, common_settings, coordinator_at, place_of
 from monolith.train.job.retries import Retries
 from monolith.train.job.worker_state import WorkerState
 from monolith.train.loop import RunResult, Trainer
@@ -76,9 +76,7 @@ def _run_chief(
         pause_seconds=task_parameter(model, "train", "max_pending_seconds_for_barrier") or PAUSE_SECONDS,
         end_seconds=float(settings.job.chief_timeout_seconds),
     )
-    with Coordinator(config.num_workers, place.listen_at, secret=place.secret, tls=place.tls) as coordinator:
-        place.discovery.register(WORKER, 0, str(coordinator.address))
-
+    with coordinator_at(place, config.num_workers) as coordinator:
         states: list[ChiefState] = []
 
         def attempt() -> RunResult:

@@ -66,6 +66,13 @@ VALUES: dict[str, Any] = {
     **{name: f"other_{path}" for name, path in PEM.items()},
 }
 SEEN_ELSEWHERE = {
+    "discovery": "tests/train/job/test_place.py",
+    "listen": "tests/train/job/test_place.py",
+    "insecure": "tests/train/job/test_place.py",
+    "discovery_type": "tests/train/roles/test_discovery.py",
+    "tf_config": "tests/train/roles/test_discovery.py",
+    "zk_server": "tests/train/roles/test_discovery.py",
+    "uuid": "tests/train/roles/test_discovery.py",
     "seed": "tests/train/test_modes_of_running.py",
     "params_override": "tests/train/config/test_config.py",
     "tf_grpc_worker_cache_threads": "tests/train/config/test_config.py",

@@ -6,12 +6,15 @@ import socket
 import pytest
 from kazoo.handlers.threading import KazooTimeoutError
 
+from monolith.cluster.discovery import FilesServiceDiscovery
 from monolith.cluster.discovery.consul.consul_discovery import ConsulServiceDiscovery
 from monolith.cluster.discovery.mlp_discovery import MLPServiceDiscovery
 from monolith.cluster.discovery.tf_config import TfConfigServiceDiscovery
 from monolith.cluster.discovery.zookeeper import zk_discovery
 from monolith.native_training.runner_utils import RunnerConfig, get_discovery, monolith_discovery
 from monolith.native_training.service_discovery import ServiceDiscoveryType
+from monolith.train.config import RunConfig, command_line
+from monolith.train.roles.discovery import asked_discovery, asked_type
 
 TF_CONFIG = {
     "cluster": {"chief": ["h0:1"], "ps": ["h1:1"], "worker": ["h2:1", "h3:1"]},
@@ -32,6 +35,11 @@ def test_primus_says_who_this_process_is():
     assert isinstance(discovery, TfConfigServiceDiscovery)
     assert discovery.query("worker") == {0: "h0:1", 1: "h2:1", 2: "h3:1"}
     assert (config.server_type, config.index) == ("worker", 2)
+
+
+@pytest.fixture(autouse=True)
+def no_scheduler(monkeypatch):
+    monkeypatch.delenv("TF_CONFIG", raising=False)
 
 
 @pytest.mark.parametrize(
@@ -88,3 +96,26 @@ def test_a_block_has_the_discovery_and_closes_it(monkeypatch, fails):
     else:
         block()
     assert closed == ["the-job"]
+
+
+def test_what_settings_ask_for(monkeypatch):
+    assert asked_type(RunConfig().to_runner_config()) is None  # the original's default, Consul, needs a name
+    assert asked_type(RunnerConfig(uuid="job")) is ServiceDiscoveryType.CONSUL
+    assert asked_type(RunnerConfig(tf_config="{}")) is ServiceDiscoveryType.PRIMUS
+    with command_line({"zk_server": "h:2181"}):
+        assert asked_type(RunConfig().to_runner_config()) is ServiceDiscoveryType.ZK
+    with command_line({"discovery_type": ServiceDiscoveryType.CONSUL}):
+        assert asked_type(RunnerConfig(zk_server="h:2181")) is ServiceDiscoveryType.CONSUL
+        assert asked_type(RunConfig().to_runner_config()) is ServiceDiscoveryType.ZK  # as the original has it
+    named = []
+    monkeypatch.setattr(zk_discovery, "ZKServiceDiscovery", lambda *where: named.append(where))
+    asked_discovery(RunnerConfig(zk_server="h:2181", uuid="job"))
+    asked_discovery(RunnerConfig(zk_server="h:2181", uuid="job", deep_insight_name="model"))
+    assert named == [("job", "h:2181"), ("model", "h:2181")]
+
+
+def test_a_line_of_text_comes_first(tmp_path):
+    config = RunnerConfig(discovery=f"files:{tmp_path}", zk_server="h:2181", num_ps=1)
+    assert isinstance(asked_discovery(config), FilesServiceDiscovery)
+    assert isinstance(get_discovery(config), FilesServiceDiscovery)
+    assert asked_discovery(RunnerConfig()) is None

@@ -1,0 +1,95 @@
+"""with_role: which process of a job this one is."""
+
+import copy
+import warnings
+
+from monolith.cluster.discovery import discovery_from
+from monolith.cluster.platform.mpi import get_mpi_rank, get_mpi_size, is_under_mpi
+from monolith.train.config.runner_config import RunnerConfig, ServiceDiscoveryType
+from monolith.train.config.training_config import CHIEF, SERVER_TYPES
+from monolith.train.roles.cluster import ListedCluster
+from monolith.train.roles.discovery import asked_discovery, asked_type
+
+_SAY_ALL = (ServiceDiscoveryType.PRIMUS, ServiceDiscoveryType.MLP)
+
+
+def with_role(config: RunnerConfig) -> RunnerConfig:
+    """Return the configuration with the role of this process, and the number of others, filled in.
+
+    TF_CONFIG and the MLP platform say the role. Under mpirun the rank does, unless `index` is set: servers come first
+    if mpirun starts all processes of the job, else it is the index. A list of addresses says how many there are.
+
+    Raises:
+        ValueError: two of these contradict each other, or a setting about other processes is set for a run of one.
+    """
+    if config.is_local:
+        return config
+    found = copy.copy(config)
+    if found.server_type == CHIEF:
+        found.server_type, found.index = "worker", 0
+    cluster = _listed(config)
+    if cluster is not None:
+        _take_counts(found, cluster)
+    if cluster is not None and cluster.role is not None:
+        found.server_type, found.index = cluster.role
+    elif found.num_ps > 0 and is_under_mpi() and not _is_said(config, "index"):
+        found.server_type, found.index = _role_of_rank(found, _is_said(config, "server_type"))
+    if found.server_type not in SERVER_TYPES:
+        raise ValueError(f"Unknown server type. type: {found.server_type}")
+    _check_others_exist(found)
+    return found
+
+
+def _listed(config: RunnerConfig) -> ListedCluster | None:
+    if config.discovery:
+        return ListedCluster.of(discovery_from(config.discovery)) if config.discovery.startswith("static:") else None
+    return ListedCluster.of(asked_discovery(config)) if asked_type(config) in _SAY_ALL else None
+
+
+def _take_counts(config: RunnerConfig, cluster: ListedCluster) -> None:
+    if not cluster.workers:
+        raise ValueError("the list of addresses has no worker; the chief, which is worker 0, must be in it")
+    if config.num_ps > len(cluster.servers):
+        raise ValueError(f"num_ps={config.num_ps}, but {len(cluster.servers)} are listed; list the others too")
+    if not _is_said(config, "num_ps"):
+        config.num_ps = len(cluster.servers)
+    if not _is_said(config, "num_workers"):
+        config.num_workers = len(cluster.workers)
+
+
+def _role_of_rank(config: RunnerConfig, type_is_said: bool) -> tuple[str, int]:
+    rank, size = get_mpi_rank(), get_mpi_size()
+    counts = {"ps": config.num_ps, "worker": config.num_workers}
+    if size == sum(counts.values()):
+        role = ("ps", rank) if rank < config.num_ps else ("worker", rank - config.num_ps)
+        if type_is_said and role[0] != config.server_type:
+            raise ValueError(
+                f"rank {rank} of mpirun is a {role[0]}, but server_type={config.server_type}; parameter servers are "
+                "the first ranks"
+            )
+        return role
+    if size == counts[config.server_type]:
+        return config.server_type, rank
+    raise ValueError(
+        f"mpirun started {size} processes, which are neither the num_ps={config.num_ps} servers and "
+        f"num_workers={config.num_workers} workers together nor the {config.server_type}s alone; start as many as "
+        "there are, or set index"
+    )
+
+
+def _check_others_exist(config: RunnerConfig) -> None:
+    """Reject, or warn about, settings that say where other processes are if there are none."""
+    if config.num_ps > 0 or config.num_workers > 1 or config.server_type == "ps" or config.index > 0:
+        return
+    if config.discovery:
+        raise ValueError(
+            f"discovery={config.discovery!r} is for a job of several processes, and this run is one: set num_ps, "
+            "or leave it out"
+        )
+    for name in ("tf_config", "zk_server", "uuid"):
+        if getattr(config, name):
+            warnings.warn(f"{name} has no effect: it is for jobs, and this run is one process", stacklevel=4)
+
+
+def _is_said(config: RunnerConfig, name: str) -> bool:
+    return name in config.changed() or name in config.from_command_line
