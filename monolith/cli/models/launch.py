@@ -30,14 +30,14 @@ def run(model: str, settings: Mapping[str, Any], own: Mapping[str, Any]) -> None
     known = flag_kinds(TrainFlags)
     passed = {name: value for name, value in {**settings, **own}.items() if name in known}
     num_ps, num_workers = settings.get("num_ps", 1), settings.get("num_workers", 1)
+    num_spares = settings.get("num_extra_ps", 0) + settings.get("num_redundant_ps", 0)
     if num_ps < 1:
         raise ValueError("a job of several processes has --num-ps of at least 1; `monolith train` is one process")
     config = SupervisorConfig(max_restarts=own["max_restarts"], stop_seconds=own["stop_seconds"])
     arguments = flags_of({**passed, "num_ps": num_ps, "num_workers": num_workers})
     with JobView(console) as view:
-        supervisor = Supervisor(
-            roles_of(model, arguments, num_ps, num_workers), Path(folder) / LOG_FOLDER, config, say=view.say
-        )
+        roles = roles_of(model, arguments, num_ps + num_spares, num_workers)
+        supervisor = Supervisor(roles, Path(folder) / LOG_FOLDER, config, say=view.say)
         status = supervisor.run(lambda: view.show(supervisor.processes))
     raise typer.Exit(status)
 

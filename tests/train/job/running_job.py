@@ -12,7 +12,7 @@ class Job:
         self.model_dir, self.target, self.num_events = model_dir, target, num_events
         self.common = {"num_ps": num_ps, "num_workers": num_workers, **options}
         self.processes = {}
-        for index in range(num_ps):
+        for index in range(num_ps + options.get("num_extra_ps", 0) + options.get("num_redundant_ps", 0)):
             self.start("ps", index)
         for index in range(num_workers):
             self.start("worker", index)

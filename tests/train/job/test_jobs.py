@@ -56,6 +56,16 @@ def test_every_batch_is_applied_once_after_kill_9(tmp_path, job, server_type, in
 
 
 @pytest.mark.services
+def test_a_spare_server_takes_the_place_of_one_that_is_lost_for_good(tmp_path, job):
+    running = job(num_events=480, seconds=0.05, num_redundant_ps=1)
+    wait_for_steps(running, 0, 7)
+    wait_for_steps(running, 1, 7)
+    running.kill("ps", 0)
+    assert running.ends() == {name: -9 if name == ("ps", 0) else 0 for name in running.processes}
+    check_exact(tmp_path, 480)
+
+
+@pytest.mark.services
 def test_a_server_that_was_frozen_longer_than_calls_may_take(tmp_path, job):
     running = job(num_events=480, seconds=0.05)
     wait_for_steps(running, 1, 7)
