@@ -6,22 +6,48 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
+from monolith.cluster.discovery import ServiceDiscovery
 from monolith.cluster.discovery.waiting import answering
 from monolith.parallel import RemoteShard, RetryConfig
 from monolith.parallel.dense.control_clients import ControlClients
 from monolith.parallel.dense.server_speed import host_of, measure_servers, order_servers
 from monolith.train.config import RunnerConfig
-from monolith.train.job.place import PS, JobPlace
+from monolith.wire import SharedSecret, TlsConfig
 
 MEASURE_SECONDS = 5.0
 """How long servers are measured before the slowest are left out."""
 
+_PS = "ps"
 _CHOICE_FOLDER = "ps_cluster_dir"
 _UNNAMED = "ps_info"
 _POLL_SECONDS = 0.2
 
 _log = logging.getLogger(__name__)
+
+
+class Place(Protocol):
+    """Where the servers of a job register, and how to reach them."""
+
+    @property
+    def discovery(self) -> ServiceDiscovery:
+        """Where processes register."""
+
+    @property
+    def secret(self) -> SharedSecret:
+        """What the processes of the job know."""
+
+    @property
+    def tls(self) -> TlsConfig | None:
+        """Certificates of this process."""
+
+    @property
+    def wait_seconds(self) -> float:
+        """How long processes wait for each other."""
+
+    def servers(self, num_ps: int) -> list[str]:
+        """Wait until so many servers answer; return their addresses in order."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,7 +59,7 @@ class ServerChoice:
     file, so a chief that is started again uses the same servers while they live.
     """
 
-    place: JobPlace
+    place: Place
     path: Path
     num_ps: int
     num_extra: int = 0
@@ -41,7 +67,7 @@ class ServerChoice:
     retry: RetryConfig
 
     @classmethod
-    def of(cls, config: RunnerConfig, place: JobPlace, retry: RetryConfig) -> "ServerChoice":
+    def of(cls, config: RunnerConfig, place: Place, retry: RetryConfig) -> "ServerChoice":
         """Return the choice that settings ask for."""
         return cls(
             place=place,
@@ -57,7 +83,7 @@ class ServerChoice:
         if not self._has_spares:
             return self.place.servers(self.num_ps)
         known = self._read()
-        there = set(answering(self.place.discovery.query(PS)).values())
+        there = set(answering(self.place.discovery.query(_PS)).values())
         chosen = self._refilled(known) if there.intersection(known) else self._first()
         if chosen != known:
             self._write(chosen)
@@ -70,7 +96,7 @@ class ServerChoice:
             return self.place.servers(self.num_ps)
         end = time.monotonic() + self.place.wait_seconds
         # A file of an earlier job names servers that are gone.
-        while not (known := self._read()) or not set(known) <= set(self.place.discovery.query(PS).values()):
+        while not (known := self._read()) or not set(known) <= set(self.place.discovery.query(_PS).values()):
             if time.monotonic() > end:
                 raise TimeoutError(
                     f"waited {self.place.wait_seconds:g} seconds for the chief to choose parameter servers in "
@@ -81,7 +107,7 @@ class ServerChoice:
 
     def shut_down_spares(self, used: Sequence[str]) -> None:
         """Let the servers end that the job does not use."""
-        for address in self.place.discovery.query(PS).values():
+        for address in self.place.discovery.query(_PS).values():
             if address in used:
                 continue
             with RemoteShard(address, secret=self.place.secret, tls=self.place.tls, retry=self.retry) as shard:
@@ -109,7 +135,7 @@ class ServerChoice:
         """Return the known servers, with others in the places of those that are gone."""
         end = time.monotonic() + self.place.wait_seconds
         while True:
-            there = answering(self.place.discovery.query(PS))
+            there = answering(self.place.discovery.query(_PS))
             spares = [there[index] for index in sorted(there) if there[index] not in known]
             lost = [address for address in known if address not in there.values()]
             if len(lost) <= len(spares):
