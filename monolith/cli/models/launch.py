@@ -29,6 +29,7 @@ def run(model: str, settings: Mapping[str, Any], own: Mapping[str, Any]) -> None
         raise ValueError("monolith launch needs --model-dir, the folder that its processes have in common")
     known = flag_kinds(TrainFlags)
     passed = {name: value for name, value in {**settings, **own}.items() if name in known}
+    _check_discovery(settings)
     num_ps, num_workers = settings.get("num_ps", 1), settings.get("num_workers", 1)
     num_spares = settings.get("num_extra_ps", 0) + settings.get("num_redundant_ps", 0)
     if num_ps < 1:
@@ -40,6 +41,18 @@ def run(model: str, settings: Mapping[str, Any], own: Mapping[str, Any]) -> None
         supervisor = Supervisor(roles, Path(folder) / LOG_FOLDER, config, say=view.say)
         status = supervisor.run(lambda: view.show(supervisor.processes))
     raise typer.Exit(status)
+
+
+def _check_discovery(settings: Mapping[str, Any]) -> None:
+    """Reject what says the role of one process, or leaves open how many of a list are meant."""
+    kind = settings.get("discovery_type")
+    if settings.get("tf_config") or (kind is not None and kind.name in ("PRIMUS", "MLP")):
+        raise ValueError(
+            "TF_CONFIG and the MLP platform say the role of one process, and `monolith launch` starts all; let the "
+            "scheduler start `monolith train`, or leave out --discovery-type and --tf-config"
+        )
+    if str(settings.get("discovery", "")).startswith("static:") and not {"num_ps", "num_workers"} <= settings.keys():
+        raise ValueError("with a list of addresses, say --num-ps and --num-workers: how many of it to start")
 
 
 def roles_of(model: str, arguments: Sequence[str], num_ps: int, num_workers: int) -> list[JobRole]:

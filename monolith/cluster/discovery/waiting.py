@@ -57,7 +57,7 @@ def answers(addr: str, timeout_seconds: float = _ANSWER_SECONDS) -> bool:
 
 
 def answering(known: Mapping[int, str]) -> dict[int, str]:
-    """Return {index: address} of those that accept a connection."""
+    """Return {index: address} of the processes that accept a connection."""
     with ThreadPoolExecutor(max_workers=min(_MAX_THREADS, max(1, len(known)))) as pool:
         answered = pool.map(answers, known.values())
         return {index: addr for (index, addr), there in zip(known.items(), answered, strict=True) if there}

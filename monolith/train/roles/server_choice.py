@@ -47,7 +47,7 @@ class Place(Protocol):
         """How long processes wait for each other."""
 
     def servers(self, num_ps: int) -> list[str]:
-        """Wait until so many servers answer; return their addresses in order."""
+        """Wait until `num_ps` servers answer; return their addresses in order."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -79,7 +79,7 @@ class ServerChoice:
         )
 
     def servers(self) -> list[str]:
-        """Wait for enough servers, and return the addresses of those to use."""
+        """Wait for enough servers, and return the addresses of the ones to use."""
         if not self._has_spares:
             return self.place.servers(self.num_ps)
         known = self._read()
@@ -132,7 +132,7 @@ class ServerChoice:
         return [found[number] for number in order[: self.num_ps]]
 
     def _refilled(self, known: Sequence[str]) -> list[str]:
-        """Return the known servers, with others in the places of those that are gone."""
+        """Return the known servers, with others in the places of lost ones."""
         end = time.monotonic() + self.place.wait_seconds
         while True:
             there = answering(self.place.discovery.query(_PS))

@@ -18,7 +18,7 @@ from tests.cluster.discovery.zookeeper_server import ZooKeeperServer, require_zo
 from tests.train.job.counting_job import BATCH, counted, expected
 from tests.train.job.movie_job import Movies
 from tests.train.job.running_job import Job
-from tests.train.job.three_doors import by_door, expiring_part
+from tests.train.job.three_doors import HELD_AFTER, by_door, held_part
 
 ROOT = Path(__file__).resolve().parent.parent.parent.parent
 EVENTS = 1000
@@ -120,7 +120,7 @@ def wait_until(condition):
     end = time.monotonic() + 90
     while not condition():
         assert time.monotonic() < end
-        time.sleep(0.02)
+        time.sleep(0.1)
 
 
 def sessions_of(address, job):
@@ -158,13 +158,14 @@ def expire(zookeeper, model_dir, job):
 @pytest.mark.parametrize("trouble", [restart, expire])
 def test_a_job_goes_on_while_zookeeper_is_in_trouble(tmp_path, zookeeper, trouble):
     where = f"zk:{zookeeper.address}/{trouble.__name__}"
-    with Job(tmp_path, expiring_part, num_ps=2, num_events=480, seconds=0.05, discovery=where) as job:
+    with Job(tmp_path, held_part, num_ps=2, num_events=480, discovery=where) as job:
         steps = [tmp_path / f"steps-{index}" for index in range(2)]
-        wait_until(lambda: all(path.exists() and path.stat().st_size >= 7 for path in steps))
+        wait_until(lambda: all(path.exists() and path.stat().st_size >= HELD_AFTER for path in steps))
         trouble(zookeeper, tmp_path, trouble.__name__)
         job.kill("worker", 1)  # the next one finds the chief again, where it registered
         job.start("worker", 1)
         job.kill("ps", 0)  # and the chief finds the next server, of a registration that is not the old one's
         job.start("ps", 0)
+        (tmp_path / "go").touch()
         assert set(job.ends(100).values()) == {0}
     check_exact(tmp_path, 480)
