@@ -72,9 +72,9 @@ campaign-kill-online: setup-dev ## Kill trainer and server of an online job 50 t
 	$(PYTHON) -m pytest -m services tests/e2e/test_kill.py --kills $(KILLS) --kills-report benchmarks/results/kill-online-$$(date +%F).json
 	$(PYTHON) -m pytest -m services tests/e2e/test_kafka_live.py --kills $(KILLS) --kills-report benchmarks/results/kill-kafka-$$(date +%F).json
 
-campaign-kill-cluster: KILLS ?= 100
-campaign-kill-cluster: setup-dev ## Kill or freeze processes of a job 100 times in each mode of recovery; the result goes to benchmarks/results
-	$(PYTHON) -m pytest -m services tests/e2e/test_kill_cluster.py --kills $(KILLS) --kills-report benchmarks/results/kill-cluster-$$(date +%F).json
+campaign-kill-cluster: KILLS ?= 210
+campaign-kill-cluster: setup-dev ## Kill, freeze and cut off processes of jobs 210 times; a run that was stopped goes on; the result goes to benchmarks/results
+	$(PYTHON) -m tests.e2e.kill_cluster --faults $(KILLS) --report benchmarks/results/kill-cluster-$$(date +%F).json
 
 campaign-kill-save: KILLS ?= 500
 campaign-kill-save: setup-dev ## Kill a saving process 500 times, take its power away 2000 times; the result goes to benchmarks/results

@@ -32,7 +32,6 @@ OTHER_MEANINGS = {
         "embedding_prefetch_capacity",
         "enable_gpu_training",
         "enable_sync_training",
-        "num_extra_ps",
         "task",
         "unified_serving",
     },  # settings that wait

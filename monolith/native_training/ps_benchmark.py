@@ -36,7 +36,10 @@ class BenchmarkConfig:
     """What a benchmark of parameter servers needs, and where its result goes."""
 
     ps_list: list[str]
-    """Addresses of the parameter servers; the benchmark replaces them by the best."""
+    """Addresses of the parameter servers; the benchmark replaces them by the best.
+
+    They may have names without a port, such as "ps0": then they are the servers of the run, in this order.
+    """
 
     num_ps_required: int
     """How many to keep."""
@@ -112,11 +115,10 @@ class _BenchmarkWorkerHook(Hook):
 
     def after_create_session(self, context: RunContext) -> None:
         """Wait until nine tenths of the workers are ready."""
-        del context
         config = self._config
         if config.ps_str_overridden:
             return
-        self._servers = ControlClients(config.ps_list, secret=config.secret, tls=config.tls)
+        self._servers = _clients_of(config, context)
         flags = torch.zeros(config.num_workers, dtype=torch.bool)
         num_ps = len(config.ps_list)
         self._ready = self._variable("ready", flags)
@@ -178,6 +180,20 @@ class _BenchmarkWorkerHook(Hook):
     def _variable(self, name: str, initial_value: Tensor) -> PsVariable:
         assert self._servers is not None
         return PsVariable(self._servers, name=f"{_SCOPE}/{name}", initial_value=initial_value)
+
+
+def _clients_of(config: BenchmarkConfig, context: RunContext) -> ControlClients:
+    names = [name for name in config.ps_list if ":" not in name]
+    if not names:
+        return ControlClients(config.ps_list, secret=config.secret, tls=config.tls)
+    tables: Any = context.tables
+    if len(names) != len(config.ps_list) or getattr(tables, "num_shards", 0) != len(names):
+        raise ValueError(
+            f"ps_list={config.ps_list}: servers without a port are those of this run, which has "
+            f"{getattr(tables, 'num_shards', 0)}; set num_ps={len(config.ps_list)}, or give all addresses as HOST:PORT"
+        )
+    clients: ControlClients = tables.control_clients()
+    return clients
 
 
 def _constant_source() -> Source:

@@ -1,6 +1,7 @@
 """Many tables behind one call, with their rows on table servers."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,6 +14,7 @@ from monolith.embedding.hash_shards import shards_of_ids
 from monolith.embedding.table import NO_TIME
 from monolith.embedding.tensor_checks import concatenate_ids, concatenate_values, flat_ids, float_rows
 from monolith.parallel.batch_key import CallNumbers
+from monolith.parallel.dense.control_clients import ControlClients
 from monolith.parallel.messages import Hello, TableRequest, tables_of
 from monolith.parallel.remote_plan import RemoteBatchPlan, TablesOnServers
 from monolith.parallel.server_group import RetryConfig, ServerGroup
@@ -69,6 +71,7 @@ class RemoteTables(Closing):
             ],
             retry,
         )
+        self._proof: dict[str, Any] = {"secret": secret, "tls": tls, "retry": retry}
         self._on_servers = TablesOnServers(
             configs={name: configs[name] for name in self.tables},
             dims=[table.dim for table in self.tables.values()],
@@ -77,6 +80,10 @@ class RemoteTables(Closing):
             plan_hash=plan_hash,
             half=half,
         )
+
+    def control_clients(self) -> ControlClients:
+        """Return clients of the same servers for other messages; the caller closes them."""
+        return ControlClients([link.address for link in self.servers.links], **self._proof)
 
     @property
     def num_shards(self) -> int:

@@ -59,7 +59,7 @@ class ServerGroup(Closing):
         self._lock = threading.Lock()
         self._request_ids = itertools.count(1)
         try:
-            self._for_each(range(len(self.links)), lambda shard, deadline: self.links[shard].connection())
+            self._for_each(range(len(self.links)), lambda shard, deadline: self.links[shard].connection(deadline))
         except BaseException:
             self.close()
             raise
@@ -101,13 +101,14 @@ class ServerGroup(Closing):
         """Send to the servers that have not answered yet and take their replies; return what failed."""
         failures: list[_Failure] = []
         connections: list[Connection | None] = []
+        deadline = patience.attempt()
         for shard, link in enumerate(self.links):
             try:
-                connections.append(None if shard in refused else link.connection())
+                connections.append(None if shard in refused else link.connection(deadline))
             except (OSError, CorruptFrameError) as error:
                 connections.append(None)
                 failures.append((shard, str(error), b""))
-        request_id, deadline = next(self._request_ids), patience.attempt()
+        request_id = next(self._request_ids)
         left_ms = max(1, round((deadline.at_seconds - time.monotonic()) * 1000))
         if self.links[0].is_encrypted:
             timed = [None if connection is None else connection.by(deadline) for connection in connections]

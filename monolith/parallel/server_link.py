@@ -8,6 +8,7 @@ from monolith.errors import CorruptFrameError, RemoteError
 from monolith.parallel.messages import Hello, raise_refusal, welcomed
 from monolith.wire import Address, Client, Deadline, Message, SharedSecret, TlsConfig
 from monolith.wire.connection import Connection, ReceivedFrame
+from monolith.wire.deadline import NO_DEADLINE
 from monolith.wire.frame import HEADER_BYTES, decode_frame
 from monolith.wire.message import Kind
 
@@ -35,17 +36,18 @@ class ServerLink(Closing):
         self._connection: Connection | None = None
         self._request_ids = itertools.count(1)
 
-    def connection(self) -> Connection:
+    def connection(self, deadline: Deadline = NO_DEADLINE) -> Connection:
         """Return the greeted connection.
 
         Raises:
-            OSError: it cannot be made now.
+            OSError: it cannot be made now, or not before the deadline.
             RemoteError: the server has other tables, another shard or another protocol.
             PlanMismatchError: the server was made for another plan.
             FencedError: the server belongs to another generation of the job.
         """
         if self._connection is None:
-            reply = self._client.request(self._hello.message(), self._connect_timeout_seconds)
+            patience = Deadline.after(self._connect_timeout_seconds).earlier(deadline)
+            reply = self._client.request(self._hello.message(), patience.remaining_seconds())
             try:
                 self.counted = frozenset(welcomed(self.address, reply).get("counted", ()))
                 self._connection = self._client.detach()
@@ -56,7 +58,7 @@ class ServerLink(Closing):
     def request(self, message: Message, deadline: Deadline) -> Message:
         """Return the reply to a small request; the connection is dropped unless a whole reply came."""
         message.plan_hash = self._hello.plan_hash
-        connection = self.connection()
+        connection = self.connection(deadline)
         request_id = next(self._request_ids)
         try:
             left = deadline.remaining_seconds()
@@ -79,7 +81,7 @@ class ServerLink(Closing):
 
     def receive(self, deadline: Deadline) -> ReceivedFrame:
         """Return the next frame; ConnectionError if there is none."""
-        frame = self.connection().receive_frame(deadline)
+        frame = self.connection(deadline).receive_frame(deadline)
         if frame is None:
             raise ConnectionError(f"{self.address}: the server closed the connection without a reply")
         return frame

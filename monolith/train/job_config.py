@@ -28,6 +28,12 @@ class JobConfig:
     """Which of its kind."""
 
     num_ps: int = 0
+    num_extra_ps: int = 0
+    """Servers more than that; the slowest are left out."""
+
+    num_redundant_ps: int = 0
+    """Servers more than that; they wait for one to be lost."""
+
     num_workers: int = 1
 
     is_local: bool = False
@@ -58,6 +64,15 @@ class JobConfig:
         return names_others and not self.is_local
 
     @property
+    def num_spares(self) -> int:
+        """Parameter servers that are started beyond those that hold shards."""
+        return self.num_extra_ps + self.num_redundant_ps
+
+    @property
+    def _num_of_kind(self) -> int:
+        return self.num_ps + self.num_spares if self.server_type == "ps" else self.num_workers
+
+    @property
     def call_retry(self) -> RetryConfig:
         """How long calls between processes may take."""
         seconds = self.call_timeout_ms / 1000 if self.call_timeout_ms > 0 else CALL_SECONDS
@@ -70,12 +85,24 @@ class JobConfig:
 
     def check(self) -> None:
         """Reject a role that no job has, and what a job cannot do."""
+        for name in ("num_extra_ps", "num_redundant_ps"):
+            count = getattr(self, name)
+            if count < 0:
+                raise ValueError(f"{name} must not be negative, got {count}")
+            if count and not self.is_job:
+                raise ValueError(
+                    f"{name}={count}: spare parameter servers are processes of a job; set num_ps, and leave is_local "
+                    "out"
+                )
         if not self.is_job:
             return
         if self.num_ps < 1:
             raise ValueError(
                 f"num_ps={self.num_ps}: workers have their tables on parameter servers; start at least one (num_ps=1)"
             )
-        name = "num_ps" if self.server_type == "ps" else "num_workers"
-        if not 0 <= self.index < getattr(self, name):
-            raise ValueError(f"index={self.index}: there is no such {self.server_type}, {name}={getattr(self, name)}")
+        if not 0 <= self.index < self._num_of_kind:
+            name = "num_ps" if self.server_type == "ps" else "num_workers"
+            spares = f" and {self.num_spares} spares" if self.server_type == "ps" and self.num_spares else ""
+            raise ValueError(
+                f"index={self.index}: there is no such {self.server_type}, {name}={getattr(self, name)}{spares}"
+            )

@@ -1,86 +1,12 @@
-"""kill -9 and SIGSTOP of any process of a job, at any instant: every batch is applied exactly once."""
-
-import collections
-import json
-import os
-import random
-import signal
-import time
-from pathlib import Path
+"""Any process of a job is killed or frozen, or its network fails, at any instant: every batch is applied once."""
 
 import pytest
 
-from benchmarks.machine import machine_facts
-from monolith.checkpoint import latest_state
-from monolith.checkpoint.format.layout import STREAM_NAME
-from monolith.checkpoint.format.manifest import read_manifest
-from tests.train.job.counting_job import BATCH, counted, expected, take_part
-from tests.train.job.running_job import Job
-
-NUM_WORKERS = 2
-NUM_EVENTS = 2_000_000
-FAULTS = [("kill", "worker", 1), ("kill", "worker", 0), ("kill", "ps", 0), ("kill", "ps", 1), ("freeze", "ps", 0)]
-PATIENCE_SECONDS = 120.0
-FROZEN_SECONDS = 4.0
-"""Longer than a call may take."""
-
-
-def await_a_snapshot_after(job: Job, moment: float) -> None:
-    """Wait until the job has saved again, so it has recovered."""
-    end = time.monotonic() + PATIENCE_SECONDS
-    while (path := latest_state(job.model_dir)) is None or path.stat().st_mtime <= moment:
-        assert time.monotonic() < end, "the job did not recover"
-        time.sleep(0.02)
-
-
-def do(job: Job, kind: str, server_type: str, index: int) -> None:
-    process = job.processes[server_type, index]
-    if kind == "kill":
-        job.kill(server_type, index)
-        job.start(server_type, index)
-        return
-    os.kill(process.pid, signal.SIGSTOP)
-    time.sleep(FROZEN_SECONDS)
-    os.kill(process.pid, signal.SIGCONT)
-
-
-def num_events_begun(model_dir: Path) -> int:
-    """So many events that all batches of any server, and of any worker, are among them."""
-    path = latest_state(model_dir)
-    rows = [position["row"] for position in json.loads((path / STREAM_NAME).read_text())["parts"] if position]
-    ends = [end for shard in read_manifest(path).extra["shards"] for end in shard["applied"].values()]
-    return (max(*rows, *ends) // BATCH + 4) * BATCH
+from tests.e2e.cluster_faults import MODES, run_faults
 
 
 @pytest.mark.services
-@pytest.mark.timeout(7200)  # of 200 faults and more; every wait inside has a limit of its own
-@pytest.mark.parametrize("partial", [False, True])
-def test_every_batch_is_applied_once(tmp_path, request, partial):
-    num_kills = request.config.getoption("--kills", None) or 3
-    dice = random.Random(request.config.getoption("--kills-seed", 0))
-    began, done = time.monotonic(), collections.Counter()
-    options = {"seconds": 0.02, "partial_recovery": partial, "max_retry_times": 1000}
-    with Job(tmp_path, take_part, num_events=NUM_EVENTS, num_workers=NUM_WORKERS, **options) as job:
-        moment = 0.0
-        for _ in range(num_kills):
-            await_a_snapshot_after(job, moment)
-            time.sleep(dice.random())
-            fault = dice.choice(FAULTS)
-            moment = time.time()
-            do(job, *fault)
-            done[" ".join(map(str, fault))] += 1
-        time.sleep(dice.random() * FROZEN_SECONDS)  # it may be beginning again
-        job.processes["worker", 0].terminate()
-        assert set(job.ends(PATIENCE_SECONDS).values()) == {0}
-    # With partial recovery, servers may be ahead of the positions: what they have applied counts when it is repeated.
-    num_events = num_events_begun(tmp_path)
-    with Job(tmp_path, take_part, num_events=num_events, num_workers=NUM_WORKERS, partial_recovery=partial) as job:
-        assert set(job.ends(PATIENCE_SECONDS).values()) == {0}
-    rows, weight, step = counted(tmp_path)
-    assert rows == expected(num_events)
-    assert weight == step == num_events // BATCH
-    if (path := request.config.getoption("--kills-report", None)) is not None:
-        seconds = round(time.monotonic() - began, 1)
-        content = {"faults": dict(done), "partial_recovery": partial, "batches": step, "seconds": seconds}
-        with Path(path).open("a") as report:
-            report.write(json.dumps({**content, "machine": machine_facts()}) + "\n")
+@pytest.mark.timeout(600)  # every wait inside has a limit of its own
+@pytest.mark.parametrize("mode", MODES)
+def test_every_batch_is_applied_once(tmp_path, mode, request):
+    run_faults(tmp_path, mode, 3, request.config.getoption("--kills-seed", 0))

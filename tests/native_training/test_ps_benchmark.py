@@ -53,6 +53,17 @@ def test_basic_keeps_the_fastest(tmp_path, one_is_slow):
     assert train(config, tmp_path).ps_list == addresses[1:]
 
 
+def test_servers_of_the_run_have_names(tmp_path):
+    params = PsBenchMarkTask.params()
+    params.bm_config = BenchmarkConfig(["ps0", "ps1"], num_ps_required=1, num_workers=1, index=0, benchmark_secs=0.2)
+    local_train(params, num_ps=2, model_dir=tmp_path, steps=10)
+    assert len(params.bm_config.ps_list) == 1
+    assert params.bm_config.ps_list[0] in ("ps0", "ps1")
+    params.bm_config = BenchmarkConfig(["ps0", "ps1"], num_ps_required=1, num_workers=1, index=0, benchmark_secs=0.2)
+    with pytest.raises(ValueError, match="those of this run, which has 0; set num_ps=2"):
+        local_train(params, model_dir=tmp_path, steps=10)
+
+
 def test_all_workers_take_the_decision_of_the_first(tmp_path, one_is_slow):
     secret, addresses = one_is_slow
     configs = [BenchmarkConfig(addresses, 2, 2, index, benchmark_secs=0.2, secret=secret) for index in range(2)]

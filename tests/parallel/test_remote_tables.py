@@ -274,6 +274,14 @@ def test_a_frozen_server_is_a_timeout_and_serves_again_when_it_wakes(cleanup):
     assert patient["item"].lookup(ids)[0, 0] in (1, 2)
 
 
+def test_a_server_that_takes_connections_and_says_nothing_holds_a_call_no_longer_than_its_deadline():
+    retry = RetryConfig(deadline_seconds=0.3, connect_seconds=600)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(TimeoutError, match=r"no answer within 0\.3 seconds"):
+            RemoteTables(CONFIGS, [address], plan_hash=PLAN_HASH, secret=SECRET, retry=retry)
+
+
 def test_rows_never_go_to_the_wrong_shard(serve, join):
     servers = [serve(shard=shard, num_shards=2) for shard in range(2)]
     with pytest.raises(RemoteError, match="table server 1 of 2, the client wants 0 of 2"):

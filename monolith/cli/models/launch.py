@@ -39,6 +39,7 @@ def run(model: str, settings: Mapping[str, Any], own: Mapping[str, Any]) -> None
         folder=str(settings.get("model_dir") or ""),
         num_ps=settings.get("num_ps", 1),
         num_workers=settings.get("num_workers", 1),
+        num_spares=settings.get("num_extra_ps", 0) + settings.get("num_redundant_ps", 0),
         flags=flags_of({name: value for name, value in passed.items() if name not in _PASSED_BY_JOB}),
     )
     raise typer.Exit(_ENGINES[own["engine"]](own, job, settings).run(job))

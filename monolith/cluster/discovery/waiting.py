@@ -33,7 +33,7 @@ def wait_for(
     end = time.monotonic() + timeout_seconds
     while True:
         known = discovery.query(name)
-        found = _answering(known) if must_answer and len(known) >= count else known
+        found = answering(known) if must_answer and len(known) >= count else known
         if len(found) >= count:
             return {index: found[index] for index in sorted(found)[:count]}
         if time.monotonic() >= end:
@@ -56,7 +56,8 @@ def answers(addr: str, timeout_seconds: float = _ANSWER_SECONDS) -> bool:
         return False
 
 
-def _answering(known: Mapping[int, str]) -> dict[int, str]:
+def answering(known: Mapping[int, str]) -> dict[int, str]:
+    """Return {index: address} of the processes that accept a connection."""
     with ThreadPoolExecutor(max_workers=min(_MAX_THREADS, max(1, len(known)))) as pool:
         answered = pool.map(answers, known.values())
         return {index: addr for (index, addr), there in zip(known.items(), answered, strict=True) if there}

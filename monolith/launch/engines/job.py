@@ -53,6 +53,9 @@ class Job:
     num_ps: int
     num_workers: int
 
+    num_spares: int = 0
+    """Parameter servers more than `num_ps`; the flags say what they are for."""
+
     flags: Sequence[str] = ()
     """Settings of all processes, as flags of `monolith train`."""
 
@@ -65,6 +68,11 @@ class Job:
         if self.num_workers < 1:
             raise ValueError(f"a job has --num-workers of at least 1, got {self.num_workers}")
 
+    @property
+    def num_servers(self) -> int:
+        """Processes that are parameter servers."""
+        return self.num_ps + self.num_spares
+
     def arguments(self, server_type: str, index: int | str) -> tuple[str, ...]:
         """Return what follows `monolith` on the command line of a process."""
         common = [f"--model-dir={self.folder}", f"--num-ps={self.num_ps}", f"--num-workers={self.num_workers}"]
@@ -72,7 +80,7 @@ class Job:
 
     def roles(self) -> list[JobProcess]:
         """Return all processes, servers first."""
-        places = [(PS, index) for index in range(self.num_ps)]
+        places = [(PS, index) for index in range(self.num_servers)]
         places += [(WORKER, index) for index in range(self.num_workers)]
         return [
             JobProcess(server_type=kind, index=index, arguments=self.arguments(kind, index)) for kind, index in places

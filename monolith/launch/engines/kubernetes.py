@@ -75,7 +75,7 @@ class KubernetesEngine:
     def hosts(self, job: Job) -> list[str]:
         """Return the names of the pods that listen."""
         name = self._config.name
-        return [*(f"{name}-ps-{index}.{name}-ps" for index in range(job.num_ps)), f"{name}-worker-0.{name}-worker"]
+        return [*(f"{name}-ps-{index}.{name}-ps" for index in range(job.num_servers)), f"{name}-worker-0.{name}-worker"]
 
     def manifests(self, job: Job) -> list[dict[str, Any]]:
         """Return all objects of a job."""
@@ -89,7 +89,7 @@ class KubernetesEngine:
         return [
             self._service(PS, PS_PORT),
             self._service(WORKER, CHIEF_PORT),
-            self._job(job, PS, job.num_ps, PS_PORT),
+            self._job(job, PS, job.num_servers, PS_PORT),
             self._job(job, WORKER, job.num_workers, CHIEF_PORT),
         ]
 

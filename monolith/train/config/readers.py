@@ -98,6 +98,8 @@ READERS: Mapping[str, str] = {
     "server_type": "JobConfig.server_type",
     "index": "JobConfig.index",
     "num_ps": "JobConfig.num_ps",
+    "num_extra_ps": "JobConfig.num_extra_ps",
+    "num_redundant_ps": "JobConfig.num_redundant_ps",
     "num_workers": "JobConfig.num_workers",
     "is_local": "JobConfig.is_local",
     "partial_recovery": "JobConfig.partial_recovery",

@@ -81,6 +81,8 @@ class SharedJobSettings:
     """What `DistributedCpuTrainingConfig` and `RunConfig` share."""
 
     model_dir: str | Path = setting("", "Folder of the snapshots; a run continues from the newest one.")
+    num_extra_ps: int = setting(0, "Parameter servers more than num_ps: the slowest of all are left out.")
+    num_redundant_ps: int = setting(0, "Parameter servers more than num_ps that wait for one to be lost.")
     operation_timeout_in_ms: int = setting(-1, "The longest a request between processes may take; -1 is forever.")
     session_creation_timeout_secs: int = setting(7200, "Seconds that processes wait for each other at the start.")
 

@@ -129,8 +129,6 @@ class DistributedCpuTrainingConfig(CpuTrainingConfig, SharedJobSettings):
     tensorboard_log_path: str = setting("", "Folder of TensorBoard's event files; model_dir if empty.")
     intra_op_parallelism_threads: int = setting(8, "Threads of one operation; 8 leaves the number to torch.")
     inter_op_parallelism_threads: int = setting(16, "Operations at the same time; 16 leaves the number to torch.")
-    num_extra_ps: int = setting(0, "Spare PS; the slowest of all are not used.")
-    num_redundant_ps: int = setting(0, "Spare PS that wait for one to fail.")
     uuid: str = setting("", "Name of the job in Consul or ZooKeeper.")
     max_retry_times: int = setting(0, "Restarts of a worker; 0 is 6 with partial recovery, else none.")
     retry_wait_in_secs: int = setting(30, "Pause before a restart.")

@@ -35,7 +35,6 @@ def _later(capability: str, *, refused: bool = False) -> Unread:
 
 
 _AHEAD = "fetching rows ahead from parameter servers"
-_SPARE = "spare parameter servers"
 _FILES = "handing out files to workers"
 _SYNC = "synchronous training"
 _GPU = "training on a GPU"
@@ -50,8 +49,6 @@ UNREAD: Mapping[str, Unread] = {
     "enable_variable_postpush": _later(_AHEAD),
     "enable_variable_partition": _later(_AHEAD),
     "force_shutdown_ps": Unread("parameter servers always end with their job", happens_anyway=True),
-    "num_extra_ps": _later(_SPARE),
-    "num_redundant_ps": _later(_SPARE),
     "zk_watch_address_family": _later(_SERVING),
     "dc_aware": _later(_SERVING),
     "num_extra_dsworker_on_gpu_worker": _later(_GPU),

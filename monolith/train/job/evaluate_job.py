@@ -19,6 +19,7 @@ from monolith.train.job.parameter_server import run_ps
 from monolith.train.job.part_source import PartSource
 from monolith.train.job.place import JobPlace, common_settings, coordinator_at, place_of
 from monolith.train.job.served_state import Servers
+from monolith.train.roles.server_choice import ServerChoice
 from monolith.train.trained_model import TrainedModel
 
 GENERATION = 1
@@ -55,7 +56,8 @@ def _evaluate_as_chief(
     plan = LookupPlan.from_json(read_manifest(path).plan)
     retry, options = job_config(config).call_retry, restore_config(config)
     with coordinator_at(place, config.num_workers) as coordinator:
-        addresses = place.servers(config.num_ps)
+        choice = ServerChoice.of(config, place, retry)
+        addresses = choice.servers()
         shards = [RemoteShard(address, secret=place.secret, tls=place.tls, retry=retry) for address in addresses]
         for index, shard in enumerate(shards):
             shard.init(plan, index, len(shards), generation=GENERATION, anew=True)
@@ -77,6 +79,7 @@ def _evaluate_as_chief(
         for shard in shards:
             shard.shut_down()
             shard.close()
+        choice.shut_down_spares(addresses)
         return found
 
 

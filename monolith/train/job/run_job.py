@@ -28,6 +28,7 @@ from monolith.train.job.retries import Retries
 from monolith.train.job.status import job_figures, with_servers
 from monolith.train.job.worker_state import WorkerState
 from monolith.train.loop import RunResult, Trainer
+from monolith.train.roles.server_choice import ServerChoice
 from monolith.train.run import run, training_source
 from monolith.train.state import StateConfig
 
@@ -77,13 +78,14 @@ def _run_chief(
         pause_seconds=task_parameter(model, "train", "max_pending_seconds_for_barrier") or PAUSE_SECONDS,
         end_seconds=float(settings.job.chief_timeout_seconds),
     )
+    choice = ServerChoice.of(config, place, job.retry)
     with coordinator_at(place, config.num_workers) as coordinator:
         states: list[ChiefState] = []
         # The chief answers for the whole job: processes of one machine cannot all have this port.
         metrics = [ReadFiguresHook(lambda: _figures(coordinator, place))] if settings.watch.metrics_port else []
 
         def attempt() -> RunResult:
-            addresses = place.servers(config.num_ps)
+            addresses = choice.servers()
             # `steps` counts from where the first attempt began, not from the snapshot that this one goes back to.
             ends = {"steps": None, "max_steps": states[0].last_step} if states and states[0].last_step else {}
 
@@ -105,13 +107,14 @@ def _run_chief(
                 )
                 coordinator.end()
                 states[-1].shut_down()
+                choice.shut_down_spares(addresses)
                 return result
             finally:
                 for state in states:
                     state.close()  # a second time does nothing
 
         with LateStop(lambda: bool(states)) as late:
-            return _retries(settings).run(attempt, lambda: place.servers(config.num_ps), coordinator.suspend)
+            return _retries(settings).run(attempt, choice.servers, coordinator.suspend)
 
 
 def _figures(coordinator: Coordinator, place: JobPlace) -> Iterable[tuple[str, dict[str, str], float]]:
@@ -149,7 +152,7 @@ def _run_worker(model: MonolithModel, config: RunnerConfig, place: JobPlace, hoo
             finally:
                 state.close()
 
-    return _retries(settings).run(attempt, lambda: place.servers(config.num_ps))
+    return _retries(settings).run(attempt, ServerChoice.of(config, place, settings.job.call_retry).chosen)
 
 
 def _retries(settings: RunSettings) -> Retries:

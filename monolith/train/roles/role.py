@@ -5,6 +5,7 @@ import warnings
 
 from monolith.cluster.discovery import discovery_from
 from monolith.cluster.platform.mpi import get_mpi_rank, get_mpi_size, is_under_mpi
+from monolith.train.config.run_settings import job_config
 from monolith.train.config.runner_config import RunnerConfig, ServiceDiscoveryType
 from monolith.train.config.training_config import CHIEF, SERVER_TYPES
 from monolith.train.roles.cluster import ListedCluster
@@ -49,19 +50,22 @@ def _listed(config: RunnerConfig) -> ListedCluster | None:
 def _take_counts(config: RunnerConfig, cluster: ListedCluster) -> None:
     if not cluster.workers:
         raise ValueError("the list of addresses has no worker; the chief, which is worker 0, must be in it")
-    if config.num_ps > len(cluster.servers):
-        raise ValueError(f"num_ps={config.num_ps}, but {len(cluster.servers)} are listed; list the others too")
+    num_spares, num_listed = job_config(config).num_spares, len(cluster.servers)
+    if config.num_ps + num_spares > num_listed:
+        spares = f" and {num_spares} spares" if num_spares else ""
+        raise ValueError(f"num_ps={config.num_ps}{spares}, but {num_listed} are listed; list the others too")
     if not _is_said(config, "num_ps"):
-        config.num_ps = len(cluster.servers)
+        config.num_ps = num_listed - num_spares
     if not _is_said(config, "num_workers"):
         config.num_workers = len(cluster.workers)
 
 
 def _role_of_rank(config: RunnerConfig, type_is_said: bool) -> tuple[str, int]:
     rank, size = get_mpi_rank(), get_mpi_size()
-    counts = {"ps": config.num_ps, "worker": config.num_workers}
+    num_servers = config.num_ps + job_config(config).num_spares
+    counts = {"ps": num_servers, "worker": config.num_workers}
     if size == sum(counts.values()):
-        role = ("ps", rank) if rank < config.num_ps else ("worker", rank - config.num_ps)
+        role = ("ps", rank) if rank < num_servers else ("worker", rank - num_servers)
         if type_is_said and role[0] != config.server_type:
             raise ValueError(
                 f"rank {rank} of mpirun is a {role[0]}, but server_type={config.server_type}; parameter servers are "

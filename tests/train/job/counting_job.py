@@ -11,9 +11,12 @@ from torch import nn
 
 import monolith as mono
 from monolith.checkpoint import latest_state
+from monolith.data import Source
+from monolith.data_service import DataWorker, DataWorkerConfig, Dispatcher, DispatcherConfig
 from monolith.embedding import SgdOptimizer, ZerosInitializer
 from monolith.train.config import RunnerConfig
 from monolith.train.trained_model import TrainedModel
+from tests.train.job.detour import take_detour
 
 NUM_IDS = 50
 BATCH = 8
@@ -32,8 +35,7 @@ class Counting(mono.MonolithModel):
         self.optimizer = torch.optim.SGD(self.parameters(), lr=1.0)
 
     def input_fn(self, mode):
-        ids = torch.from_numpy(events(self.params["events"]))
-        return mono.data.arrays({"uid": ids, "label": torch.ones(len(ids))}, batch_size=BATCH)
+        return events_source(self.params["events"])
 
     def model_fn(self, features, mode):
         time.sleep(self.params.get("seconds", 0.0))
@@ -73,6 +75,11 @@ def events(count: int) -> np.ndarray:
     return np.random.default_rng(1).integers(0, NUM_IDS, MAX_EVENTS)[:count]
 
 
+def events_source(count: int) -> Source:
+    ids = torch.from_numpy(events(count))
+    return mono.data.arrays({"uid": ids, "label": torch.ones(len(ids))}, batch_size=BATCH)
+
+
 def config_of(model_dir: Path, **changes: Any) -> RunnerConfig:
     settings = {
         "model_dir": str(model_dir),
@@ -88,14 +95,48 @@ def config_of(model_dir: Path, **changes: Any) -> RunnerConfig:
     return RunnerConfig(**{**settings, **changes})
 
 
-def take_part(model_dir: str, num_events: int, seconds: float = 0.0, fails: bool = False, **role: Any) -> None:
-    """Be a process of a job."""
+def take_part(
+    model_dir: str,
+    num_events: int,
+    seconds: float = 0.0,
+    fails: bool = False,
+    detour: dict[int, int] | None = None,
+    **role: Any,
+) -> None:
+    """Be a process of a job; the connections of workers in `detour` run through the detour at that port."""
     torch.set_num_threads(1)
+    if detour and role["server_type"] == "worker" and role["index"] in detour:
+        take_detour(detour[role["index"]])
     hooks: list[mono.Hook] = [FailsOnce()] if fails else []
     if seconds:
         hooks.append(Slow(seconds, Path(model_dir) / f"steps-{role['index']}"))
     estimator = mono.Estimator(Counting, config_of(Path(model_dir), **role), params={"events": num_events})
     estimator.train(hooks=hooks)
+
+
+_service_events = 0
+
+
+def service_source() -> Source:
+    """Return what a data service of this job reads; `work_on_events` says how much."""
+    return events_source(_service_events)
+
+
+def dispatch_events(pipe: Any, folder: str, address: str) -> None:
+    """Be the dispatcher of a data service; its address is sent once it answers."""
+    config = DispatcherConfig(input=f"{__name__}:service_source", num_splits=6, state_path=folder, address=address)
+    with Dispatcher(config) as dispatcher:
+        pipe.send(dispatcher.address)
+        pipe.recv()
+
+
+def work_on_events(pipe: Any, dispatcher: str, num_events: int) -> None:
+    """Be a process that reads the events for a data service."""
+    global _service_events  # noqa: PLW0603  the service calls its input without arguments
+    _service_events = num_events
+    with DataWorker(DataWorkerConfig(dispatcher=dispatcher, prefetch_batches=2)) as worker:
+        pipe.send(worker.address)
+        worker.wait()
 
 
 def look(model_dir: str, num_events: int, steps: int | None = None, **role: Any) -> None:

@@ -12,6 +12,7 @@ from monolith.model.zoo.ffm import TestFFMModel
 from monolith.native_training.cpu_training import distributed_train
 from monolith.parallel import ParameterServer
 from monolith.train.config import DistributedCpuTrainingConfig
+from monolith.train.roles import server_choice
 from tests.train.job.counting_job import FailsOnce, config_of
 
 
@@ -32,6 +33,7 @@ def ffm_part(model_dir: str, num_events: int, action: str = "train", **role: Any
 def distributed_part(model_dir: str, num_events: int, fails: bool = False, deaf: bool = False, **role: Any) -> None:
     """Be a process of the original's `distributed_train`, with a discovery of its own."""
     torch.set_num_threads(1)
+    server_choice.MEASURE_SECONDS = 0.5
     if deaf:  # a server that does not hear that the job is over
         ParameterServer.wait = lambda self, seconds=None: bool(time.sleep(0.1))
     task = params()

@@ -12,7 +12,7 @@ class Job:
         self.model_dir, self.target, self.num_events = model_dir, target, num_events
         self.common = {"num_ps": num_ps, "num_workers": num_workers, **options}
         self.processes = {}
-        for index in range(num_ps):
+        for index in range(num_ps + options.get("num_extra_ps", 0) + options.get("num_redundant_ps", 0)):
             self.start("ps", index)
         for index in range(num_workers):
             self.start("worker", index)
@@ -50,3 +50,11 @@ class Job:
 
     def __exit__(self, *_):
         self.close()
+
+
+def wait_for_steps(job, index, count):
+    """Wait until a worker whose steps are counted in a file has taken so many."""
+    path, end = job.model_dir / f"steps-{index}", time.monotonic() + 60
+    while not path.exists() or path.stat().st_size < count:
+        assert time.monotonic() < end
+        time.sleep(0.01)

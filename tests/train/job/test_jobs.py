@@ -7,7 +7,7 @@ import time
 import pytest
 
 from tests.train.job.counting_job import BATCH, counted, expected, look, take_part
-from tests.train.job.running_job import Job
+from tests.train.job.running_job import Job, wait_for_steps
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -23,13 +23,6 @@ def job(tmp_path):
     yield start
     for one in made:
         one.close()
-
-
-def wait_for_steps(job, index, count):
-    path, end = job.model_dir / f"steps-{index}", time.monotonic() + 60
-    while not path.exists() or path.stat().st_size < count:
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def check_exact(model_dir, num_events):
@@ -59,6 +52,16 @@ def test_every_batch_is_applied_once_after_kill_9(tmp_path, job, server_type, in
     running.kill(server_type, index)
     running.start(server_type, index)
     assert set(running.ends().values()) == {0}
+    check_exact(tmp_path, 480)
+
+
+@pytest.mark.services
+def test_a_spare_server_takes_the_place_of_one_that_is_lost_for_good(tmp_path, job):
+    running = job(num_events=480, seconds=0.05, num_redundant_ps=1)
+    wait_for_steps(running, 0, 7)
+    wait_for_steps(running, 1, 7)
+    running.kill("ps", 0)
+    assert running.ends() == {name: -9 if name == ("ps", 0) else 0 for name in running.processes}
     check_exact(tmp_path, 480)
 
 

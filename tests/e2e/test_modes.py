@@ -1,0 +1,70 @@
+"""The specification's modes of a job on CPUs: dispatcher, data workers, parameter servers and workers as processes."""
+
+import socket
+
+import pytest
+
+from monolith.checkpoint import latest_state
+from monolith.checkpoint.format.manifest import read_manifest
+from tests.e2e.mode_job import BATCH, EVENTS_PER_FILE, INPUT_VARIABLE, NUM_FILES, be_a_process, write_input
+from tests.new_processes import PROCESSES
+
+ROLES = {"dispatcher": 1, "dsworker": 2, "ps": 2, "worker": 2}
+PATIENCE_SECONDS = 90
+
+
+def free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
+
+
+def environment() -> dict[str, str]:
+    """What a platform tells every process of the job."""
+    found = {}
+    for role, count in ROLES.items():
+        found[f"MLP_{role.upper()}_NUM"] = str(count)
+        for index in range(count):
+            found[f"MLP_{role.upper()}_{index}_PRIMARY_HOST"] = "127.0.0.1"
+            found[f"MLP_{role.upper()}_{index}_PORT"] = str(free_port())
+    return found
+
+
+@pytest.mark.services
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("native", [False, True], ids=["tables", "multi"])
+@pytest.mark.parametrize("fused", [False, True], ids=["plain", "fused"])
+def test_cpu(tmp_path, fused, native):
+    common = environment() | {INPUT_VARIABLE: write_input(tmp_path)}
+    settings = {
+        "num_ps": ROLES["ps"],
+        "num_workers": ROLES["worker"],
+        "enable_fused_layout": fused,
+        "use_native_multi_hash_table": native,
+        "embedding_prefetch_capacity": 1,
+        "enable_embedding_postpush": True,
+    }
+    processes = {}
+    for role, count in ROLES.items():
+        for index in range(count):
+            own = {
+                "MLP_ROLE": role,
+                "MLP_ROLE_INDEX": str(index),
+                "MLP_PORT": common[f"MLP_{role.upper()}_{index}_PORT"],
+            }
+            processes[role, index] = PROCESSES.Process(
+                target=be_a_process, args=(common | own, str(tmp_path / "model")), kwargs=settings, daemon=True
+            )
+            processes[role, index].start()
+    try:
+        trains = [process for (role, _), process in processes.items() if role in ("ps", "worker")]
+        for process in trains:
+            process.join(PATIENCE_SECONDS)
+        assert [process.exitcode for process in trains] == [0] * len(trains)
+        assert all(process.is_alive() for process in processes.values() if process not in trains)
+    finally:
+        for process in processes.values():
+            process.kill()
+    path = latest_state(tmp_path / "model")
+    assert path.name == f"model.ckpt-{NUM_FILES * EVENTS_PER_FILE // BATCH}", "every batch is trained on once"
+    assert read_manifest(path).extra["shards"], "rows are on parameter servers"
