@@ -12,7 +12,7 @@ from monolith.cluster.discovery import ServiceDiscovery
 from monolith.data import Source
 from monolith.hooks import Hook, RunContext, StepValues
 from monolith.model import MonolithModel
-from monolith.parallel.coordination import WorkerLink
+from monolith.parallel.coordination import Coordinator, WorkerLink
 from monolith.train.config import RunnerConfig
 from monolith.train.config.run_settings import RunSettings
 from monolith.train.config.task_settings import task_parameter
