@@ -114,14 +114,14 @@ class Load:
     def answered(self, connection: Connection, due: float) -> None:
         """Count an answer, and use the connection again."""
         now = time.perf_counter()
+        self._taken.append(now - due)
         if self._rate is None:
+            # At least one answer counts, however short the time.
             if now >= self._end:
                 self._finish()
-                return
-            self._taken.append(now - due)
-            connection.send(self._next(), now)
+            else:
+                connection.send(self._next(), now)
             return
-        self._taken.append(now - due)
         if self._waiting:
             connection.send(self._next(), self._waiting.popleft())
         else:
