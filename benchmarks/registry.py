@@ -14,6 +14,7 @@ BENCHMARKS = {
     "data": "parsing and reading records against TensorFlow, protobuf and plain reads; prefetching; the data service",
     "online": "seconds from an event to the served answer that reflects it; events and predictions per second",
     "ps": "pulls and pushes of a table server against the same bytes over a plain socket; what encryption costs",
+    "serving": "requests per second and time to answer of `monolith serve`, alone and while deltas come, against peers",
     "shards": "how evenly ids of three kinds spread over 1,000 shards",
     "table": "lookup, training, insert and growth of the hash table against arrays, torch, FBGEMM and TFRA",
     "train": "DeepFM and DLRM from serialized records against torch, TorchRec and TFRA",

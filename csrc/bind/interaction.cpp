@@ -38,8 +38,9 @@ class SliceLayout {
     for (const auto& [block, block_begin, tensor, tensor_begin, width] : parts_) {
       const auto& from = at(blocks, block, block_begin + width, "block");
       const auto& to = at(tensors, tensor, tensor_begin + width, "tensor");
-      check_rows(from.shape(0), to.shape(0));
-      copies.push_back({from.data() + block_begin, from.shape(1), to.data() + tensor_begin, to.shape(1), width, false});
+      if (from.shape(0) != 1) check_rows(from.shape(0), to.shape(0));
+      const std::size_t stride = from.shape(0) == 1 ? 0 : from.shape(1);
+      copies.push_back({from.data() + block_begin, stride, to.data() + tensor_begin, to.shape(1), width, false});
     }
     copy_slices(copies, tensors.empty() ? 0 : tensors[0].shape(0));
   }
@@ -88,7 +89,7 @@ void bind_interaction(nb::module_& m) {
   nb::class_<SliceLayout>(m, "SliceLayout")
       .def(nb::init<std::vector<SliceLayout::Part>>(), "parts"_a,
            "Parts are (block, its first column, tensor, its first column, width).")
-      .def("join", &SliceLayout::join, "blocks"_a, "tensors"_a, Release(), "Writes the tensors.")
+      .def("join", &SliceLayout::join, "blocks"_a, "tensors"_a, Release(), "Writes the tensors; a block of one row counts for every row.")
       .def("split", &SliceLayout::split, "tensors"_a, "add"_a, "blocks"_a, Release(),
            "Writes columns of the blocks, or adds to them; an empty tensor is left out.");
   m.def(

@@ -694,7 +694,7 @@ class SliceLayout:
         """Parts are (block, its first column, tensor, its first column, width)."""
 
     def join(self, blocks: Sequence[_Floats], tensors: Sequence[_Floats]) -> None:
-        """Writes the tensors."""
+        """Writes the tensors; a block of one row counts for every row."""
 
     def split(self, tensors: Sequence[_Floats], add: Sequence[bool], blocks: Sequence[_Floats]) -> None:
         """Writes columns of the blocks, or adds to them; an empty tensor is left out."""

@@ -17,7 +17,7 @@ from monolith.errors import CorruptFileError, NotFiniteError, shown
 from monolith.export.dense_session import GRAPH_ERRORS, DenseSession
 from monolith.export.description import Description
 from monolith.export.graph_check import GraphInterface, check_graph
-from monolith.export.serving_model import ServingModel
+from monolith.export.serving_model import ServingModel, joined_rows
 from monolith.export.signature import DATATYPES, TEXT, TensorSpec, datatype_name
 from monolith.export.versions import GRAPH_FILE, MODEL_FILE, TABLES_FOLDER, WEIGHTS_FILE, version_paths
 from monolith.model import LookupPlan
@@ -87,7 +87,13 @@ def _load(folder: Path, description: Description, num_threads: int) -> ServingMo
         raise CorruptFileError(f"{folder / WEIGHTS_FILE} is no safetensors file: {error}") from error
     interface = check_graph(folder / GRAPH_FILE, weights, description.weights)
     _check_interface(folder, description, plan, interface)
-    session = DenseSession(folder / GRAPH_FILE, weights, description.weights, num_threads=num_threads)
+    session = DenseSession(
+        folder / GRAPH_FILE,
+        weights,
+        description.weights,
+        joined=joined_rows(description.rows, plan),
+        num_threads=num_threads,
+    )
     model = ServingModel(description, plan=plan, tables=tables, session=session)
     _try_out(folder, model)
     return model

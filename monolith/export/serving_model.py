@@ -1,7 +1,8 @@
 """A model that answers: serving tables and dense weights, both of which may change while it does."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import overload
 
 import numpy as np
@@ -10,10 +11,12 @@ from torch import Tensor
 
 from monolith.embedding import MultiTable
 from monolith.errors import shown
-from monolith.export.dense_session import DenseSession
-from monolith.export.description import Description
+from monolith.export.dense_session import JOINED_ROWS, DenseSession
+from monolith.export.description import Description, RowInput
 from monolith.export.signature import Array, Values, num_rows
 from monolith.model import Lookup, LookupPlan
+from monolith.model.plan.layouts import JoinedSlices, Layouts
+from monolith.model.plan.slices import SliceKey
 from monolith.tensors import Ragged
 
 _NO_IDS = torch.empty(0, dtype=torch.int64)
@@ -21,6 +24,16 @@ _NO_IDS = torch.empty(0, dtype=torch.int64)
 
 MAX_FLOATS = 1 << 28
 """Floats that one call looks up at most: 1 GiB."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Columns that were checked: what one call of `predict` asks."""
+
+    columns: dict[str, Array | Ragged]
+    """By input; one row counts for all examples."""
+
+    num_examples: int
 
 
 class ServingModel:
@@ -39,9 +52,13 @@ class ServingModel:
         self.signature = description.signature
         self.plan = plan
         self.tables = tables
-        self._rows = description.rows
         self._columns = description.columns
-        self._lookup = Lookup(plan, tables)
+        keys: dict[str, SliceKey] = {name: (row.feature, row.slice_name) for name, row in description.rows.items()}
+        together = [keys.pop(name) for name in joined_rows(description.rows, plan)]
+        joined = [JoinedSlices(tuple(together), "concat")] if together else []
+        self._alone = keys
+        self._joined = joined[0].key if joined else None
+        self._lookup = Lookup(plan, tables, Layouts(alone=tuple(keys.values()), joined=tuple(joined)))
         self._features = [feature.name for feature in plan.features]
         self._row_dims = {feature.name: tables[feature.table].dim for feature in plan.features}
         self._floats_per_example = sum(math.prod(plan.slice_shape(key)) for key in plan.places)
@@ -65,23 +82,39 @@ class ServingModel:
         """Return the outputs by name, one row per example; ids that have no row read as zeros.
 
         Lists, one per example, are a `Ragged` or Python lists; their rows are pooled or cut as in training. An input of
-        texts takes texts, or their ids as a tensor.
+        texts takes texts, or their ids as a tensor. An input of one row counts for all examples: it is looked up once.
 
         Raises:
             ValueError: an input is unknown, missing, or of another type or shape; the message names it.
         """
+        return self.predict_together([self.check(columns)])[0]
+
+    def check(self, columns: Mapping[str, Values]) -> Question:
+        """Return columns as `predict_together` takes them; a ValueError, as `predict` raises, says what is wrong."""
         checked = self.signature.check(columns)
-        self._check_size(checked)
+        lengths = [num_rows(column) for column in checked.values()]
+        question = Question(checked, next((length for length in lengths if length != 1), 1))
+        self._check_size(question)
+        return question
+
+    def predict_together(self, questions: Sequence[Question]) -> list[dict[str, Array]]:
+        """Return the outputs of each question, all of one call: many small ones are faster together."""
+        columns = _joined(questions)
         slices = self._lookup.pull(
-            {name: _as_tensor(checked[name]) if name in checked else _NO_IDS for name in self._features},
+            {name: _as_tensor(columns[name]) if name in columns else _NO_IDS for name in self._features},
             requires_grad=False,
         ).slices
-        inputs = {
-            name: np.ascontiguousarray(slices[place.feature, place.slice_name].numpy())
-            for name, place in self._rows.items()
-        }
-        inputs.update((name, _as_array(checked[column])) for name, column in self._columns.items())
-        return self._session.run(inputs)
+        inputs = {name: slices[key].numpy() for name, key in self._alone.items()}
+        if self._joined is not None:
+            inputs[JOINED_ROWS] = slices[self._joined].numpy()
+        inputs.update((name, _as_array(columns[column])) for name, column in self._columns.items())
+        num_examples = sum(question.num_examples for question in questions)
+        outputs = self._session.run({name: _repeated(value, num_examples) for name, value in inputs.items()})
+        if len(questions) == 1:
+            return [outputs]
+        ends = np.cumsum([question.num_examples for question in questions])[:-1]
+        parts = {name: np.split(values, ends) for name, values in outputs.items()}
+        return [{name: values[number] for name, values in parts.items()} for number in range(len(questions))]
 
     def swap_dense(self, weights: Mapping[str, Array]) -> None:
         """Take these dense weights from the next prediction on; those not named stay.
@@ -101,8 +134,8 @@ class ServingModel:
         self._require_table(table)
         return self.tables[table].erase(_as_tensor(ids))
 
-    def _check_size(self, columns: Mapping[str, Array | Ragged]) -> None:
-        num_examples = max((num_rows(column) for column in columns.values()), default=0)
+    def _check_size(self, question: Question) -> None:
+        num_examples, columns = question.num_examples, question.columns
         ids = {name: columns[name] for name in self._features if name in columns}
         floats = sum(_num_values(column) * self._row_dims[name] for name, column in ids.items())
         # Sequences are padded: an example of a few bytes may need more than its ids.
@@ -118,8 +151,46 @@ class ServingModel:
             raise ValueError(f"there is no table {shown(name)}; the tables are {', '.join(self.tables.names)}")
 
 
+def joined_rows(rows: Mapping[str, RowInput], plan: LookupPlan) -> dict[str, int]:
+    """Return the inputs of a graph whose rows are looked up side by side, with their widths: all but sequences."""
+    return {name: row.dim for name, row in rows.items() if len(plan.slice_shape((row.feature, row.slice_name))) == 1}
+
+
+def _joined(questions: Sequence[Question]) -> dict[str, Array | Ragged]:
+    """Return the columns of all questions, one after the other."""
+    if len(questions) == 1:
+        return questions[0].columns
+    counts = np.array([question.num_examples for question in questions])
+    return {
+        name: _joined_column([question.columns[name] for question in questions], counts)
+        for name in questions[0].columns
+    }
+
+
+def _joined_column(parts: Sequence[Array | Ragged], counts: Array) -> Array | Ragged:
+    """Return the values of one input; a part of one row is repeated for the examples of its question."""
+    lengths = np.array([num_rows(part) for part in parts])
+    repeats = None if (lengths == counts).all() else np.repeat(np.where(lengths == counts, 1, counts), lengths)
+    if isinstance(parts[0], Ragged):
+        lists = Ragged.concat([part for part in parts if isinstance(part, Ragged)])
+        return (
+            lists
+            if repeats is None
+            else lists.index_rows(torch.from_numpy(np.repeat(np.arange(len(repeats)), repeats)))
+        )
+    values = np.concatenate([part for part in parts if not isinstance(part, Ragged)])
+    return values if repeats is None else np.repeat(values, repeats, axis=0)
+
+
 def _num_values(column: Array | Ragged) -> int:
     return len(column.values) if isinstance(column, Ragged) else column.size
+
+
+def _repeated(values: Array, num_examples: int) -> Array:
+    """Return contiguous values of all examples; one row stands for each of them."""
+    if len(values) != num_examples:
+        values = np.broadcast_to(values, (num_examples, *values.shape[1:]))
+    return np.ascontiguousarray(values)
 
 
 def _as_array(values: Array | Ragged) -> Array:

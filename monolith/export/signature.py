@@ -142,7 +142,9 @@ class Signature:
     def check(self, columns: Mapping[str, Values]) -> dict[str, Array | Ragged]:
         """Return the columns in order, contiguous and of the right types, or say which one is wrong.
 
-        A type that fits without loss (int32 for int64) is converted; another is a ValueError. Texts become ids.
+        A type that fits without loss (int32 for int64) is converted; another is a ValueError. Numbers in Python lists
+        have no type, and are converted if the input's holds them. Texts become ids. A column of one row may stand
+        beside longer ones: it counts for all examples, and is returned as it is.
 
         >>> Signature((TensorSpec("uid", "INT64"),), ()).check({"user": np.array([1])})
         Traceback (most recent call last):
@@ -156,9 +158,11 @@ class Signature:
             raise ValueError(f"input {missing[0]!r} is missing; the inputs are {self._input_names()}")
         checked = {spec.name: _checked(spec, columns[spec.name]) for spec in self.inputs}
         lengths = {name: num_rows(column) for name, column in checked.items()}
-        if len(set(lengths.values())) > 1:
+        if len(set(lengths.values()) - {1}) > 1:
             sizes = ", ".join(f"{name} {length}" for name, length in lengths.items())
-            raise ValueError(f"all inputs must have the same number of rows, got {sizes}")
+            raise ValueError(
+                f"all inputs must have the same number of rows, or one row that counts for all examples, got {sizes}"
+            )
         return checked
 
     def to_json(self) -> dict[str, Any]:
@@ -198,7 +202,9 @@ def _checked(spec: TensorSpec, values: Values) -> Array | Ragged:
             raise ValueError(f"input {spec.name!r} has one value per example, got a list of them; give a plain array")
         if isinstance(values, Tensor):
             return checked_column(spec, values.numpy())
-        return checked_column(spec, _hashed(spec, np.asarray(values)))
+        if spec.datatype == TEXT:
+            return checked_column(spec, _hashed(spec, np.asarray(values)))
+        return checked_column(spec, values if isinstance(values, np.ndarray) else _plain(spec, values))
     if isinstance(values, Ragged):
         flat, lengths = values.values.numpy(), values.row_lengths()
     else:
@@ -229,6 +235,28 @@ def checked_column(spec: TensorSpec, column: Array) -> Array:
         shape = ", ".join(("batch", *map(str, spec.shape[1:])))
         raise ValueError(f"input {spec.name!r} must have shape [{shape}], got {shown(list(column.shape))}")
     return np.ascontiguousarray(column, dtype=spec.dtype)
+
+
+def _plain(spec: TensorSpec, values: Sequence[Any]) -> Array:
+    """Return Python numbers as an array: they have no size of their own, and take that of the input if it holds them.
+
+    Others are left as NumPy reads them, for `checked_column` to refuse.
+    """
+    try:
+        found = np.asarray(values)
+    except ValueError:
+        raise ValueError(f"input {spec.name!r} must be numbers in lists of equal length, got {shown(values)}") from None
+    if found.shape == (0,):
+        return np.empty((0, *spec.shape[1:]), spec.dtype)
+    if found.dtype.kind not in {"f": "iuf", "i": "iu"}.get(spec.dtype.kind, ""):
+        return found
+    # Too large a float becomes infinite, too large an integer another number.
+    with np.errstate(over="ignore"):
+        taken = found.astype(spec.dtype)
+    wrong = np.isfinite(found) & ~np.isfinite(taken) if spec.dtype.kind == "f" else taken != found
+    if wrong.any():
+        raise ValueError(f"input {spec.name!r} must be {spec.dtype}, which does not hold {found[wrong][0]}")
+    return taken
 
 
 def _hashed(spec: TensorSpec, texts: Array) -> Array:

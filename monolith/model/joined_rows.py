@@ -31,8 +31,9 @@ class JoinedRows:
         """All slices that are part of a tensor."""
         return frozenset(self._places)
 
-    def forward(self, blocks: Sequence[Tensor], num_events: int) -> dict[PulledKey, Tensor]:
-        """Return the tensors of a batch from the features' rows, [events, dim] each."""
+    def forward(self, blocks: Sequence[Tensor]) -> dict[PulledKey, Tensor]:
+        """Return the tensors of a batch from the features' rows, [events, dim] each; one row counts for all events."""
+        num_events = next((len(block) for block in blocks if len(block) != 1), 1)
         tensors = [torch.empty(self._shape(one, num_events)) for one in self.joined]
         self._layout.join(blocks, [one.flatten(1) for one in tensors])
         return {one.key: tensor for one, tensor in zip(self.joined, tensors, strict=True)}

@@ -94,7 +94,7 @@ class Lookup:
             key: combined[key[0]].narrow(-1, *place).detach() for key, place in self._alone.items()
         }
         if self._joined.joined:
-            slices |= self._joined.forward([combined[name] for name in self._joined.features], ids[0].num_events)
+            slices |= self._joined.forward([combined[name] for name in self._joined.features])
         if not requires_grad:
             return Pulled(slices, batch_plan, None)
         gradients = self._gradients(ids, sizes, len(rows))

@@ -1,7 +1,7 @@
-"""Answers of a server: predictions as bytes, values and errors as JSON."""
+"""Requests that were read, and their answers: predictions as bytes, values and errors as JSON."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +9,7 @@ import numpy as np
 from starlette.responses import Response
 
 from monolith.errors import NotFiniteError
+from monolith.export.serving_model import Question
 from monolith.export.signature import Array
 
 
@@ -22,6 +23,16 @@ class Answer:
 
     json_bytes: int | None = None
     """Number of bytes that are JSON, if raw tensors follow; None if everything is JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request that was read."""
+
+    question: Question
+
+    answer: Callable[[Mapping[str, Array]], Answer]
+    """Makes the answer of the outputs; raises a NotFiniteError that names the one that JSON cannot hold."""
 
 
 def require_finite(outputs: Mapping[str, Array]) -> None:

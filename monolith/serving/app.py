@@ -19,8 +19,17 @@ from monolith.errors import NotFiniteError, shown
 from monolith.export.serving_model import ServingModel
 from monolith.serving import api_description, inference_protocol, predict_form
 from monolith.serving.answer import Answer, error_response, json_response
+from monolith.serving.batching import Batches, Read
 from monolith.serving.metrics import Metrics
-from monolith.serving.request_body import MAX_BODY_BYTES, BodyError, WholeBodies, packed, unpacked, wanted_encoding
+from monolith.serving.request_body import (
+    MAX_BODY_BYTES,
+    MIN_COMPRESSED_BYTES,
+    BodyError,
+    WholeBodies,
+    packed,
+    unpacked,
+    wanted_encoding,
+)
 from monolith.version import __version__
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -31,10 +40,15 @@ JSON_BYTES_HEADER = "Inference-Header-Content-Length"
 CLIENT_GONE = 499
 """Counted, never sent: the client closed the connection before its request was whole."""
 
+# Up to here requests are predicted together; a larger one would keep the others waiting.
+_SMALL_BODY_BYTES = 1 << 16
+
 # From here on, giving back its memory takes no time beside the rest.
 _LARGE_BODY_BYTES = 1 << 20
 
-Form = Callable[[ServingModel, bytes, int | None], Answer]
+# More would mostly wait for the interpreter lock.
+_MAX_BATCH_THREADS = 4
+
 Endpoint = Callable[[Request], Any]
 
 _log = logging.getLogger(__name__)
@@ -48,13 +62,14 @@ def create_app(
     on_ready: Callable[[], None] = lambda: None,
 ) -> FastAPI:
     """Return the application that answers for one model; `on_ready` is called when it is about to answer."""
-    app = FastAPI(title="Monolith", lifespan=_lifespan(on_ready), docs_url=None, redoc_url=None)
+    batches = Batches(model, num_threads=min(_MAX_BATCH_THREADS, max(1, (os.cpu_count() or 1) - 1)))
+    app = FastAPI(title="Monolith", lifespan=_lifespan(batches, on_ready), docs_url=None, redoc_url=None)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(BodyError, _body_error)
     # The last one is the first to see a request.
     app.add_middleware(WholeBodies, max_bytes=max_body_bytes)
     app.add_middleware(_Counting, metrics=metrics)
-    answers = _Answers(model, metrics, max_body_bytes)
+    answers = _Answers(model, batches, metrics, max_body_bytes)
     software = {"name": "monolith", "version": __version__}
     described = api_description.operations(model)
 
@@ -78,18 +93,19 @@ def create_app(
     for version in ("", "/versions/{version}"):
         add_constant(f"/v2/models/{{name}}{version}/ready", {"name": model.name, "ready": True})
         add_constant(f"/v2/models/{{name}}{version}", inference_protocol.model_metadata(model))
-        add("POST", f"/v2/models/{{name}}{version}/infer", answers.to(inference_protocol.infer))
+        add("POST", f"/v2/models/{{name}}{version}/infer", answers.to(inference_protocol.read_request))
         # Before the status: a name may have a colon in it as far as that is concerned.
-        add("POST", f"/v1/models/{{name}}{version}:predict", answers.to(predict_form.predict))
+        add("POST", f"/v1/models/{{name}}{version}:predict", answers.to(predict_form.read_request))
         add_constant(f"/v1/models/{{name}}{version}", predict_form.model_status(model))
     return app
 
 
 class _Answers:
-    """Predicts in threads, so that other requests do not wait."""
+    """Predicts in threads, so that other requests do not wait: small requests together, others one by one."""
 
-    def __init__(self, model: ServingModel, metrics: Metrics, max_body_bytes: int) -> None:
+    def __init__(self, model: ServingModel, batches: Batches, metrics: Metrics, max_body_bytes: int) -> None:
         self._model = model
+        self._batches = batches
         self._metrics = metrics
         self._max_body_bytes = max_body_bytes
         # More would not be faster, would need more memory at a time, and keep the event loop from the interpreter.
@@ -98,37 +114,39 @@ class _Answers:
         # Large requests leave a core to the others.
         self._threads_of_large = anyio.CapacityLimiter(max(1, num_cores - 1))
 
-    def to(self, form: Form) -> Endpoint:
+    def to(self, read: Read) -> Endpoint:
         """Return an endpoint for one form of request."""
 
         async def endpoint(request: Request) -> Response:
             _require(self._model, request)
             json_bytes = _json_bytes(request)
-            encodings = (request.headers.get("content-encoding", ""), request.headers.get("accept-encoding", ""))
+            encoding = request.headers.get("content-encoding", "")
+            wanted = wanted_encoding(request.headers.get("accept-encoding", ""))
             body = await request.body()
-            limiter = self._threads if len(body) < _LARGE_BODY_BYTES else self._threads_of_large
-            answer, content, encoding = await to_thread.run_sync(
-                self._work, form, body, json_bytes, *encodings, limiter=limiter
-            )
+            try:
+                if len(body) <= _SMALL_BODY_BYTES and not encoding:
+                    answer = await self._batches.answer(read, body, json_bytes)
+                else:
+                    limiter = self._threads if len(body) < _LARGE_BODY_BYTES else self._threads_of_large
+                    answer = await to_thread.run_sync(self._alone, read, body, json_bytes, encoding, limiter=limiter)
+            except ValueError as error:
+                raise HTTPException(400, str(error)) from error
+            except NotFiniteError as error:
+                raise HTTPException(500, str(error)) from error
             self._metrics.count_examples(answer.num_examples)
-            return _response(answer, content, encoding)
+            if wanted is None or len(answer.content) < MIN_COMPRESSED_BYTES:
+                return _response(answer, answer.content, None)
+            return _response(answer, *await to_thread.run_sync(packed, answer.content, wanted, limiter=self._threads))
 
         return endpoint
 
-    def _work(
-        self, form: Form, body: bytes, json_bytes: int | None, encoding: str, accepted: str
-    ) -> tuple[Answer, bytes, str | None]:
+    def _alone(self, read: Read, body: bytes, json_bytes: int | None, encoding: str) -> Answer:
         try:
-            body = unpacked(body, encoding, self._max_body_bytes)
-            answer = form(self._model, body, json_bytes)
-        except ValueError as error:
-            raise HTTPException(400, str(error)) from error
-        except NotFiniteError as error:
-            raise HTTPException(500, str(error)) from error
+            request = read(self._model, unpacked(body, encoding, self._max_body_bytes), json_bytes)
+            return request.answer(self._model.predict_together([request.question])[0])
         finally:
             if len(body) >= _LARGE_BODY_BYTES:
                 release_free_memory()
-        return answer, *packed(answer.content, wanted_encoding(accepted))
 
 
 def _require(model: ServingModel, request: Request) -> None:
@@ -205,10 +223,11 @@ class _Counting:
             self._metrics.count_request(route, status, time.perf_counter() - start)
 
 
-def _lifespan(on_ready: Callable[[], None]) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
+def _lifespan(batches: Batches, on_ready: Callable[[], None]) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        on_ready()
-        yield
+        with batches:
+            on_ready()
+            yield
 
     return lifespan

@@ -9,6 +9,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from monolith._core.native import JsonValue, city_hash64_prefixed, json_list
 from monolith.errors import shown
 from monolith.export.serving_model import ServingModel
 from monolith.export.signature import DATATYPES, LENGTHS, TEXT, Array, TensorSpec, checked_column, datatype_name
-from monolith.serving.answer import Answer, require_finite
+from monolith.serving.answer import Answer, Request, require_finite
 from monolith.serving.json_values import checked_array, field, lists_of, read_object, text_field
 from monolith.tensors import Ragged
 
@@ -41,8 +42,8 @@ def model_metadata(model: ServingModel) -> dict[str, Any]:
     }
 
 
-def infer(model: ServingModel, body: bytes, json_bytes: int | None = None) -> Answer:
-    """Return the answer to a request; a ValueError says which part of the request is wrong.
+def read_request(model: ServingModel, body: bytes, json_bytes: int | None = None) -> Request:
+    """Return what a request asks; a ValueError says which part of it is wrong.
 
     Args:
         model: what predicts.
@@ -58,11 +59,15 @@ def infer(model: ServingModel, body: bytes, json_bytes: int | None = None) -> An
         raise ValueError(f"{len(body) - binary.place} bytes follow the last binary tensor")
     wanted = _read_outputs(model, request)
     request_id = text_field(request, "id") if request.member("id") is not None else None
-    outputs = {name: np.ascontiguousarray(values) for name, values in model.predict(columns).items()}
-    require_finite(outputs)
     fields = {"model_name": model.name, "model_version": str(model.version)}
     if request_id is not None:
         fields["id"] = request_id
+    return Request(model.check(columns), partial(_answer, fields, wanted))
+
+
+def _answer(fields: dict[str, str], wanted: Mapping[str, bool], predicted: Mapping[str, Array]) -> Answer:
+    outputs = {name: np.ascontiguousarray(values) for name, values in predicted.items()}
+    require_finite(outputs)
     tensors = [_tensor(name, outputs[name], is_binary) for name, is_binary in wanted.items()]
     head = _json(fields)[:-1] + b',"outputs":[' + b",".join(tensors) + b"]}"
     tails = [outputs[name].tobytes() for name, is_binary in wanted.items() if is_binary]

@@ -4,6 +4,8 @@ An input of lists has a JSON list per example, of any length.
 """
 
 import json
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,15 +16,15 @@ from monolith._core.native import JsonValue, json_list, json_objects
 from monolith.errors import shown
 from monolith.export.serving_model import ServingModel
 from monolith.export.signature import Array, TensorSpec
-from monolith.serving.answer import Answer, require_finite
+from monolith.serving.answer import Answer, Request, require_finite
 from monolith.serving.json_values import checked_array, checked_lists, field, lists_of, read_object
 from monolith.tensors import Ragged
 
 DEFAULT_SIGNATURE = "serving_default"
 
 
-def predict(model: ServingModel, body: bytes, json_bytes: int | None = None) -> Answer:
-    """Return the answer in the form of the request; a ValueError says which part of the request is wrong."""
+def read_request(model: ServingModel, body: bytes, json_bytes: int | None = None) -> Request:
+    """Return what a request asks, to be answered in its form; a ValueError says which part of it is wrong."""
     if json_bytes is not None:
         raise ValueError("binary tensors belong to /v2/models/NAME/infer; this form has none")
     request = read_object(body)
@@ -34,13 +36,15 @@ def predict(model: ServingModel, body: bytes, json_bytes: int | None = None) -> 
         raise ValueError('a request has either "instances" (a list of examples) or "inputs" (an object of columns)')
     if instances is not None:
         columns = _from_examples(model, field(request, "instances", "list"))
-    else:
-        assert inputs is not None
-        columns = _from_columns(model, inputs)
-    outputs = {name: np.ascontiguousarray(values) for name, values in model.predict(columns).items()}
+        return Request(model.check(columns), partial(_answer, _by_example))
+    assert inputs is not None
+    return Request(model.check(_from_columns(model, inputs)), partial(_answer, _by_column))
+
+
+def _answer(form: Callable[[dict[str, Array]], bytes], predicted: Mapping[str, Array]) -> Answer:
+    outputs = {name: np.ascontiguousarray(values) for name, values in predicted.items()}
     require_finite(outputs)
-    content = _by_example(outputs) if instances is not None else _by_column(outputs)
-    return Answer(content=content, num_examples=len(next(iter(outputs.values()))))
+    return Answer(content=form(outputs), num_examples=len(next(iter(outputs.values()))))
 
 
 def model_status(model: ServingModel) -> dict[str, Any]:
@@ -62,18 +66,20 @@ def _from_examples(model: ServingModel, examples: JsonValue) -> dict[str, Tensor
 
 
 def _from_columns(model: ServingModel, columns: JsonValue) -> dict[str, Tensor | Ragged]:
-    specs = model.signature.inputs
+    specs = {spec.name: spec for spec in model.signature.inputs}
     if columns.kind != "object":
         if len(specs) != 1 or columns.kind != "list":
-            raise ValueError(f"'inputs' must be an object of columns: {', '.join(spec.name for spec in specs)}")
-        return {specs[0].name: _column(specs[0], columns)}
+            raise ValueError(f"'inputs' must be an object of columns: {', '.join(specs)}")
+        return {name: _column(spec, columns) for name, spec in specs.items()}
     # One more than there can be: then one of them is unknown, or given twice.
     names = columns.names(len(specs) + 1)
-    for number, name in enumerate(names):
-        if name in names[:number]:
-            raise ValueError(f"input {shown(name)} is given twice")
-        model.signature.input(name)
-    return {name: _column(model.signature.input(name), field(columns, name, "list")) for name in names}
+    if len(set(names)) < len(names):
+        twice = next(name for number, name in enumerate(names) if name in names[:number])
+        raise ValueError(f"input {shown(twice)} is given twice")
+    for name in names:
+        if name not in specs:
+            model.signature.input(name)  # raises, with the names that there are
+    return {name: _column(specs[name], field(columns, name, "list")) for name in names}
 
 
 def _column(spec: TensorSpec, values: JsonValue) -> Tensor | Ragged:

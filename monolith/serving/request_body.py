@@ -17,8 +17,9 @@ MIN_TOTAL_BYTES = 256 << 20
 # What zlib calls the two forms: a gzip header, and zlib's own, which HTTP calls deflate.
 _WINDOW_BITS = {"gzip": zlib.MAX_WBITS | 16, "deflate": zlib.MAX_WBITS}
 
-# Below it compressing takes longer than sending.
-_MIN_COMPRESSED_BYTES = 4096
+MIN_COMPRESSED_BYTES = 4096
+"""Below it compressing an answer takes longer than sending it."""
+
 _LEVEL = 1
 
 ACCEPTED = ", ".join(_WINDOW_BITS)
@@ -140,7 +141,7 @@ def wanted_encoding(accepted: str) -> str | None:
 
 def packed(content: bytes, encoding: str | None) -> tuple[bytes, str | None]:
     """Return an answer and its encoding: compressed if the client accepts it and it pays; needs no interpreter lock."""
-    if encoding is None or len(content) < _MIN_COMPRESSED_BYTES:
+    if encoding is None or len(content) < MIN_COMPRESSED_BYTES:
         return content, None
     packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, _WINDOW_BITS[encoding])
     return packer.compress(content) + packer.flush(), encoding

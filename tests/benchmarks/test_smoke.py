@@ -72,6 +72,16 @@ FIGURES: dict[str, dict[str, str | None]] = {
         "staleness_max": None,
         "async_vs_local": None,
     },
+    "serving": {
+        "rps_vs_bare": None,
+        "rps_vs_hand_written": None,
+        "rps_binary_vs_json": None,
+        "p99_over_p50": None,
+        "infer_vs_torch": None,
+        "sync_rows_per_second_vs_apply": None,
+        "p99_while_syncing_over_quiet": None,
+        "table_bytes_fp16_vs_train": None,
+    },
     "shards": {"shard_imbalance_1000": None},
     "table": {
         "lookup_vs_index_select": None,

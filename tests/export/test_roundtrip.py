@@ -142,7 +142,10 @@ def test_rows_of_a_table_that_is_not_there(exported):
         ({"uid": np.array([1.0, 2.0])}, r"input 'uid' must be int64, got float64; convert it with .astype\(int64\)"),
         ({"hour": np.array([1, 2])}, "input 'hour' must be float32, got int64"),
         ({"uid": np.array([[1], [2]])}, r"input 'uid' must have shape \[batch\], got \[2, 1\]"),
-        ({"uid": np.array([1])}, "same number of rows, got uid 1, mov 2, hour 2"),
+        ({"uid": np.array([1, 2, 3])}, "same number of rows, or one row .*, got uid 3, mov 2, hour 2"),
+        ({"uid": [1.0, 2.0]}, "input 'uid' must be int64, got float64"),
+        ({"hour": [1.0, 1e39]}, "input 'hour' must be float32, which does not hold 1e"),
+        ({"hour": [[1.0], [2.0, 3.0]]}, "input 'hour' must be numbers in lists of equal length"),
         ({"uid": np.array(["1", "2"])}, "input 'uid' must be int64"),
     ],
 )
@@ -157,6 +160,32 @@ def test_a_type_that_fits_without_loss_is_taken(exported):
     columns = request(3)
     narrow = {**columns, "uid": columns["uid"].astype(np.int32)}
     np.testing.assert_array_equal(*(list(served.predict(one).values()) for one in (columns, narrow)))
+
+
+def test_plain_lists_are_taken(exported):
+    model = load_export(exported[3])
+    columns = request(3)
+    plain = {name: values.tolist() for name, values in columns.items()}
+    assert model.predict(plain)["pred"].tolist() == model.predict(columns)["pred"].tolist()
+    assert model.predict({name: [] for name in columns})["pred"].shape == (0,)
+
+
+@pytest.mark.parametrize("name", ["uid", "hour"])
+@pytest.mark.parametrize("num_rows", [0, 1, 5])
+def test_one_row_counts_for_all_examples(exported, name, num_rows):
+    model = load_export(exported[3])
+    columns = request(num_rows)
+    columns[name] = request(1)[name]
+    repeated = {**columns, name: np.repeat(columns[name], num_rows)}
+    assert model.predict(columns)["pred"].tolist() == model.predict(repeated)["pred"].tolist()
+
+
+def test_questions_are_predicted_together_as_alone(exported):
+    model = load_export(exported[3])
+    asked = [request(3, seed=1), request(0), {**request(4, seed=2), "uid": np.array([7])}, request(1, seed=3)]
+    found = model.predict_together([model.check(columns) for columns in asked])
+    for columns, outputs in zip(asked, found, strict=True):
+        np.testing.assert_allclose(outputs["pred"], model.predict(columns)["pred"], rtol=0, atol=1e-6)
 
 
 def test_the_model_goes_on_as_it_was(tmp_path):

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
+from monolith.delta.serving_tables import config_from_json
 from monolith.embedding import FixedR8Compressor, Fp16Compressor
 from monolith.export import load_export
 from monolith.export.description import Description
-from monolith.delta.serving_tables import config_from_json
 from tests.export.movie import eager, export, request, trained
 
 ZEROS = torch.tensor([0, 3, 17, 199])

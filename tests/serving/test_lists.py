@@ -268,5 +268,5 @@ def test_a_model_of_one_input_takes_plain_lists(form):
         return {"pred": np.zeros(2)}
 
     model: Any = SimpleNamespace(signature=Signature((TensorSpec("tags", "INT64", (-1, -1)),), ()), predict=predict)
-    assert predict_form.predict(model, json.dumps({form: [[1, 2], []]}).encode()).num_examples == 2
+    assert predict_form.read_request(model, json.dumps({form: [[1, 2], []]}).encode()).question.num_examples == 2
     assert seen[0]["tags"].to_list() == [[1, 2], []]

@@ -1,0 +1,136 @@
+"""Requests that come at the same time are predicted together.
+
+A thread takes all requests that wait, up to a limit, reads them, predicts once, and takes what has come meanwhile. No
+request waits for others to come: an idle server answers at once, a busy one in larger batches.
+"""
+
+import asyncio
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self, TypeVar
+
+from monolith.export.serving_model import ServingModel
+from monolith.serving.answer import Answer, Request
+
+MAX_REQUESTS = 32
+"""Of one batch."""
+
+MAX_EXAMPLES = 4096
+"""Of one batch, unless a single request has more."""
+
+_STOP_SECONDS = 10.0
+
+_T = TypeVar("_T")
+
+Read = Callable[[ServingModel, bytes, int | None], Request]
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """A request that nobody has read yet, and who waits for its answer."""
+
+    read: Read
+    body: bytes
+    json_bytes: int | None
+    future: asyncio.Future[Answer]
+
+
+class Batches:
+    """Threads that answer requests in batches, while the block runs."""
+
+    def __init__(self, model: ServingModel, num_threads: int = 1) -> None:
+        """Prepare; more threads than cores to spare would only take turns at the interpreter lock."""
+        self._model = model
+        self._queue: queue.SimpleQueue[_Waiting | None] = queue.SimpleQueue()
+        self._threads = [
+            threading.Thread(target=self._run, name=f"predict {number}", daemon=True) for number in range(num_threads)
+        ]
+
+    def __enter__(self) -> Self:
+        """Start."""
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Answer what waits, then end."""
+        for _ in self._threads:
+            self._queue.put(None)
+        for thread in self._threads:
+            thread.join(_STOP_SECONDS)
+
+    async def answer(self, read: Read, body: bytes, json_bytes: int | None) -> Answer:
+        """Return the answer to one request.
+
+        Raises:
+            ValueError: the request is wrong.
+            NotFiniteError: a prediction is NaN or infinite.
+        """
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._queue.put(_Waiting(read, body, json_bytes, future))
+        return await future
+
+    def _run(self) -> None:
+        while (first := self._queue.get()) is not None:
+            taken = [first]
+            while len(taken) < MAX_REQUESTS:
+                try:
+                    waiting = self._queue.get_nowait()
+                except queue.Empty:
+                    break
+                if waiting is None:
+                    # For a thread that ends: this one, after this batch.
+                    self._queue.put(None)
+                    break
+                taken.append(waiting)
+            outcomes = self._answers(taken)
+            first.future.get_loop().call_soon_threadsafe(_settle, taken, outcomes)
+
+    def _answers(self, taken: Sequence[_Waiting]) -> list[Answer | Exception]:
+        """Return an answer or an error for each request; the error of one is not that of the others."""
+        requests = [_outcome(lambda one=one: one.read(self._model, one.body, one.json_bytes)) for one in taken]
+        outcomes: list[Answer | Exception] = []
+        together: list[Request] = []
+        num_examples = 0
+        for request in requests:
+            if isinstance(request, Exception):
+                continue
+            if together and num_examples + request.question.num_examples > MAX_EXAMPLES:
+                outcomes += self._predicted(together)
+                together, num_examples = [], 0
+            together.append(request)
+            num_examples += request.question.num_examples
+        outcomes += self._predicted(together)
+        answered = iter(outcomes)
+        return [one if isinstance(one, Exception) else next(answered) for one in requests]
+
+    def _predicted(self, requests: Sequence[Request]) -> list[Answer | Exception]:
+        if not requests:
+            return []
+        found = _outcome(lambda: self._model.predict_together([one.question for one in requests]))
+        if isinstance(found, Exception):
+            # One by one, to know whose it is.
+            return [found] if len(requests) == 1 else [self._predicted([one])[0] for one in requests]
+        return [_outcome(lambda r=r, o=o: r.answer(o)) for r, o in zip(requests, found, strict=True)]
+
+
+def _outcome(work: Callable[[], _T]) -> _T | Exception:
+    try:
+        return work()
+    except Exception as error:  # noqa: BLE001  raised again where the request came from
+        return error
+
+
+def _settle(taken: Sequence[_Waiting], outcomes: Sequence[Answer | Exception]) -> None:
+    for waiting, outcome in zip(taken, outcomes, strict=True):
+        if waiting.future.done():
+            continue  # its client has gone
+        if isinstance(outcome, Exception):
+            waiting.future.set_exception(outcome)
+        else:
+            waiting.future.set_result(outcome)
