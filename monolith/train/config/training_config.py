@@ -10,6 +10,7 @@ from monolith.train.config.shared_settings import SharedJobSettings, SharedTrain
 DEFAULT_SNAPSHOT_SECONDS = 60.0
 SERVER_TYPES = ("worker", "ps")
 MODES = ("train", "eval", "infer")
+ROW_GRADIENTS = ("mean", "sum")
 
 MAX_PORT = 65_535
 
@@ -36,7 +37,6 @@ class CpuTrainingConfig(SharedTrainingSettings):
     enable_embedding_postpush: bool = setting(False, "Push gradients in the background, with PS.")
     enable_variable_prefetch: bool = setting(False, "Keep copies of dense weights in the worker, with PS.")
     enable_variable_postpush: bool = setting(False, "Push dense gradients in the background, with PS.")
-    enable_sync_training: bool = setting(False, "All workers take each step together.")
     enable_partial_sync_training: bool = setting(False, "Dense weights in step, rows on PS.")
     enable_gpu_training: bool = setting(False, "The dense part runs on a GPU.")
     processes_per_gpu: int = setting(1, "Ranks that share a GPU.")
@@ -70,7 +70,11 @@ class CpuTrainingConfig(SharedTrainingSettings):
 
     def __post_init__(self) -> None:
         """Reject values that could only fail later, far from here."""
-        for name, choices in (("server_type", SERVER_TYPES), ("mode", MODES)):
+        for name, choices in (
+            ("server_type", SERVER_TYPES),
+            ("mode", MODES),
+            ("sync_row_gradients", ROW_GRADIENTS),
+        ):
             if getattr(self, name) not in choices:
                 raise ValueError(
                     f"{type(self).__name__}: {name} must be {' or '.join(choices)}, got {getattr(self, name)!r}"

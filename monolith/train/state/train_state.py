@@ -101,6 +101,8 @@ class TrainState:
         self.generation = 0
         self.epoch = 0
         self.saved_step: int | None = None
+        self.ending = ""
+        """Why somebody else who trains this state made all end, in words; empty if nobody did."""
         self.metrics: ProgressiveMetrics | None = None
         self._saved_metrics: dict[str, Tensor] = {}
 
@@ -175,6 +177,10 @@ class TrainState:
         hashed = [name for name, kind in self.source.schema.types.items() if kind.is_hash]
         extra = {"clock": self.clock.state(), "offsets": self.offsets, "draws": self._draws(), "hash_columns": hashed}
         return {**common, "dense": self._tensors(), "epoch": self.epoch, "extra": extra}
+
+    def begin_step(self) -> bool:
+        """Return whether a step can be taken: where others must take it too, whether all of them can."""
+        return True
 
     def push(self, pulled: Pulled, batch: Batch, time: int) -> None:
         """Step the rows of a batch with the gradients that they collected."""

@@ -1,0 +1,76 @@
+"""A model and its data for tests of synchronous runs: rank r of n reads what one process reads in n times the batch."""
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+
+import monolith as mono
+from monolith.train.config import RunnerConfig
+
+BATCH, STEPS, HOUR, START = 16, 9, 3600, 1_685_000_000
+
+
+def columns(num_ranks):
+    """Batch k of rank r is part r of the events [k * n * BATCH, (k + 1) * n * BATCH)."""
+    random = np.random.default_rng(3)
+    count = BATCH * STEPS * num_ranks
+    found = {
+        "uid": random.integers(0, 100, count),
+        "mov": random.integers(0, 60, count),
+        "label": random.integers(0, 2, count).astype(np.float32),
+        "req_time": START + np.arange(count) // (BATCH * num_ranks) * 5 * HOUR,
+    }
+    return {name: torch.from_numpy(one) for name, one in found.items()}
+
+
+class Rated(mono.MonolithModel):
+    """Users expire after a day, movies get a row when seen three times; each weight of `rare` is used by some batches.
+
+    Its parameters: ranks whose batches are end to end in one of `batches_together`, and row optimizer.
+    """
+
+    def __init__(self, params):
+        super().__init__(params)
+        optimizer = params.get("optimizer") or mono.embedding.AdagradOptimizer(learning_rate=0.1)
+        self.create_embedding_feature_column("uid", expire_time=1, optimizer=optimizer)
+        self.create_embedding_feature_column(
+            "mov", occurrence_threshold=2, filter_capacity=20_000, optimizer=optimizer
+        )
+        self.tower = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 1))
+        self.optimizer = torch.optim.Adam(self.parameters(), lr=0.01)
+
+    def input_fn(self, mode):
+        together = self.params["batches_together"]
+        return mono.data.arrays(columns(self.params["num_ranks"]), batch_size=BATCH * together)
+
+    def model_fn(self, features, mode):
+        rows = torch.cat(self.lookup_embedding_slice(["uid", "mov"], slice_dim=4), dim=1)
+        logit = self.tower(rows).squeeze(1)
+        if mode == mono.PREDICT:
+            return mono.EstimatorSpec(label=None, pred=logit.sigmoid())
+        loss = nn.functional.binary_cross_entropy_with_logits(logit, features["label"])
+        return mono.EstimatorSpec(label=features["label"], pred=logit.sigmoid(), loss=loss, optimizer=self.optimizer)
+
+
+def config_of(folder: Path, **changes):
+    settings = {
+        "model_dir": str(folder),
+        "enable_sync_training": True,
+        "log_step_count_steps": 0,
+        "save_summary_steps": 0,
+        "save_checkpoints_steps": 4,
+        "seed": 5,
+        "operation_timeout_in_ms": 60_000,
+    }
+    return RunnerConfig(**{**settings, **changes})
+
+
+def train(folder, num_ranks, steps=None, changes=None, together=1):
+    """Be a rank, or with `together` the one process that does what they do."""
+    estimator = mono.Estimator(
+        Rated, config_of(folder, **(changes or {})), params={"num_ranks": num_ranks, "batches_together": together}
+    )
+    result = estimator.train(steps=steps)
+    return result.global_step, result.ending, result.loss
