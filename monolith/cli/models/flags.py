@@ -33,6 +33,7 @@ class TrainFlags(ModelFlags):
 class LaunchFlags(TrainFlags):
     """Flags of `monolith launch` besides the settings."""
 
+    sync: bool = setting(False, "All workers take each step together; there are no parameter servers.")
     max_restarts: int = setting(3, "How often each process is started again after it died; 0 fails at once.")
     stop_seconds: float = setting(60.0, "How long an orderly end may take, after Ctrl-C or SIGTERM.")
 

@@ -3,7 +3,9 @@
 import sys
 from collections.abc import Mapping, Sequence
 from enum import Enum
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import typer
@@ -15,6 +17,9 @@ from monolith.launch.supervisor import JobRole, Supervisor, SupervisorConfig
 from monolith.train.config import flag_kinds, flag_name
 
 LOG_FOLDER = "logs"
+
+MEETING_FILE = "MONOLITH_RANKS_MEET_IN"
+"""As `monolith.parallel.ranks` has it, which needs torch."""
 
 _OWN = ("server_type", "index")
 
@@ -29,17 +34,50 @@ def run(model: str, settings: Mapping[str, Any], own: Mapping[str, Any]) -> None
         raise ValueError("monolith launch needs --model-dir, the folder that its processes have in common")
     known = flag_kinds(TrainFlags)
     passed = {name: value for name, value in {**settings, **own}.items() if name in known}
-    num_ps, num_workers = settings.get("num_ps", 1), settings.get("num_workers", 1)
-    if num_ps < 1:
-        raise ValueError("a job of several processes has --num-ps of at least 1; `monolith train` is one process")
-    config = SupervisorConfig(max_restarts=own["max_restarts"], stop_seconds=own["stop_seconds"])
-    arguments = flags_of({**passed, "num_ps": num_ps, "num_workers": num_workers})
-    with JobView(console) as view:
-        supervisor = Supervisor(
-            roles_of(model, arguments, num_ps, num_workers), Path(folder) / LOG_FOLDER, config, say=view.say
-        )
+    is_sync = own["sync"] or settings.get("enable_sync_training", False)
+    config = SupervisorConfig(
+        max_restarts=own["max_restarts"], stop_seconds=own["stop_seconds"], restarts_all=is_sync
+    )
+    with JobView(console) as view, TemporaryDirectory(prefix="monolith-ranks-") as meetings:
+        roles = _ranks(model, settings, passed, Path(meetings)) if is_sync else _servers_and_workers(model, settings, passed)
+        supervisor = Supervisor(roles, Path(folder) / LOG_FOLDER, config, say=view.say)
         status = supervisor.run(lambda: view.show(supervisor.processes))
     raise typer.Exit(status)
+
+
+def _servers_and_workers(model: str, settings: Mapping[str, Any], passed: Mapping[str, Any]) -> list[JobRole]:
+    num_ps, num_workers = settings.get("num_ps", 1), settings.get("num_workers", 1)
+    if num_ps < 1:
+        raise ValueError(
+            "a job of several processes has --num-ps of at least 1, or --sync; `monolith train` is one process"
+        )
+    arguments = flags_of({**passed, "num_ps": num_ps, "num_workers": num_workers})
+    return roles_of(model, arguments, num_ps, num_workers)
+
+
+def _ranks(model: str, settings: Mapping[str, Any], passed: Mapping[str, Any], meetings: Path) -> list[JobRole]:
+    """Return the ranks of a synchronous job; they meet in a new file at every start."""
+    if settings.get("num_ps"):
+        raise ValueError(
+            f"--num-ps={settings['num_ps']}: in synchronous training the ranks hold the rows themselves; leave it out"
+        )
+    num_ranks = settings.get("num_workers", 2)
+    arguments = flags_of({**passed, "num_workers": num_ranks, "enable_sync_training": True})
+
+    def environment(rank: int, num_restarts: int) -> dict[str, str]:
+        count = str(num_ranks)
+        where = str(meetings / str(num_restarts))
+        return {"RANK": str(rank), "WORLD_SIZE": count, "LOCAL_WORLD_SIZE": count, MEETING_FILE: where}
+
+    return [
+        JobRole(
+            name=f"rank {rank}",
+            command=[sys.executable, "-m", "monolith.cli.job.role_process", "train", model, *arguments],
+            is_leader=rank == 0,
+            environment=partial(environment, rank),
+        )
+        for rank in range(num_ranks)
+    ]
 
 
 def roles_of(model: str, arguments: Sequence[str], num_ps: int, num_workers: int) -> list[JobRole]:

@@ -1,9 +1,9 @@
 """RankGroup: the ranks of one run, joined and left together; if one fails, the others say why."""
 
 import functools
+import hashlib
 import itertools
 import os
-import re
 import time
 from contextlib import contextmanager
 from collections.abc import Iterator
@@ -19,6 +19,9 @@ from monolith.parallel.ranks.exchange import Exchange
 
 WORDS_SECONDS = 5.0
 """How long a rank waits for others to say why they ended."""
+
+MEETING_FILE = "MONOLITH_RANKS_MEET_IN"
+"""Environment variable: a new file, which all ranks see, to find each other by. `monolith launch --sync` sets it."""
 
 _POLL_SECONDS = 0.05
 _INTERFACE = "GLOO_SOCKET_IFNAME"
@@ -159,18 +162,21 @@ def _meeting(place: RankPlace, folder: Path) -> dist.Store:
     """Return where the ranks of this process's job meet; once per process, since rank 0 may hold it."""
     if place.num_ranks == 1:
         return dist.HashStore()
+    if MEETING_FILE in os.environ:
+        return dist.FileStore(os.environ[MEETING_FILE], place.num_ranks)
     if "MASTER_ADDR" in os.environ:
         url = f"env://?rank={place.rank}&world_size={place.num_ranks}"
         store: dist.Store = next(iter(dist.rendezvous(url)))[0]
         return store
-    job = re.sub(r"\W+", "-", os.environ.get("PMIX_NAMESPACE", ""))
-    if not job:
+    # Which run of Open MPI's mpirun this is: the same on all hosts.
+    run = "".join(os.environ.get(name, "") for name in ("PMIX_NAMESPACE", "OMPI_MCA_orte_hnp_uri"))
+    if "PMIX_NAMESPACE" not in os.environ:
         raise ValueError(
             f"rank {place.rank} of {place.num_ranks} does not know where the ranks meet; set MASTER_ADDR and MASTER_PORT, "
             "as torchrun does"
         )
     folder.mkdir(parents=True, exist_ok=True)
-    return dist.FileStore(str(folder / f"ranks-{job}"), place.num_ranks)
+    return dist.FileStore(str(folder / f"ranks-{hashlib.sha256(run.encode()).hexdigest()[:16]}"), place.num_ranks)
 
 
 @contextmanager
