@@ -35,11 +35,13 @@ def run(model: str, settings: Mapping[str, Any], own: Mapping[str, Any]) -> None
     known = flag_kinds(TrainFlags)
     passed = {name: value for name, value in {**settings, **own}.items() if name in known}
     is_sync = own["sync"] or settings.get("enable_sync_training", False)
-    config = SupervisorConfig(
-        max_restarts=own["max_restarts"], stop_seconds=own["stop_seconds"], restarts_all=is_sync
-    )
+    config = SupervisorConfig(max_restarts=own["max_restarts"], stop_seconds=own["stop_seconds"], restarts_all=is_sync)
     with JobView(console) as view, TemporaryDirectory(prefix="monolith-ranks-") as meetings:
-        roles = _ranks(model, settings, passed, Path(meetings)) if is_sync else _servers_and_workers(model, settings, passed)
+        roles = (
+            _ranks(model, settings, passed, Path(meetings))
+            if is_sync
+            else _servers_and_workers(model, settings, passed)
+        )
         supervisor = Supervisor(roles, Path(folder) / LOG_FOLDER, config, say=view.say)
         status = supervisor.run(lambda: view.show(supervisor.processes))
     raise typer.Exit(status)

@@ -5,8 +5,8 @@ import hashlib
 import itertools
 import os
 import time
-from contextlib import contextmanager
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -97,16 +97,23 @@ class RankGroup:
         try:
             if error is None:
                 self._leave_together()
-            elif not isinstance(error, ConnectionError):
-                words = " ".join(str(error).split())
-                self._store.set(f"failed {self._place.rank}", f"{type(error).__name__}: {words}"[:2000])
+            else:
+                self._say(error)
         except RuntimeError:
             # The meeting place is gone with the rank that held it; a run that ended well has nothing left to say.
             pass
         finally:
             dist.destroy_process_group()
-        if error is not None and self._place.rank == 0 and self._place.num_ranks > 1:
+        if _is_own(error) and self._place.rank == 0:
             self._stay_for_readers()
+
+    def _say(self, error: BaseException) -> None:
+        """Leave word for the other ranks why this one fails, if it is not because another did."""
+        if _is_own(error):
+            words = " ".join(str(error).split())
+            self._store.set(f"failed {self._place.rank}", f"{type(error).__name__}: {words}"[:2000])
+        if self._place.rank:
+            self._store.add("read", 1)
 
     def _leave_together(self) -> None:
         place = self._place
@@ -119,7 +126,7 @@ class RankGroup:
             self._wait("left", place.num_ranks - 1, WORDS_SECONDS)
 
     def _stay_for_readers(self) -> None:
-        """Keep the store, which may be in this process, until the others have read why this rank failed."""
+        """Keep the store, which may be in this process, until the others have ended too."""
         try:
             self._wait("read", self._place.num_ranks - 1, WORDS_SECONDS)
         except RuntimeError:
@@ -142,7 +149,6 @@ class RankGroup:
                 said = [rank for rank in others if self._store.check([f"failed {rank}"])]
                 if said:
                     words = "; ".join(f"rank {rank}: {self._store.get(f'failed {rank}').decode()}" for rank in said)
-                    self._store.add("read", 1)
                     return f"rank {place.rank} stopped, because another rank failed: {words}"
                 missing = [rank for rank in others if not self._store.check([f"here {rank}"])]
                 if not missing or time.monotonic() > end:
@@ -155,6 +161,11 @@ class RankGroup:
             f"rank {place.rank} lost others (rank {names}): they were killed, hang, or cannot be reached "
             f"({' '.join(str(error).split())[:300]}). Look at their logs; the job continues from its newest checkpoint"
         )
+
+
+def _is_own(error: BaseException | None) -> bool:
+    """Return whether an error began on this rank, and is not the loss of another."""
+    return error is not None and not isinstance(error, ConnectionError)
 
 
 @functools.cache

@@ -210,7 +210,9 @@ class FirstRank(RankState):
             {"stream": stream, **one} for stream, one in zip(others, known, strict=True) if stream is not None
         ]
         if len(self._opening_positions) < len(others):
-            raise ValueError(f"{path} lacks the positions of some workers; restore an earlier checkpoint (restore_ckpt)")
+            raise ValueError(
+                f"{path} lacks the positions of some workers; restore an earlier checkpoint (restore_ckpt)"
+            )
         self.source.restore(own)
         self.stream = dict(own)
         theirs = {name for one in known for name in one.get("offsets", {})}

@@ -1,5 +1,7 @@
 """A model and its data for tests of synchronous runs: rank r of n reads what one process reads in n times the batch."""
 
+import os
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -35,9 +37,7 @@ class Rated(mono.MonolithModel):
         super().__init__(params)
         optimizer = params.get("optimizer") or mono.embedding.AdagradOptimizer(learning_rate=0.1)
         self.create_embedding_feature_column("uid", expire_time=1, optimizer=optimizer)
-        self.create_embedding_feature_column(
-            "mov", occurrence_threshold=2, filter_capacity=20_000, optimizer=optimizer
-        )
+        self.create_embedding_feature_column("mov", occurrence_threshold=2, filter_capacity=20_000, optimizer=optimizer)
         self.tower = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 1))
         self.optimizer = torch.optim.Adam(self.parameters(), lr=0.01)
 
@@ -74,3 +74,52 @@ def train(folder, num_ranks, steps=None, changes=None, together=1):
     )
     result = estimator.train(steps=steps)
     return result.global_step, result.ending, result.loss
+
+
+class Watch(mono.Hook):
+    """Notes every step in a file of its rank, and does something at one of them."""
+
+    def __init__(self, folder, rank, act=None, at=None):
+        self._path, self._act, self._at = folder / f"steps-{rank}", act, at
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def after_run(self, context, values):
+        with self._path.open("a") as file:
+            file.write("x")
+        if self._act is not None and values.step + 1 == self._at:
+            self._act(context)
+
+
+class Ruined(Rated):
+    """The loss of one rank is NaN from its fourth batch on."""
+
+    def model_fn(self, features, mode):
+        spec = super().model_fn(features, mode)
+        if mode == mono.TRAIN and int(os.environ["RANK"]) == 1 and features["req_time"].min() >= START + 15 * HOUR:
+            return spec._replace(loss=spec.loss * float("nan"))
+        return spec
+
+
+def train_watched(folder, num_ranks, kind, changes=None):
+    """Be a rank to which something happens at step 6."""
+    rank = int(os.environ["RANK"])
+    acts = {
+        ("stop", 1): lambda context: context.request_stop(),
+        ("hook fails", 0): lambda context: _fail("the hook of rank 0"),
+        ("hook fails elsewhere", 1): lambda context: _fail("the hook of rank 1"),
+        ("freeze", 1): lambda context: os.kill(os.getpid(), signal.SIGSTOP),
+        ("kill", 1): lambda context: os.kill(os.getpid(), signal.SIGKILL),
+        ("terminate", 0): lambda context: os.kill(os.getpid(), signal.SIGTERM),
+    }
+    model = Ruined if kind == "nan" else Rated
+    if kind == "other settings" and rank == 1:
+        changes = {"evict_every_seconds": 7200}
+    estimator = mono.Estimator(
+        model, config_of(folder, **(changes or {})), params={"num_ranks": num_ranks, "batches_together": 1}
+    )
+    result = estimator.train(hooks=[Watch(folder, rank, acts.get((kind, rank)), at=6)])
+    return result.global_step, result.ending, result.loss
+
+
+def _fail(words):
+    raise OSError(words)

@@ -46,7 +46,9 @@ def test_torchrun(tmp_path):
 
 @pytest.mark.skipif(shutil.which("mpirun") is None, reason="Open MPI is not installed")
 def test_mpirun(tmp_path):
-    run("mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "2", sys.executable, *TRAIN, f"--model-dir={tmp_path}")
+    run(
+        "mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "2", sys.executable, *TRAIN, f"--model-dir={tmp_path}"
+    )
     check_trained(tmp_path)
 
 
