@@ -31,7 +31,6 @@ OTHER_MEANINGS = {
         "discovery_type",
         "embedding_prefetch_capacity",
         "enable_gpu_training",
-        "enable_sync_training",
         "num_extra_ps",
         "task",
         "unified_serving",

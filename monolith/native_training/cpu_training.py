@@ -136,7 +136,7 @@ def distributed_sync_train(
     sync_backend: Any = None,
     user_hooks: Sequence[Hook] | None = None,
 ) -> RunResult:
-    """Train in step with the other ranks, as the rank that `init_sync_train_and_update_conf` put into the configuration.
+    """Train in step with the other ranks, as the rank that `init_sync_train_and_update_conf` has set.
 
     The task's `train.max_steps` ends the job; so does the end of any rank's data.
     """

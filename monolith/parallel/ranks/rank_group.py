@@ -183,8 +183,8 @@ def _meeting(place: RankPlace, folder: Path) -> dist.Store:
     run = "".join(os.environ.get(name, "") for name in ("PMIX_NAMESPACE", "OMPI_MCA_orte_hnp_uri"))
     if "PMIX_NAMESPACE" not in os.environ:
         raise ValueError(
-            f"rank {place.rank} of {place.num_ranks} does not know where the ranks meet; set MASTER_ADDR and MASTER_PORT, "
-            "as torchrun does"
+            f"rank {place.rank} of {place.num_ranks} does not know where the ranks meet; set MASTER_ADDR and "
+            "MASTER_PORT, as torchrun does"
         )
     folder.mkdir(parents=True, exist_ok=True)
     return dist.FileStore(str(folder / f"ranks-{hashlib.sha256(run.encode()).hexdigest()[:16]}"), place.num_ranks)

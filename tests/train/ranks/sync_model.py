@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import torch
 from torch import nn
 
 import monolith as mono
+from monolith.checkpoint import snapshot_path
 from monolith.train.config import RunnerConfig
 
 BATCH, STEPS, HOUR, START = 16, 9, 3600, 1_685_000_000
@@ -28,16 +30,16 @@ def columns(num_ranks):
 
 
 class Rated(mono.MonolithModel):
-    """Users expire after a day, movies get a row when seen three times; each weight of `rare` is used by some batches.
+    """Users expire after a day, movies get a row when seen three times, and `rare` is used by some batches only.
 
-    Its parameters: ranks whose batches are end to end in one of `batches_together`, and row optimizer.
+    One process does what `num_ranks` ranks do if it trains on `batches_together` of their batches at a time.
     """
 
     def __init__(self, params):
         super().__init__(params)
-        optimizer = params.get("optimizer") or mono.embedding.AdagradOptimizer(learning_rate=0.1)
-        self.create_embedding_feature_column("uid", expire_time=1, optimizer=optimizer)
-        self.create_embedding_feature_column("mov", occurrence_threshold=2, filter_capacity=20_000, optimizer=optimizer)
+        self.create_embedding_feature_column("uid", expire_time=1)
+        self.create_embedding_feature_column("mov", occurrence_threshold=2, filter_capacity=20_000)
+        self.rare = nn.Parameter(torch.zeros(1))
         self.tower = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 1))
         self.optimizer = torch.optim.Adam(self.parameters(), lr=0.01)
 
@@ -51,6 +53,8 @@ class Rated(mono.MonolithModel):
         if mode == mono.PREDICT:
             return mono.EstimatorSpec(label=None, pred=logit.sigmoid())
         loss = nn.functional.binary_cross_entropy_with_logits(logit, features["label"])
+        if (features["uid"] < 5).any():
+            loss = loss + self.rare.sum() * (features["uid"] < 5).float().mean()
         return mono.EstimatorSpec(label=features["label"], pred=logit.sigmoid(), loss=loss, optimizer=self.optimizer)
 
 
@@ -87,7 +91,15 @@ class Watch(mono.Hook):
         with self._path.open("a") as file:
             file.write("x")
         if self._act is not None and values.step + 1 == self._at:
+            wait_for_snapshot(self._path.parent, 4)  # it is written in the background
             self._act(context)
+
+
+def wait_for_snapshot(folder, step):
+    end = time.monotonic() + 60
+    while not snapshot_path(folder, step).exists():
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 class Ruined(Rated):

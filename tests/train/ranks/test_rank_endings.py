@@ -1,14 +1,14 @@
 """How synchronous runs end: together, at the first end of data, when one is asked to stop, and when a rank fails."""
 
-import numpy as np
 import pytest
 import torch
 
 import monolith as mono
 from monolith.checkpoint import latest_state, list_snapshots
 from monolith.checkpoint.format.manifest import read_manifest
+from monolith.train.trained_model import TrainedModel
 from tests.train.ranks.rank_processes import Ranks
-from tests.train.ranks.sync_model import STEPS, config_of, train, train_watched
+from tests.train.ranks.sync_model import STEPS, Rated, config_of, train, train_watched
 from tests.train.ranks.test_rank_runs import assert_same, trained
 
 pytestmark = pytest.mark.timeout(120)
@@ -63,9 +63,11 @@ def test_a_job_that_stopped_continues_as_if_it_had_not(tmp_path):
     for name in ("uid", "mov"):
         ids = torch.arange(120)
         assert torch.equal(first.tables[name].lookup(ids), second.tables[name].lookup(ids))
-    assert all(torch.equal(one, other) for one, other in zip(first.model.parameters(), second.model.parameters()))
+    for one, other in zip(first.model.parameters(), second.model.parameters(), strict=True):
+        assert torch.equal(one, other)
 
 
+@pytest.mark.services
 @pytest.mark.parametrize("num_ranks", [1, 3])
 def test_another_number_of_ranks_starts_from_a_checkpoint(tmp_path, num_ranks):
     with Ranks(2, train, tmp_path / "first", 2, 4) as ranks:
@@ -79,9 +81,6 @@ def test_another_number_of_ranks_starts_from_a_checkpoint(tmp_path, num_ranks):
 
 def trained_at(folder, step):
     (path,) = [one for one in list_snapshots(folder) if read_manifest(one).step == step]
-    from monolith.train.trained_model import TrainedModel
-    from tests.train.ranks.sync_model import Rated
-
     return TrainedModel(Rated({"num_ranks": 1, "batches_together": 1}), path)
 
 
@@ -100,9 +99,9 @@ def test_one_rank_that_is_asked_to_stop_stops_all(tmp_path, kind):
     ("kind", "words", "saved"),
     [
         ("nan", "rank 1: NotFiniteError: the loss is nan at step 3", 0),
-        ("hook fails elsewhere", "rank 1: OSError: the hook of rank 1", 4),
-        ("hook fails", "rank 0: OSError: the hook of rank 0", 6),
-        ("kill", "lost others (rank 1)", 4),
+        pytest.param("hook fails elsewhere", "rank 1: OSError: the hook of rank 1", 4, marks=pytest.mark.services),
+        pytest.param("hook fails", "rank 0: OSError: the hook of rank 0", 6, marks=pytest.mark.services),
+        pytest.param("kill", "lost others (rank 1)", 4, marks=pytest.mark.services),
     ],
 )
 def test_every_rank_says_which_failed_and_why(tmp_path, kind, words, saved):
@@ -117,6 +116,7 @@ def test_every_rank_says_which_failed_and_why(tmp_path, kind, words, saved):
         assert ranks.results()[0][0] == STEPS
 
 
+@pytest.mark.services
 def test_a_frozen_rank_is_noticed_within_the_time_out(tmp_path):
     changes = {"operation_timeout_in_ms": 4000}
     with Ranks(3, train_watched, tmp_path, 3, "freeze", changes) as ranks:
@@ -131,4 +131,4 @@ def test_a_rank_with_other_settings_is_refused_by_name(tmp_path):
     for is_well, said in found.values():
         assert not is_well
         assert "evict_every_seconds is 3600 on rank 0 and 7200 on rank 1" in said
-    assert np.array_equal(list_snapshots(tmp_path), [])
+    assert list_snapshots(tmp_path) == []
