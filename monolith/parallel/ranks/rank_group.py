@@ -13,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 
 import torch.distributed as dist
+from torch.distributed import FileStore, HashStore, PrefixStore, Store, rendezvous  # type: ignore[attr-defined]
 
 from monolith.cluster.platform.mpi import get_mpi_local_size, get_mpi_rank, get_mpi_size, is_under_mpi
 from monolith.parallel.ranks.exchange import Exchange
@@ -78,12 +79,12 @@ class RankGroup:
                 "init_process_group, or call destroy_process_group before"
             )
         # Every run of this process has its own keys; all ranks make the same runs.
-        self._store = dist.PrefixStore(f"monolith run {next(_runs)}", _meeting(place, self._folder))
+        self._store = PrefixStore(f"monolith run {next(_runs)}", _meeting(place, self._folder))
         self._store.set_timeout(self._timeout)
         with _loopback(place.is_one_machine):
             dist.init_process_group(
                 "gloo",
-                store=dist.PrefixStore("gloo", self._store),
+                store=PrefixStore("gloo", self._store),
                 rank=place.rank,
                 world_size=place.num_ranks,
                 timeout=self._timeout,
@@ -169,15 +170,15 @@ def _is_own(error: BaseException | None) -> bool:
 
 
 @functools.cache
-def _meeting(place: RankPlace, folder: Path) -> dist.Store:
+def _meeting(place: RankPlace, folder: Path) -> Store:
     """Return where the ranks of this process's job meet; once per process, since rank 0 may hold it."""
     if place.num_ranks == 1:
-        return dist.HashStore()
+        return HashStore()
     if MEETING_FILE in os.environ:
-        return dist.FileStore(os.environ[MEETING_FILE], place.num_ranks)
+        return FileStore(os.environ[MEETING_FILE], place.num_ranks)
     if "MASTER_ADDR" in os.environ:
         url = f"env://?rank={place.rank}&world_size={place.num_ranks}"
-        store: dist.Store = next(iter(dist.rendezvous(url)))[0]
+        store: Store = next(iter(rendezvous(url)))[0]
         return store
     # Which run of Open MPI's mpirun this is: the same on all hosts.
     run = "".join(os.environ.get(name, "") for name in ("PMIX_NAMESPACE", "OMPI_MCA_orte_hnp_uri"))
@@ -187,7 +188,7 @@ def _meeting(place: RankPlace, folder: Path) -> dist.Store:
             "MASTER_PORT, as torchrun does"
         )
     folder.mkdir(parents=True, exist_ok=True)
-    return dist.FileStore(str(folder / f"ranks-{hashlib.sha256(run.encode()).hexdigest()[:16]}"), place.num_ranks)
+    return FileStore(str(folder / f"ranks-{hashlib.sha256(run.encode()).hexdigest()[:16]}"), place.num_ranks)
 
 
 @contextmanager

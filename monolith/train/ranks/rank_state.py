@@ -129,6 +129,9 @@ class RankState(TrainState):
 class FirstRank(RankState):
     """Rank 0: its run restores, saves and ends for all."""
 
+    _positions: list[Mapping[str, Any]]
+    """Of all ranks, at the last save."""
+
     def saver(self, model_dir: Path, *, retention: Retention, mirror: SnapshotStore | None = None) -> Saver:
         """Return what saves the rows of all ranks as one checkpoint."""
         return ShardsSaver(model_dir, self.plan, self._shards, retention=retention, mirror=mirror)
@@ -183,7 +186,6 @@ class FirstRank(RankState):
 
     def _init_shards(self, config: StateConfig) -> None:
         self._opening_positions: list[Any] = []
-        self._positions: list[Mapping[str, Any]] = []
         job, count = self._job, self.exchange.num_ranks
         self._shards = [
             self._cleanup.enter_context(RemoteShard(one, secret=job.secret, tls=job.tls, retry=job.retry))

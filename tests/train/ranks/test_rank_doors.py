@@ -71,6 +71,22 @@ def test_launch(tmp_path):
     assert "[rank 1] Trained to step 5" in said
 
 
+@pytest.mark.services
+def test_launch_starts_all_ranks_again_when_one_is_killed(tmp_path):
+    command = [sys.executable, "-m", "monolith", "launch", MODEL[0], MODEL[1], "--sync", "--num-workers=2"]
+    command += [f"--model-dir={tmp_path}", "--save-checkpoints-steps=2", "--save-summary-steps=0"]
+    environment = os.environ | {
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": str(ROOT),
+        "SYNC_MODEL_DIES": str(tmp_path / "died"),
+    }
+    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=150, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "died").exists()
+    assert "rank 1 was ended by SIGKILL" in done.stdout + done.stderr
+    assert read_manifest(latest_state(tmp_path)).step == STEPS
+
+
 def train_as_the_original(folder):
     config = config_of(folder, save_checkpoints_steps=None)
     init_sync_train_and_update_conf(config)
