@@ -31,7 +31,6 @@ OTHER_MEANINGS = {
         "enable_dynamic_sharding",
         "embedding_prefetch_capacity",
         "enable_gpu_training",
-        "enable_sync_training",
         "task",
         "unified_serving",
     },  # settings that wait

@@ -1,9 +1,10 @@
 """Supervisor: runs the processes of a job on this machine, restarts those that die, and stops all in order."""
 
+import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -33,6 +34,9 @@ class JobRole:
     is_server: bool = False
     """It has no end of its own: the job is done when all others are."""
 
+    environment: Callable[[int], Mapping[str, str]] | None = None
+    """Returns variables that it gets besides this process's own, for its n-th start."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SupervisorConfig:
@@ -49,6 +53,9 @@ class SupervisorConfig:
 
     kill_seconds: float = 10.0
     """A process that has not ended so long after SIGTERM is killed."""
+
+    restarts_all: bool = False
+    """If one process dies, all others end and all are started again: none can work without the others."""
 
     def __post_init__(self) -> None:
         """Reject values that could only fail later, far from here."""
@@ -143,6 +150,7 @@ class Supervisor:
         with one.log.open("ab") as output:
             one.process = subprocess.Popen(
                 list(one.role.command),
+                env=None if one.role.environment is None else os.environ | one.role.environment(one.num_restarts),
                 stdin=subprocess.PIPE,  # held open by us: that it closes is how the child learns of our end
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -156,6 +164,9 @@ class Supervisor:
         for one in self.processes:
             if one.process is not None and one.process.poll() is not None:
                 self._note_end(one)
+                if self._config.restarts_all and not one.is_done:
+                    self._restart_all(one)
+                    return
                 if self._leader_is_done:
                     self._check_last_end(one)
                 elif not one.is_done or one.role.is_server:
@@ -190,6 +201,25 @@ class Supervisor:
         one.restart_at = time.monotonic() + self._config.restart_pause_seconds
         left = self._config.max_restarts - one.num_restarts
         self._say(f"{one.role.name} is started again (restarts left: {left - 1})")
+
+    def _restart_all(self, first: RoleProcess) -> None:
+        """Let the others end, which they do when they notice that they lost one, and start all again."""
+        end = time.monotonic() + self._config.kill_seconds
+        while (running := [one for one in self.processes if one.process is not None]) and time.monotonic() < end:
+            for one in running:
+                assert one.process is not None
+                if one.process.poll() is not None:
+                    self._note_end(one)
+            time.sleep(_POLL_SECONDS / 2)
+        for one in running:
+            assert one.process is not None
+            one.process.kill()
+            one.process.wait()
+            self._note_end(one)
+        culprit = next((one for one in self.processes if one.status == USER_ERROR), first)
+        self._restart_later(culprit)
+        for one in self.processes:
+            one.restart_at = culprit.restart_at
 
     def _is_over(self) -> bool:
         return all(one.is_done for one in self.processes if not one.role.is_server)

@@ -17,17 +17,9 @@ RETIRED: Final[dict[str, str]] = {
 NOT_YET: Final[frozenset[str]] = frozenset(
     {
         "monolith.native_training.cpu_training:create_exporter",
-        "monolith.native_training.cpu_training:distributed_sync_train",
-        "monolith.native_training.cpu_training:init_sync_train_and_update_conf",
         "monolith.native_training.mlp_utils:mlp_pass",
         "monolith.native_training.mlp_utils:EXTRA_DSWORKERS",
-        "monolith.native_training.sync_training_hooks:SyncTrainingBarrierSaverListener",
         "monolith.native_training.sync_training_hooks:ParameterSyncHook",
-        "monolith.native_training.sync_training_hooks:SyncTrainingForceDumpHook",
-        "monolith.native_training.sync_training_hooks:SyncTrainingSaverControlHook",
-        "monolith.native_training.sync_training_hooks:SyncTrainingInfoHook",
-        "monolith.native_training.sync_training_hooks:ReqTimeControlDumpHook",
-        "monolith.native_training.sync_training_hooks:EofAwareTask",
         "monolith.tpu_runner:TPURunner",
         "monolith.tpu_runner:main",
     }

@@ -15,6 +15,7 @@ from monolith.hooks import Hook
 from monolith.model import EstimatorSpec, Mode, MonolithModel, make_plan
 from monolith.model.hyper_params import InstantiableParams
 from monolith.native_training.finder import names_from_table
+from monolith.parallel.ranks import RankPlace
 from monolith.train.config import CpuTrainingConfig as CpuTrainingConfig
 from monolith.train.config import RunnerConfig
 from monolith.train.config.run_settings import input_config, job_config, restore_config
@@ -25,6 +26,7 @@ from monolith.train.job.evaluate_job import evaluate_job
 from monolith.train.job.run_job import run_job
 from monolith.train.loop import RunResult
 from monolith.train.made_model import make_model, make_source
+from monolith.train.ranks.run_ranks import init_sync_train_and_update_conf as init_sync_train_and_update_conf
 from monolith.train.roles.cluster import ListedCluster
 from monolith.train.run import training_source
 from monolith.train.trained_model import snapshot_to_look_at
@@ -127,6 +129,26 @@ def local_train_internal(
 
 def _runner_config(config: CpuTrainingConfig) -> RunnerConfig:
     return RunnerConfig(**{one.name: getattr(config, one.name) for one in fields(config) if one.init})
+
+
+def distributed_sync_train(
+    config: "DistributedCpuTrainingConfig",
+    params: InstantiableParams | MonolithModel,
+    sync_backend: Any = None,
+    user_hooks: Sequence[Hook] | None = None,
+) -> RunResult:
+    """Train in step with the other ranks, as the rank that `init_sync_train_and_update_conf` has set.
+
+    The task's `train.max_steps` ends the job; so does the end of any rank's data.
+    """
+    if sync_backend is not None:
+        raise NotImplementedError("sync_backend: ranks send nothing to servers yet; export snapshots of theirs instead")
+    runner = _runner_config(config)
+    runner.enable_sync_training = True
+    rank = RankPlace.of_this_process().rank
+    if rank != config.index:
+        raise ValueError(f"this is rank {rank}, and index={config.index}; call init_sync_train_and_update_conf first")
+    return Estimator(params, runner).train(hooks=user_hooks)
 
 
 def distributed_train(

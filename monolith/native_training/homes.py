@@ -82,7 +82,14 @@ HOMES: Final[dict[str, dict[str, str]]] = {
     "monolith.native_training.summary.utils": {
         "create_summary_metadata": "monolith.observe.summary.event_files:create_summary_metadata",
     },
-    "monolith.native_training.sync_training_hooks": {},
+    "monolith.native_training.sync_training_hooks": {
+        "SyncTrainingBarrierSaverListener": "monolith.train.ranks.sync_hooks:SyncTrainingBarrierSaverListener",
+        "SyncTrainingForceDumpHook": "monolith.train.ranks.sync_hooks:SyncTrainingForceDumpHook",
+        "SyncTrainingSaverControlHook": "monolith.train.ranks.sync_hooks:SyncTrainingSaverControlHook",
+        "SyncTrainingInfoHook": "monolith.train.ranks.sync_hooks:SyncTrainingInfoHook",
+        "ReqTimeControlDumpHook": "monolith.train.ranks.sync_hooks:ReqTimeControlDumpHook",
+        "EofAwareTask": "monolith.train.ranks.sync_hooks:EofAwareTask",
+    },
     "monolith.native_training.utils": {
         "to_snake_case": "monolith.model.hyper_params.spelling:to_snake_case",
         "params": "monolith.model.hyper_params.instantiable:params",

@@ -5,7 +5,7 @@ import getpass
 import os
 import tempfile
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +31,10 @@ from monolith.train.config.unread import check_unread
 from monolith.train.job.evaluate_job import evaluate_job
 from monolith.train.job.local_state import run_with_local_servers
 from monolith.train.job.run_job import run_job
+from monolith.train.job_config import JobConfig
 from monolith.train.loop import RunResult, Sync
 from monolith.train.made_model import ModelLike, make_model, make_source
+from monolith.train.ranks.run_ranks import init_sync_train_and_update_conf, run_ranks
 from monolith.train.roles.role import with_role
 from monolith.train.run import run, training_source
 from monolith.train.saving.save_listener import SaveListener
@@ -108,10 +110,11 @@ class Estimator:
                 stacklevel=2,
             )
         self._name_metrics()
+        if self.config.enable_full_sync_training:
+            init_sync_train_and_update_conf(self.config)
         job = job_config(self.config)
         job.check()
-        train = run_job if job.is_job else run_with_local_servers if job.num_ps else run
-        return train(
+        return _how_to_train(job)(
             self.model,
             self.config,
             steps=steps,
@@ -234,6 +237,14 @@ class Estimator:
     def _name_metrics(self) -> None:
         name = self.config.deep_insight_name
         set_metric_prefix(f"{DEFAULT_PREFIX}.{name}" if name else DEFAULT_PREFIX)
+
+
+def _how_to_train(job: JobConfig) -> Callable[..., RunResult]:
+    if job.is_sync:
+        return run_ranks
+    if job.is_job:
+        return run_job
+    return run_with_local_servers if job.num_ps else run
 
 
 def _check_counts(**counts: int | None) -> None:

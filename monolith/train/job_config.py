@@ -36,6 +36,9 @@ class JobConfig:
 
     num_workers: int = 1
 
+    is_sync: bool = False
+    """All workers take each step together, as ranks; there are no parameter servers."""
+
     is_local: bool = False
     """Everything is in this process, the parameter servers too."""
 
@@ -61,7 +64,7 @@ class JobConfig:
     def is_job(self) -> bool:
         """Whether there are other processes: settings name them, or a role among them."""
         names_others = self.num_ps > 0 or self.num_workers > 1 or self.server_type == "ps" or self.index > 0
-        return names_others and not self.is_local
+        return names_others and not self.is_local and not self.is_sync
 
     @property
     def num_spares(self) -> int:

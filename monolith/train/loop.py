@@ -141,6 +141,8 @@ class Trainer:
             for batch in signals.until_stopped(self._batches(max_steps)):
                 for hook in self.hooks:
                     hook.before_run(self.context)
+                if not state.begin_step():
+                    break
                 self._between_steps = False
                 loss, spec = self._step(batch)
                 for sync in self.syncs:
@@ -152,8 +154,9 @@ class Trainer:
                 if self.context.save_requested:
                     self.saver.save()
             interrupted = signals.received is not None
-            self.context.ending = self._ending(max_steps, interrupted=interrupted)
-            state.wait_for_others(self.context.ending, interrupted=interrupted, tick=self._save_while_waiting)
+            ending = self._ending(max_steps, interrupted=interrupted)
+            state.wait_for_others(ending, interrupted=interrupted, tick=self._save_while_waiting)
+            self.context.ending = state.ending or ending
             self._between_steps = False
             self.saver.end()
         return RunResult(

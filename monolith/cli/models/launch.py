@@ -7,6 +7,7 @@ from dataclasses import fields
 from enum import Enum
 from importlib import import_module
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import typer
@@ -18,6 +19,7 @@ from monolith.launch.engines.external import ExternalEngine
 from monolith.launch.engines.job import Engine, Job, Resources
 from monolith.launch.engines.kubernetes import KubernetesConfig, KubernetesEngine
 from monolith.launch.engines.local import LocalEngine
+from monolith.launch.engines.local_ranks import ranks_of
 from monolith.launch.supervisor import SupervisorConfig
 from monolith.train.config import flag_kinds, flag_name
 
@@ -34,6 +36,8 @@ def run(model: str, settings: Mapping[str, Any], own: Mapping[str, Any]) -> None
     _check_discovery(settings)
     known = flag_kinds(TrainFlags)
     passed = {name: value for name, value in {**settings, **own}.items() if name in known}
+    if own["sync"] or settings.get("enable_sync_training", False):
+        raise typer.Exit(_run_ranks(model, settings, passed, own))
     job = Job(
         model=model,
         folder=str(settings.get("model_dir") or ""),
@@ -43,6 +47,24 @@ def run(model: str, settings: Mapping[str, Any], own: Mapping[str, Any]) -> None
         flags=flags_of({name: value for name, value in passed.items() if name not in _PASSED_BY_JOB}),
     )
     raise typer.Exit(_ENGINES[own["engine"]](own, job, settings).run(job))
+
+
+def _run_ranks(model: str, settings: Mapping[str, Any], passed: Mapping[str, Any], own: Mapping[str, Any]) -> int:
+    """Run the ranks of synchronous training on this machine."""
+    if own["engine"] != "local":
+        raise ValueError(f"--engine {own['engine']} starts no ranks; start synchronous training there with torchrun")
+    if not settings.get("model_dir"):
+        raise ValueError("monolith launch needs --model-dir, the folder that its processes have in common")
+    if settings.get("num_ps"):
+        raise ValueError(
+            f"--num-ps={settings['num_ps']}: in synchronous training the ranks hold the rows themselves; leave it out"
+        )
+    config = SupervisorConfig(max_restarts=own["max_restarts"], stop_seconds=own["stop_seconds"], restarts_all=True)
+    num_ranks = settings.get("num_workers", 2)
+    flags = flags_of({**passed, "num_workers": num_ranks, "enable_sync_training": True})
+    with TemporaryDirectory(prefix="monolith-ranks-") as meetings:
+        roles = ranks_of(model, flags, num_ranks, Path(meetings))
+        return LocalEngine(config, JobView(console)).run_roles(roles, settings["model_dir"])
 
 
 def _local(own: Mapping[str, Any], job: Job, settings: Mapping[str, Any]) -> Engine:
@@ -106,7 +128,7 @@ _ENGINES: Mapping[str, Callable[[Mapping[str, Any], Job, Mapping[str, Any]], Eng
 }
 _RESOURCES = ("job_name", "ps_cpus", "ps_memory_gb", "worker_cpus", "worker_memory_gb")
 _READ: Mapping[str, tuple[str, ...]] = {
-    "local": ("max_restarts", "stop_seconds"),
+    "local": ("sync", "max_restarts", "stop_seconds"),
     "ray": ("max_restarts", "stop_seconds", "ray_address", "ray_runtime_env", *_RESOURCES),
     "external": ("json",),
     "k8s": ("max_restarts", "stop_seconds", "dry_run", "image", "volume_claim", "tls_secret", *_RESOURCES),

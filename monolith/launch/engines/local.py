@@ -46,6 +46,10 @@ class LocalEngine:
             )
             for role in job.roles()
         ]
+        return self.run_roles(roles, job.folder)
+
+    def run_roles(self, roles: Sequence[JobRole], folder: str | Path) -> int:
+        """Run these processes likewise; their logs are in the folder."""
         with self._view:
-            supervisor = Supervisor(roles, Path(job.folder) / LOG_FOLDER, self._config, say=self._view.say)
+            supervisor = Supervisor(roles, Path(folder) / LOG_FOLDER, self._config, say=self._view.say)
             return supervisor.run(lambda: self._view.show(supervisor.processes))

@@ -1,6 +1,7 @@
 """What ranks send each other: every rank a piece to every other, by the collectives of torch.distributed."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 import torch.distributed as dist
@@ -10,16 +11,22 @@ from monolith.errors import NotFiniteError
 
 
 class Exchange:
-    """The ranks of a process group. Every rank makes the same calls in the same order."""
+    """The ranks of a process group. Every rank makes the same calls in the same order.
 
-    def __init__(self, group: dist.ProcessGroup | None = None) -> None:
-        """Use a process group, by default that of all ranks."""
+    A call raises a ConnectionError if another rank has ended or does not answer within the time-out of the group.
+    """
+
+    def __init__(
+        self, group: dist.ProcessGroup | None = None, *, explain: Callable[[RuntimeError], str] | None = None
+    ) -> None:
+        """Use a process group, by default that of all ranks; `explain` says in words why a call failed."""
         if not dist.is_initialized():
             raise ValueError(
                 "there is no process group; start the job with torchrun, mpirun or `monolith launch --sync`, or call "
                 "torch.distributed.init_process_group"
             )
         self._group = group
+        self._explain = explain
         self.rank = dist.get_rank(group)
         self.num_ranks = dist.get_world_size(group)
 
@@ -29,13 +36,15 @@ class Exchange:
         `sent` and `received` are the sizes of the pieces.
         """
         out = pieces.new_empty(sum(received))
-        dist.all_to_all_single(out, pieces, list(received), list(sent), group=self._group)
+        with self._named():
+            dist.all_to_all_single(out, pieces, list(received), list(sent), group=self._group)
         return out
 
     def swap_counts(self, counts: Tensor) -> Tensor:
         """Send row r of a matrix to rank r, and return a matrix with the row of each rank."""
         out = torch.empty_like(counts)
-        dist.all_to_all_single(out, counts, group=self._group)
+        with self._named():
+            dist.all_to_all_single(out, counts, group=self._group)
         return out
 
     def average(self, tensors: Sequence[Tensor]) -> None:
@@ -43,19 +52,67 @@ class Exchange:
         if not tensors:
             return
         flat = torch.cat([one.reshape(-1) for one in tensors])
-        dist.all_reduce(flat, group=self._group)
+        with self._named():
+            dist.all_reduce(flat, group=self._group)
         flat /= self.num_ranks
         for one, mean in zip(tensors, torch.split(flat, [one.numel() for one in tensors]), strict=True):
             one.copy_(mean.view_as(one))
 
-    def largest(self, number: int) -> int:
-        """Return the largest number of all ranks."""
-        value = torch.tensor([number])
-        dist.all_reduce(value, dist.ReduceOp.MAX, group=self._group)
-        return int(value)
+    def largest(self, *numbers: int) -> list[int]:
+        """Return the largest of each number over all ranks."""
+        values = torch.tensor(numbers)
+        with self._named():
+            dist.all_reduce(values, dist.ReduceOp.MAX, group=self._group)
+        found: list[int] = values.tolist()
+        return found
 
-    def check_all_finite(self, is_finite: bool, words: str) -> None:
-        """Raise a NotFiniteError on every rank if the values of one are not finite; `words` say which."""
-        worst = self.largest(0 if is_finite else self.rank + 1)
+    def gather(self, number: int) -> list[int]:
+        """Return the number of every rank."""
+        return self._gather(torch.tensor([number]), [1] * self.num_ranks).tolist()
+
+    def gather_texts(self, text: str) -> list[str]:
+        """Return the text of every rank."""
+        own = torch.frombuffer(bytearray(text.encode()) or bytearray(1), dtype=torch.uint8)
+        sizes = self.gather(len(text.encode()))
+        parts = torch.split(self._gather(own[: len(text.encode())], sizes), sizes)
+        return [bytes(part.tolist()).decode() for part in parts]
+
+    def send_from_first(self, data: bytes | None = None) -> bytes:
+        """Return on every rank the bytes that rank 0 gives."""
+        size = torch.tensor([0 if data is None else len(data)])
+        with self._named():
+            dist.broadcast(size, 0, group=self._group)
+            flat = torch.zeros(int(size), dtype=torch.uint8)
+            if data:
+                flat.copy_(torch.frombuffer(bytearray(data), dtype=torch.uint8))
+            if len(flat):
+                dist.broadcast(flat, 0, group=self._group)
+        return flat.numpy().tobytes()
+
+    def barrier(self) -> None:
+        """Return when all ranks are here."""
+        self.largest(0)
+
+    def check_all_finite(self, is_finite: bool, words: str, time: int) -> int:
+        """Raise a NotFiniteError on every rank if the values of one are not finite; return the newest time of all."""
+        worst, newest = self.largest(0 if is_finite else self.rank + 1, time)
         if worst:
             raise NotFiniteError(f"{words} of rank {worst - 1} are not finite; no rank has changed a row")
+        return newest
+
+    def _gather(self, own: Tensor, sizes: Sequence[int]) -> Tensor:
+        out = own.new_empty(sum(sizes))
+        with self._named():
+            # As a swap in which every rank gets the same piece: gloo's own gather wants pieces of one size.
+            dist.all_to_all_single(
+                out, own.repeat(self.num_ranks), list(sizes), [len(own)] * self.num_ranks, group=self._group
+            )
+        return out
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        try:
+            yield
+        except RuntimeError as error:
+            words = str(error) if self._explain is None else self._explain(error)
+            raise ConnectionError(words) from error

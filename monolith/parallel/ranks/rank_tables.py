@@ -7,7 +7,7 @@ from torch import Tensor
 
 from monolith._core import native
 from monolith.embedding import MultiTable
-from monolith.embedding.table import NO_TIME
+from monolith.embedding.table import NO_TIME, Table
 from monolith.embedding.tensor_checks import check_out, detached_floats, flat_ids
 from monolith.parallel.ranks.exchange import Exchange
 
@@ -34,6 +34,15 @@ class RankTables:
     def names(self) -> list[str]:
         """Names of the tables, in order."""
         return self.own.names
+
+    @property
+    def tables(self) -> dict[str, Table]:
+        """This rank's part of each table."""
+        return self.own.tables
+
+    def __getitem__(self, name: str) -> Table:
+        """Return this rank's part of one table."""
+        return self.own[name]
 
     def plan(self, ids: Tensor, sizes: Sequence[int], *, dedup: bool = True) -> "RankBatchPlan":
         """Return the plan of this rank's batch: `ids` flattened in table order, `sizes[t]` of them for table t."""
@@ -93,7 +102,8 @@ class RankBatchPlan:
                 f"shape {tuple(gradients.shape)}"
             )
         flat, exchange = detached_floats(gradients, "gradients"), self._tables.exchange
-        exchange.check_all_finite(native.first_not_finite(flat) == flat.numel(), "the gradients of rows")
+        # Rows have the newest time of all ranks, as if their batches were one.
+        time = exchange.check_all_finite(native.first_not_finite(flat) == flat.numel(), "the gradients of rows", time)
         sums = torch.empty(self._batch.part_floats)
         self._batch.sum_parts(flat, sums)
         received = exchange.swap(sums, self._floats_wanted, self._floats_asked)
@@ -107,7 +117,7 @@ class RankBatchPlan:
         except native.NotFiniteRow as error:
             ruined = error
         # The others must not go on: their next call would wait for this rank.
-        if exchange.largest(ruined is not None):
+        if exchange.largest(ruined is not None)[0]:
             raise ruined or native.NotFiniteRow("a row of another rank would be NaN or infinite; it keeps its value")
         return result
 

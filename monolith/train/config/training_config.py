@@ -13,6 +13,7 @@ CHIEF = "chief"
 """Another word for worker 0."""
 
 MODES = ("train", "eval", "infer")
+ROW_GRADIENTS = ("mean", "sum")
 
 MAX_PORT = 65_535
 
@@ -39,7 +40,6 @@ class CpuTrainingConfig(SharedTrainingSettings):
     enable_embedding_postpush: bool = setting(False, "Push gradients in the background, with PS.")
     enable_variable_prefetch: bool = setting(False, "Keep copies of dense weights in the worker, with PS.")
     enable_variable_postpush: bool = setting(False, "Push dense gradients in the background, with PS.")
-    enable_sync_training: bool = setting(False, "All workers take each step together.")
     enable_partial_sync_training: bool = setting(False, "Dense weights in step, rows on PS.")
     enable_gpu_training: bool = setting(False, "The dense part runs on a GPU.")
     processes_per_gpu: int = setting(1, "Ranks that share a GPU.")
@@ -73,7 +73,11 @@ class CpuTrainingConfig(SharedTrainingSettings):
 
     def __post_init__(self) -> None:
         """Reject values that could only fail later, far from here."""
-        for name, choices in (("server_type", (*SERVER_TYPES, CHIEF)), ("mode", MODES)):
+        for name, choices in (
+            ("server_type", (*SERVER_TYPES, CHIEF)),
+            ("mode", MODES),
+            ("sync_row_gradients", ROW_GRADIENTS),
+        ):
             if getattr(self, name) not in choices:
                 raise ValueError(
                     f"{type(self).__name__}: {name} must be {' or '.join(choices)}, got {getattr(self, name)!r}"

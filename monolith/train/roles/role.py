@@ -25,6 +25,13 @@ def with_role(config: RunnerConfig) -> RunnerConfig:
     """
     if config.is_local:
         return config
+    if config.enable_full_sync_training:
+        if config.discovery:
+            raise ValueError(
+                f"discovery={config.discovery!r} is for parameter servers; ranks of synchronous training meet as "
+                "torchrun, mpirun or `monolith launch` says, so leave it out"
+            )
+        return config
     found = copy.copy(config)
     if found.server_type == CHIEF:
         found.server_type, found.index = "worker", 0

@@ -102,6 +102,8 @@ class TrainState:
         self.generation = 0
         self.epoch = 0
         self.saved_step: int | None = None
+        self.ending = ""
+        """Why somebody else who trains this state made all end, in words; empty if nobody did."""
         self.metrics: ProgressiveMetrics | None = None
         self._saved_metrics: dict[str, Tensor] = {}
 
@@ -194,6 +196,10 @@ class TrainState:
     def num_events_of_others(self) -> int:
         """Return how many events of this run other processes have trained on; any thread may ask."""
         return 0
+
+    def begin_step(self) -> bool:
+        """Return whether a step can be taken: where others must take it too, whether all of them can."""
+        return True
 
     def push(self, pulled: Pulled, batch: Batch, time: int) -> None:
         """Step the rows of a batch with the gradients that they collected."""

@@ -1,0 +1,1 @@
+"""Synchronous training: every rank is a whole run, and all take each step together."""

@@ -1,0 +1,121 @@
+"""run_ranks: a synchronous run; every rank of the job calls this, and all take each step together."""
+
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+from monolith.cluster.platform.local_host import get_local_host
+from monolith.data import Source
+from monolith.hooks import Hook
+from monolith.model import MonolithModel
+from monolith.parallel.ranks import Exchange, RankGroup, RankPlace
+from monolith.train.config import CpuTrainingConfig, RunnerConfig
+from monolith.train.config.run_settings import RunSettings, tls_config
+from monolith.train.hooks.live_view import LiveView
+from monolith.train.hooks.standard import standard_hooks
+from monolith.train.job.part_source import PartSource
+from monolith.train.job.place import CLUSTER_FOLDER, LOOPBACK
+from monolith.train.loop import RunResult, Trainer
+from monolith.train.ranks.rank_job import RankJob
+from monolith.train.ranks.rank_state import FirstRank, OtherRank
+from monolith.train.run import run, training_source
+from monolith.train.state import StateConfig
+from monolith.wire import SharedSecret
+
+SILENT_SECONDS = 1800.0
+"""How long a rank may be silent, if operation_timeout_in_ms does not say it: it may wait for events that long."""
+
+_OWN = ("index", "from_command_line", "derived", "metrics_port", "status_path", "tensorboard_log_path", "device_fn")
+"""Settings that ranks need not have in common."""
+
+
+def init_sync_train_and_update_conf(conf: CpuTrainingConfig) -> None:
+    """Let a configuration say which rank this process is, of how many: `index`, `num_workers`, and no servers.
+
+    torchrun, mpirun and `monolith launch --sync` tell a process that; without them it is the only rank.
+    """
+    place = RankPlace.of_this_process()
+    if conf.num_workers not in (1, place.num_ranks):
+        raise ValueError(
+            f"num_workers={conf.num_workers}, but {place.num_ranks} ranks were started; start that many, such as with "
+            f"`monolith launch --sync --num-workers {conf.num_workers}`, or leave num_workers out"
+        )
+    conf.num_ps, conf.index, conf.num_workers = 0, place.rank, place.num_ranks
+
+
+def run_ranks(model: MonolithModel, config: RunnerConfig, *, hooks: Sequence[Hook] = (), **how: Any) -> RunResult:
+    """Train as `run` does, in step with all other ranks, and return how it ended.
+
+    Every rank reads its part of the data. The rows are spread over the ranks; the dense weights are the same on all.
+    Rank 0 writes one checkpoint for all, which any number of ranks, a job with parameter servers or one process
+    restores.
+    """
+    place = RankPlace.of_this_process()
+    settings = RunSettings.of(config, model)
+    if settings.live is not None or settings.exports is not None:
+        raise NotImplementedError(
+            "sending what is learned to servers is not there yet for synchronous training; leave out export_base, "
+            "sync_targets and export_when_saving, and export snapshots with `monolith export`"
+        )
+    folder = Path(config.model_dir) / CLUSTER_FOLDER
+    milliseconds = settings.job.call_timeout_ms
+    seconds = milliseconds / 1000 if milliseconds > 0 else SILENT_SECONDS
+    settings.process.apply()
+    with RankGroup(place, folder, timeout_seconds=seconds) as exchange:
+        job = RankJob(
+            settings=_common(config),
+            secret=SharedSecret.made_in_folder(folder),
+            tls=tls_config(config),
+            listen_at=LOOPBACK if place.is_one_machine else f"{get_local_host()}:0",
+            retry=settings.job.call_retry,
+            averages_rows=config.sync_row_gradients == "mean",
+        )
+        source = PartSource(training_source(model, settings.input), place.num_ranks, place.rank)
+        if place.rank == 0:
+            return _run_first(model, config, source, exchange, job, hooks=hooks, **how)
+        return _run_other(model, settings, source, exchange, job, hooks)
+
+
+def _run_first(
+    model: MonolithModel, config: RunnerConfig, source: Source, exchange: Exchange, job: RankJob, **how: Any
+) -> RunResult:
+    states: list[FirstRank] = []
+
+    def make_state(model: MonolithModel, source: Source, state: StateConfig) -> FirstRank:
+        states.append(FirstRank(model, source, state, exchange=exchange, job=job))
+        return states[-1]
+
+    try:
+        result = run(model, config, source=source, make_state=make_state, **how)
+        states[-1].dismiss()
+        return result
+    finally:
+        for state in states:
+            state.close()
+
+
+def _run_other(
+    model: MonolithModel,
+    settings: RunSettings,
+    source: Source,
+    exchange: Exchange,
+    job: RankJob,
+    hooks: Sequence[Hook],
+) -> RunResult:
+    # Rank 0 writes summaries and answers questions for all.
+    watching = [*standard_hooks(replace(settings.watch, summary_steps=0, controller=False)), *hooks]
+    watching.append(LiveView(every_steps=settings.watch.log_steps, folder=settings.saving.folder))
+    watching += model.training_hooks
+    for hook in watching:
+        hook.begin()
+    with closing(OtherRank(model, source, settings.state, exchange=exchange, job=job)) as state:
+        state.join()
+        trainer = Trainer(state, settings.loop, settings.saving, hooks=watching, saves=False)
+        return trainer.run(state.last_step)
+
+
+def _common(config: RunnerConfig) -> dict[str, Any]:
+    found = {one.name: getattr(config, one.name) for one in fields(config) if one.name not in _OWN}
+    return {**found, "model_dir": str(Path(config.model_dir).absolute())}
