@@ -82,6 +82,9 @@ class SharedJobSettings:
 
     model_dir: str | Path = setting("", "Folder of the snapshots; a run continues from the newest one.")
     operation_timeout_in_ms: int = setting(-1, "The longest a request between processes may take; -1 is forever.")
+    max_staleness: int | None = setting(
+        None, "Own last pushes that a worker's rows may lack, with PS; 0: none. None: embedding_prefetch_capacity."
+    )
     session_creation_timeout_secs: int = setting(7200, "Seconds that processes wait for each other at the start.")
 
 
