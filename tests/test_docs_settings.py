@@ -29,7 +29,6 @@ OTHER_MEANINGS = {
     "formats.md": {"filter_capacity", "index", "kafka_dump", "kafka_dump_prefix", "lagrangex_header"},  # of files
     "what-works.md": {
         "discovery_type",
-        "embedding_prefetch_capacity",
         "enable_gpu_training",
         "enable_sync_training",
         "num_extra_ps",

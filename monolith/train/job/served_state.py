@@ -12,6 +12,7 @@ from typing import Any, cast
 from monolith.data import Batch, Source
 from monolith.embedding import MultiTable
 from monolith.model import LookupPlan, MonolithModel, Pulled
+from monolith.observe.metric_client import get_cli
 from monolith.parallel import BatchKey, RemoteTables, RetryConfig
 from monolith.parallel.batch_key import MAX_PARTITION_BYTES
 from monolith.parallel.remote_dense import PackedGradients, RemoteDense
@@ -23,6 +24,7 @@ from monolith.train.state.train_state import StateConfig
 from monolith.wire import SharedSecret, TlsConfig
 
 _RECENT_STEPS = 100
+_METRICS_SECONDS = 1.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,6 +74,7 @@ class ServedState(TrainState):
         super().__init__(model, source, config)
         self._ends: deque[float] = deque(maxlen=_RECENT_STEPS)
         self._staleness: deque[int] = deque(maxlen=_RECENT_STEPS)
+        self._next_metrics = 0.0
         self._known_step = 0  # when the present batch was pulled
         self._ahead = None if ahead is None else WorkingAhead(source, self._fetched, ahead)
         self._counts = threading.Lock()
@@ -130,6 +133,10 @@ class ServedState(TrainState):
         super().count(batch)
         self._read_step()
         self._ends.append(time.monotonic())
+        if self._ends[-1] >= self._next_metrics:
+            self._next_metrics = self._ends[-1] + _METRICS_SECONDS
+            for name, value in self.figures().items():
+                get_cli().emit_store(f"job_{name}", value)
 
     def drain(self) -> None:
         """Wait until the servers have applied everything that was computed."""

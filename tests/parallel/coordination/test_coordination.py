@@ -141,6 +141,15 @@ def test_a_cut_holds_workers_between_two_batches(chief, link_to):
         worker.join()
 
 
+def test_a_cut_waits_for_what_a_worker_pushes_in_the_background(chief, link_to):
+    chief.open(opening())
+    link = link_to()
+    link.before_pause = lambda: link.record({"offset": 9}, global_step=9)
+    join(link)
+    with chief.cut(timeout_seconds=SECONDS) as positions:
+        assert positions[1] == {"offset": 9}
+
+
 def test_a_cut_reaches_a_worker_that_waits_for_events(chief, link_to):
     chief.open(opening())
     join(link_to())

@@ -48,7 +48,8 @@ class WorkingAhead(Closing, Generic[Rows]):
                 yield batch
             return
         # A thread of its own: the source may wait for events while there is enough to do.
-        self._reader = Background(_with_positions(self._source), capacity=self._num_ahead, name="monolith-job-reader")
+        pairs = _with_positions(self._source)
+        self._reader = Background(pairs, capacity=self._num_ahead + 1, name="monolith-job-reader")
         coming: deque[_Fetched[Rows]] = deque()
         while True:
             while len(coming) <= self._num_ahead and (self._reader.num_ready or not coming):
