@@ -38,7 +38,7 @@ def one_is_slow():
         stores = VariableStore(), VariableStore()
 
         def slow(message: Message) -> Message:
-            time.sleep(0.02)
+            time.sleep(0.1)
             return stores[0].answer(message)
 
         started = [

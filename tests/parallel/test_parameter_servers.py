@@ -146,7 +146,7 @@ def test_only_servers_that_are_new_are_restored(served, tmp_path):
 
 def test_clients_wait_until_the_chief_lets_them_in(served):
     state = served(2)
-    impatient = RetryConfig(deadline_seconds=0.3, first_pause_seconds=0.05)
+    impatient = RetryConfig(deadline_seconds=2.0, first_pause_seconds=0.05)
     with pytest.raises(TimeoutError, match="has no state yet; the chief makes or restores it first"):
         RemoteTables(PLAN.tables(), state.addresses, plan_hash=PLAN.hash, secret=SECRET, retry=impatient)
     letting_in = threading.Timer(0.2, lambda: [shard.mark_initialized() for shard in state.shards])
@@ -270,7 +270,7 @@ def start_process(cleanup):
 def test_processes_save_restore_die_and_end(tmp_path):
     with ExitStack() as cleanup:
         (first, one), (second, two) = start_process(cleanup), start_process(cleanup)
-        retry = RetryConfig(deadline_seconds=1.0, attempt_seconds=0.5, first_pause_seconds=0.05)
+        retry = RetryConfig(deadline_seconds=5.0, attempt_seconds=2.5, first_pause_seconds=0.05)
         state = cleanup.enter_context(ServedState(2, addresses=[one, two], retry=retry)).join()
         alone = trained(AloneState(), 4)
         saver = saver_of(trained(state, 4), tmp_path)

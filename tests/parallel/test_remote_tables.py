@@ -232,9 +232,9 @@ def test_a_server_that_comes_back_is_used_again(serve, join):
 
 def test_a_server_that_is_gone_is_a_timeout_that_names_it(serve, join):
     server = serve()
-    remote = join(server, retry=RetryConfig(deadline_seconds=0.5, first_pause_seconds=0.05))
+    remote = join(server, retry=RetryConfig(deadline_seconds=2.0, first_pause_seconds=0.05))
     server.close()
-    with pytest.raises(TimeoutError, match=f"no answer within 0.5 seconds; last: {server.address}"):
+    with pytest.raises(TimeoutError, match=f"no answer within 2.0 seconds; last: {server.address}"):
         remote["item"].lookup(torch.tensor([1]))
 
 
@@ -258,7 +258,7 @@ def test_a_frozen_server_is_a_timeout_and_serves_again_when_it_wakes(cleanup):
     cleanup.callback(process.wait)
     cleanup.callback(process.kill)
     assert process.stdout is not None
-    retry = RetryConfig(deadline_seconds=0.8, attempt_seconds=0.3, connect_seconds=0.3)
+    retry = RetryConfig(deadline_seconds=3.0, attempt_seconds=1.0, connect_seconds=1.0)
     address = process.stdout.readline().strip()
     given = {"plan_hash": PLAN_HASH, "secret": SECRET}
     remote = cleanup.enter_context(RemoteTables(CONFIGS, [address], retry=retry, **given))
@@ -266,7 +266,7 @@ def test_a_frozen_server_is_a_timeout_and_serves_again_when_it_wakes(cleanup):
     remote["item"].assign(ids, ones)
     process.send_signal(signal.SIGSTOP)
     os.waitpid(process.pid, os.WUNTRACED)  # a signal takes a moment to arrive
-    with pytest.raises(TimeoutError, match="no answer within 0.8 seconds"):
+    with pytest.raises(TimeoutError, match="no answer within 3.0 seconds"):
         remote["item"].assign_add(ids, ones)
     process.send_signal(signal.SIGCONT)
     patient = cleanup.enter_context(RemoteTables(CONFIGS, [address], retry=QUICK, **given))

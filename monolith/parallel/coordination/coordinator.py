@@ -244,8 +244,8 @@ class Coordinator(Closing):
         if meta["generation"] == self._news.generation and int(meta["number"]) >= member.number:
             member.position, member.number = meta["position"], int(meta["number"])
             member.finished, member.figures = str(meta["finished"]), meta["figures"]
-            # A report from before the pause may come after it.
             member.has_left = member.finished == LEFT
+            # A report from before the pause may come after it.
             member.paused = max(member.paused, int(meta["paused"]))
             self._raise_step(int(meta["global_step"]))
             if meta["paused"] or meta["finished"]:

@@ -27,7 +27,7 @@ def test_a_broker_killed_while_reading_is_an_error_in_time():
     with running_broker() as broker:
         filled_broker(broker)
         small = {"fetch.message.max.bytes": "20000", "queued.max.messages.kbytes": "20", "queued.min.messages": "1"}
-        source = KafkaSource("t", broker.address, batch_size=10, follow=False, timeout_seconds=1, configuration=small)
+        source = KafkaSource("t", broker.address, batch_size=10, follow=False, timeout_seconds=4, configuration=small)
         batches = iter(source)
         seen = [next(batches).first]
         broker.kill()
@@ -69,7 +69,7 @@ def test_a_follower_outlasts_a_dead_broker_warns_once_and_stops_at_once(caplog):
     stop = threading.Event()
     with running_broker() as broker:
         filled_broker(broker)
-        source = KafkaSource("t", broker.address, batch_size=4000, stop=stop, timeout_seconds=0.5)
+        source = KafkaSource("t", broker.address, batch_size=4000, stop=stop, timeout_seconds=2)
         batches = iter(source)
         assert len(next(batches)) == 4000
         broker.kill()
@@ -77,7 +77,7 @@ def test_a_follower_outlasts_a_dead_broker_warns_once_and_stops_at_once(caplog):
             ended = threading.Event()
             reader = threading.Thread(target=lambda: (list(batches), ended.set()))
             reader.start()
-            assert not ended.wait(2)
+            assert not ended.wait(4)
             stop.set()
             assert ended.wait(30)
     warnings = [record.getMessage() for record in caplog.records]

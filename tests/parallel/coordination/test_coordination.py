@@ -52,6 +52,11 @@ def eventually(condition) -> None:
         time.sleep(0.005)
 
 
+def chief_status(chief):
+    with Client(chief.address, secret=SECRET) as client:
+        return client.request(ask(CoordinationRequest.STATUS), SECONDS).meta
+
+
 def test_a_worker_waits_until_the_chief_has_restored(chief, link_to):
     joined = []
     waiting = threading.Thread(target=lambda: joined.append(join(link_to())))
@@ -148,6 +153,17 @@ def test_a_cut_waits_for_what_a_worker_pushes_in_the_background(chief, link_to):
     join(link)
     with chief.cut(timeout_seconds=SECONDS) as positions:
         assert positions[1] == {"offset": 9}
+
+
+def test_a_report_from_before_a_pause_does_not_end_it(chief, link_to):
+    chief.open(opening())
+    link = link_to()
+    join(link)
+    link.record({"offset": 3}, global_step=1)
+    eventually(lambda: chief.global_step == 1)
+    with chief.cut(timeout_seconds=SECONDS):
+        link._send(link._reporter, link._report)  # it was on its way
+        assert chief_status(chief)["workers"][1]["state"] == "paused"
 
 
 def test_a_cut_reaches_a_worker_that_waits_for_events(chief, link_to):
@@ -279,8 +295,7 @@ def test_the_status_names_every_worker(chief, link_to):
     join(link)
     link.record({"offset": 1}, global_step=9, figures={"steps_per_second": 2.5})
     eventually(lambda: chief.global_step == 9)
-    with Client(chief.address, secret=SECRET) as client:
-        status = client.request(ask(CoordinationRequest.STATUS), SECONDS).meta
+    status = chief_status(chief)
     assert status["global_step"] == 9
     assert [worker["index"] for worker in status["workers"]] == [0, 1, 2]
     assert status["workers"][1]["state"] == "training"
