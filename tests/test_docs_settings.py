@@ -29,7 +29,6 @@ OTHER_MEANINGS = {
     "formats.md": {"filter_capacity", "index", "kafka_dump", "kafka_dump_prefix", "lagrangex_header"},  # of files
     "what-works.md": {
         "enable_dynamic_sharding",
-        "embedding_prefetch_capacity",
         "enable_gpu_training",
         "task",
         "unified_serving",

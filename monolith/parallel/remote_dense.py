@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -54,6 +55,10 @@ class RemoteDense(Closing):
         self._plan_hash = plan_hash
         self._bound: _Bound | None = None
         self._lock = threading.RLock()
+        self._arrivals = threading.Lock()
+        self._values: dict[int, tuple[Array, int]] = {}  # by shard, with their version
+        self._kept: Array | None = None
+        self._group_steps: list[int] = []
 
     def create(
         self,
@@ -115,13 +120,15 @@ class RemoteDense(Closing):
 
     def fetch(self, *, kept: bool = False) -> int:
         """Copy the owners' values into the model, and with `kept` the chief's buffers; returns the global step."""
+        bound = self._joined()
         with self._lock:
-            bound = self._joined()
             messages = {}
             for shard in bound.layout.used_shards():
                 meta = {"layout": bound.hash, "version": bound.versions.get(shard), "kept": kept and shard == 0}
                 messages[shard] = self._message(DenseRequest.FETCH, meta)
-            return self._take(bound, self._clients.ask(messages))
+            step = self._note(self._clients.ask(messages))
+        self.assign()
+        return step
 
     @contextmanager
     def held(self) -> Iterator[int]:
@@ -138,24 +145,49 @@ class RemoteDense(Closing):
         Raises:
             NotFiniteError: a gradient is NaN or infinite; nothing was sent.
         """
+        step = self.send(self.packed(key, fetch=fetch))
+        self.assign()
+        return step
+
+    def packed(self, key: BatchKey | None = None, *, fetch: bool = True) -> "PackedGradients":
+        """Return what `send` takes: a copy of the gradients that the model has, so it may go on; see `step`."""
+        bound = self._joined()
+        gradients, groups = bound.checked_gradients(), bound.settings()
+        partition, begin, end = self._clients.calls.next() if key is None else key.parts
+        batch: dict[str, Array] = {
+            "partition": np.frombuffer(partition, np.uint8),
+            "range": np.array([begin, end], np.uint64),
+        }
+        messages = {}
+        for shard in bound.layout.used_shards():
+            own = [gradients[number] for number in bound.numbers[shard]]
+            missing = [number for number in bound.numbers[shard] if gradients[number] is None]
+            arrays = {**batch, "gradients": bound.packings[shard].pack(own)}
+            if shard == 0 and bound.is_chief and bound.layout.kept:
+                arrays["kept"] = bound.kept_packing.pack(kept_tensors(bound.model, bound.layout))
+            meta = {"layout": bound.hash, "missing": missing, "groups": groups, "fetch": fetch}
+            messages[shard] = self._message(DenseRequest.STEP, meta, arrays)
+        return PackedGradients(messages)
+
+    def send(self, gradients: "PackedGradients") -> int:
+        """Let the owners step, and return the global step; any thread may call. The model waits for `assign`."""
         with self._lock:
-            bound = self._joined()
-            gradients, groups = bound.checked_gradients(), bound.settings()
-            partition, begin, end = self._clients.calls.next() if key is None else key.parts
-            batch: dict[str, Array] = {
-                "partition": np.frombuffer(partition, np.uint8),
-                "range": np.array([begin, end], np.uint64),
-            }
-            messages = {}
-            for shard in bound.layout.used_shards():
-                own = [gradients[number] for number in bound.numbers[shard]]
-                missing = [number for number in bound.numbers[shard] if gradients[number] is None]
-                arrays = {**batch, "gradients": bound.packings[shard].pack(own)}
-                if shard == 0 and bound.is_chief and bound.layout.kept:
-                    arrays["kept"] = bound.kept_packing.pack(kept_tensors(bound.model, bound.layout))
-                meta = {"layout": bound.hash, "missing": missing, "groups": groups, "fetch": fetch}
-                messages[shard] = self._message(DenseRequest.STEP, meta, arrays)
-            return self._take(bound, self._clients.ask(messages))
+            return self._note(self._clients.ask(gradients.messages))
+
+    def assign(self) -> None:
+        """Copy the newest values that have come into the model; for the thread that uses the model."""
+        bound = self._joined()
+        with self._arrivals:
+            values, self._values = self._values, {}
+            kept, self._kept = self._kept, None
+            steps = self._group_steps
+        for shard, (array, version) in values.items():
+            bound.assign(shard, array)
+            bound.versions[shard] = version
+        if kept is not None:
+            bound.assign_kept(kept)
+        if steps:
+            bound.set_group_steps(steps)
 
     def tensors(self) -> dict[str, Tensor]:
         """Return all dense tensors as the owners have them, as `checkpoint.dense_tensors` does in one process."""
@@ -197,16 +229,24 @@ class RemoteDense(Closing):
                 )
             time.sleep(_JOIN_PAUSE_SECONDS)
 
-    def _take(self, bound: "_Bound", replies: Mapping[int, Message]) -> int:
-        for shard, reply in replies.items():
-            if "values" in reply.arrays:
-                bound.assign(shard, reply.arrays["values"])
-                bound.versions[shard] = int(reply.meta["version"])
-        if "kept" in replies[0].arrays:
-            bound.assign_kept(replies[0].arrays["kept"])
-        bound.set_group_steps([int(step) for step in replies[0].meta["group_steps"]])
-        self.global_step = int(replies[0].meta["global_step"])
-        return self.global_step
+    def _note(self, replies: Mapping[int, Message]) -> int:
+        """Keep what came until `assign` copies it."""
+        with self._arrivals:
+            for shard, reply in replies.items():
+                if "values" in reply.arrays:
+                    self._values[shard] = reply.arrays["values"], int(reply.meta["version"])
+            self._kept = replies[0].arrays.get("kept", self._kept)
+            self._group_steps = [int(step) for step in replies[0].meta["group_steps"]]
+            self.global_step = int(replies[0].meta["global_step"])
+            return self.global_step
+
+
+@dataclass(frozen=True, slots=True)
+class PackedGradients:
+    """The gradients of a batch on their way to the owners of the weights."""
+
+    messages: Mapping[int, Message]
+    """By shard."""
 
 
 class _Bound:

@@ -5,7 +5,9 @@ from collections.abc import Iterator, Mapping
 import torch
 from torch import Tensor
 
+from monolith._core import native
 from monolith.data import Batch, Column
+from monolith.errors import NotFiniteError
 from monolith.model import Pulled
 from monolith.tensors import Ragged
 
@@ -16,6 +18,23 @@ def blame(batch: Batch, pulled: Pulled) -> str:
     if not found:
         return "all columns and rows are finite, so it arose in the model"
     return "; ".join(found[:3]) + (f"; and {len(found) - 3} more" if len(found) > 3 else "")
+
+
+AS_BEFORE = "rows and weights are as they were before: look at these events, or lower the learning rate"
+
+
+def push_failure(error: ValueError, pulled: Pulled, place: str) -> Exception:
+    """Return what to raise when an update of rows failed: a NotFiniteError with the place if that is the reason."""
+    if isinstance(error, native.NotFiniteRow):
+        return NotFiniteError(f"{error}; {place}")
+    gradients = {key: rows.grad for key, rows in pulled.slices.items() if rows.grad is not None}
+    bad = ["/".join(key) for key, values in gradients.items() if not bool(torch.isfinite(values).all())]
+    return NotFiniteError(f"the gradient of rows {', '.join(bad)} is not finite {place}; {AS_BEFORE}") if bad else error
+
+
+def place_of_batch(batch: Batch, step: int) -> str:
+    """Return where a batch is, for people."""
+    return f"at step {step}, events [{batch.first}, {batch.last}) of partition {batch.partition!r}"
 
 
 def _wrong_columns(columns: Mapping[str, Column]) -> Iterator[str]:

@@ -1,5 +1,6 @@
 """JobConfig: which process of a job this is, and how its processes wait for each other."""
 
+import warnings
 from dataclasses import dataclass
 
 from monolith.parallel import RetryConfig
@@ -60,6 +61,31 @@ class JobConfig:
     retry_wait_seconds: int = 30
     """Pause before that."""
 
+    prefetch_capacity: int = 0
+    """Batches whose rows a worker may fetch before their turn."""
+
+    pushes_rows_behind: bool = False
+    """Gradients of rows, and those of dense weights, are pushed while the worker goes on."""
+
+    pushes_dense_behind: bool = False
+    """The same; both go together."""
+
+    max_staleness: int | None = None
+    """How many of its own last pushes the rows of a worker may lack; None is as many as the above let it."""
+
+    @property
+    def ahead(self) -> int | None:
+        """Batches whose rows a worker fetches before their turn; None: it pulls and pushes in turn.
+
+        >>> JobConfig().ahead, JobConfig(pushes_rows_behind=True).ahead, JobConfig(max_staleness=2).ahead
+        (None, 0, 2)
+        >>> JobConfig(prefetch_capacity=4, max_staleness=2).ahead
+        2
+        """
+        limits = [one for one in (self.prefetch_capacity or None, self.max_staleness) if one is not None]
+        ahead = min(limits, default=0)
+        return ahead if ahead or self.pushes_rows_behind or self.pushes_dense_behind else None
+
     @property
     def is_job(self) -> bool:
         """Whether there are other processes: settings name them, or a role among them."""
@@ -87,7 +113,7 @@ class JobConfig:
         return self.max_retries or (AUTOMATIC_RETRIES if self.partial_recovery else 0)
 
     def check(self) -> None:
-        """Reject a role that no job has, and what a job cannot do."""
+        """Reject a role that no job has, and what a job cannot do; say what only a job does."""
         for name in ("num_extra_ps", "num_redundant_ps"):
             count = getattr(self, name)
             if count < 0:
@@ -97,7 +123,19 @@ class JobConfig:
                     f"{name}={count}: spare parameter servers are processes of a job; set num_ps, and leave is_local "
                     "out"
                 )
+        for name, value in (
+            ("embedding_prefetch_capacity", self.prefetch_capacity),
+            ("max_staleness", self.max_staleness),
+        ):
+            if value is not None and value < 0:
+                raise ValueError(f"{name} must not be negative, got {value}")
         if not self.is_job:
+            if self.ahead is not None:
+                warnings.warn(
+                    "max_staleness, embedding_prefetch_capacity, enable_embedding_postpush, enable_variable_postpush: "
+                    "they are for jobs of several processes and have no effect in one process",
+                    stacklevel=3,
+                )
             return
         if self.num_ps < 1:
             raise ValueError(

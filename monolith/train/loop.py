@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from monolith._core import native
 from monolith.data import Batch
 from monolith.data.progress import share_read
 from monolith.errors import NotFiniteError
@@ -18,7 +17,7 @@ from monolith.model import Mode, Pulled, run_dense
 from monolith.model.spec import EstimatorSpec
 from monolith.observe.stack_traces import stack_traces_on_signal
 from monolith.observe.summary.plugin_tensor import PluginTensor, collected_summaries
-from monolith.train.culprit import blame
+from monolith.train.culprit import AS_BEFORE, blame, place_of_batch, push_failure
 from monolith.train.saving.no_saver import NoSaver
 from monolith.train.saving.run_saver import RunSaver
 from monolith.train.saving.save_listener import SaveListener
@@ -153,6 +152,7 @@ class Trainer:
                 self._tell_hooks(batch, loss, spec)
                 if self.context.save_requested:
                     self.saver.save()
+            state.drain()
             interrupted = signals.received is not None
             ending = self._ending(max_steps, interrupted=interrupted)
             state.wait_for_others(ending, interrupted=interrupted, tick=self._save_while_waiting)
@@ -200,7 +200,7 @@ class Trainer:
         but the other rows change. The run then ends, and has to continue from a snapshot.
         """
         state, columns = self.state, batch.columns
-        pulled = state.lookup.pull(columns)
+        pulled = state.pull(batch)
         with (
             torch.autocast("cpu", torch.bfloat16, enabled=self.config.autocast),
             collected_summaries() as self._summaries,
@@ -229,7 +229,7 @@ class Trainer:
     def _batches(self, max_steps: int | None) -> Iterator[Batch]:
         if self._is_over(max_steps):
             return
-        for batch in self.state.source:
+        for batch in self.state.batches():
             expected = self.state.offsets.get(batch.partition, batch.first)
             if batch.first < expected:
                 raise RuntimeError(f"the source gave {batch.name} where {expected} is next: it would repeat events")
@@ -238,7 +238,7 @@ class Trainer:
                 return
 
     def _is_over(self, max_steps: int | None) -> bool:
-        return self.context.stop_requested or (max_steps is not None and self.state.global_step >= max_steps)
+        return self.context.stop_requested or (max_steps is not None and self.state.has_reached(max_steps))
 
     def _checked_loss(self, spec: EstimatorSpec, batch: Batch, pulled: Pulled) -> Tensor:
         state, loss = self.state, spec.loss
@@ -272,25 +272,17 @@ class Trainer:
         try:
             self.state.push(pulled, batch, event_time)
         except ValueError as error:
-            gradients = {key: rows.grad for key, rows in pulled.slices.items() if rows.grad is not None}
-            bad = ["/".join(key) for key, values in gradients.items() if not bool(torch.isfinite(values).all())]
             self.state.model.zero_grad()
-            if isinstance(error, native.NotFiniteRow):
-                raise NotFiniteError(f"{error}; {self._place(batch)}") from error
-            if not bad:
+            failure = push_failure(error, pulled, self._place(batch))
+            if failure is error:
                 raise
-            raise NotFiniteError(f"the gradient of rows {', '.join(bad)} is not finite {self._where(batch)}") from error
+            raise failure from error
 
     def _where(self, batch: Batch) -> str:
-        return (
-            f"{self._place(batch)}; rows and weights are as they were before: look at these events, or lower the "
-            "learning rate"
-        )
+        return f"{self._place(batch)}; {AS_BEFORE}"
 
     def _place(self, batch: Batch) -> str:
-        return (
-            f"at step {self.state.global_step}, events [{batch.first}, {batch.last}) of partition {batch.partition!r}"
-        )
+        return place_of_batch(batch, self.state.global_step)
 
     @contextmanager
     def _saves(self) -> Iterator[None]:

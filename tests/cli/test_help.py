@@ -116,7 +116,7 @@ def completed(line):
 def test_a_shell_completes_commands_and_flags():
     assert completed("monolith eva") == ["evaluate"]
     assert "--model-dir" in completed("monolith train ranking:Ranking --mod")
-    assert completed("monolith train ranking:Ranking --max-st") == ["--max-steps"]
+    assert completed("monolith train ranking:Ranking --max-ste") == ["--max-steps"]
     assert completed("monolith serve exports --sync-a") == ["--sync-address"]
 
 

@@ -14,6 +14,7 @@ _FIGURES = {
     "global_step": "step",
     "steps_per_second": "steps/s",
     "staleness": "staleness",
+    "queue": "queue",
     "retries": "retries",
     "joins": "joins",
 }

@@ -73,6 +73,11 @@ class Background(Closing, Generic[T]):
         return next(self._queue)
 
     @property
+    def num_ready(self) -> int:
+        """Items that can be taken without waiting."""
+        return self._queue.size()
+
+    @property
     def finished(self) -> bool:
         """Everything was taken, the error included if there was one, or the object was closed."""
         return self._queue.finished

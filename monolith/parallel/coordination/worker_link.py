@@ -74,6 +74,9 @@ class WorkerLink(Closing):
         self.gate = BatchGate()
         self.on_stop: Callable[[], None] = lambda: None
         """Called once, from another thread, when the job is to end early."""
+        self.before_pause: Callable[[], None] = lambda: None
+        """Called, from another thread, when the worker stands between two batches: everything it computed is pushed
+        when this returns."""
         self._index = index
         self._reporter = Client(address, secret=secret, tls=tls)
         self._watcher = Client(address, secret=secret, tls=tls)
@@ -215,6 +218,7 @@ class WorkerLink(Closing):
     def _pause(self, cut: int) -> None:
         """Keep the worker between two batches until the snapshot is cut."""
         with self.gate.shut():
+            self.before_pause()
             with self._changed:
                 report = self._report
             self._send(self._watcher, replace(report, paused=cut))

@@ -1,5 +1,6 @@
 """RunSettings: what a run takes, one part per owner, made from the flat names that users know."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -86,7 +87,9 @@ def input_config(config: RunnerConfig) -> InputConfig:
 
 def job_config(config: RunnerConfig) -> JobConfig:
     """Return which process of a job this is."""
-    return JobConfig(**_fields(config, JobConfig))
+    # A RunConfig lets rows be fetched ahead, as the original's does. Here rows are older than they need to be only
+    # where somebody asks for it.
+    return JobConfig(**_fields(config, JobConfig, without=config.derived))
 
 
 def restore_config(config: RunnerConfig) -> RestoreConfig:
@@ -113,12 +116,12 @@ def serving_name(config: RunnerConfig, model: Any) -> str:
     return config.base_name or to_snake_case(type(model).__name__)
 
 
-def _fields(config: RunnerConfig, owner: type) -> dict[str, Any]:
+def _fields(config: RunnerConfig, owner: type, *, without: Collection[str] = ()) -> dict[str, Any]:
     """Return the values of the settings that one owner reads, by the names of its fields."""
     found = {}
     for name, reader in READERS.items():
         kind, _, field = reader.partition(".")
-        if kind == owner.__name__ and field:
+        if kind == owner.__name__ and field and name not in without:
             found[field] = getattr(config, name)
     return found
 

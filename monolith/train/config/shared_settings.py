@@ -86,6 +86,9 @@ class SharedJobSettings:
     num_extra_ps: int = setting(0, "Parameter servers more than num_ps: the slowest of all are left out.")
     num_redundant_ps: int = setting(0, "Parameter servers more than num_ps that wait for one to be lost.")
     operation_timeout_in_ms: int = setting(-1, "The longest a request between processes may take; -1 is forever.")
+    max_staleness: int | None = setting(
+        None, "Own last pushes that a worker's rows may lack, with PS; 0: none. None: embedding_prefetch_capacity."
+    )
     session_creation_timeout_secs: int = setting(7200, "Seconds that processes wait for each other at the start.")
 
 

@@ -34,7 +34,6 @@ def _later(capability: str, *, refused: bool = False) -> Unread:
     return Unread(f"{capability} will read it, and is not there yet", NotImplementedError if refused else None)
 
 
-_AHEAD = "fetching rows ahead from parameter servers"
 _FILES = "handing out files to workers"
 _SYNC = "synchronous training"
 _GPU = "training on a GPU"
@@ -43,11 +42,8 @@ _ITEMS = Unread("item rows are read from an export; write one with `monolith exp
 _FOUNTAIN = Unread("no public system has this name; read from a data service instead")
 
 UNREAD: Mapping[str, Unread] = {
-    "embedding_prefetch_capacity": _later(_AHEAD),
-    "enable_embedding_postpush": _later(_AHEAD),
-    "enable_variable_prefetch": _later(_AHEAD),
-    "enable_variable_postpush": _later(_AHEAD),
-    "enable_variable_partition": _later(_AHEAD),
+    "enable_variable_prefetch": Unread("workers always keep copies of the dense weights", happens_anyway=True),
+    "enable_variable_partition": Unread("a dense weight is whole on one parameter server; they are spread by size"),
     "force_shutdown_ps": Unread("parameter servers always end with their job", happens_anyway=True),
     "zk_watch_address_family": _later(_SERVING),
     "dc_aware": _later(_SERVING),

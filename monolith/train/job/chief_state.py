@@ -45,6 +45,9 @@ class ChiefConfig:
     pause_seconds: float = 30.0
     """A worker that has not paused by then does not hold up a save."""
 
+    ahead: int | None = None
+    """Batches whose rows the chief fetches before their turn; None pulls and pushes in turn."""
+
     end_seconds: float = 1800.0
     """How long it waits for the workers at the end."""
 
@@ -76,7 +79,7 @@ class ChiefState(ServedState):
         self.last_step: int | None = None
         """Where the job ends, once workers are let in."""
         self._cleanup = ExitStack()
-        super().__init__(model, source, config)
+        super().__init__(model, source, config, job.ahead)
 
     def open(
         self, model_dir: Any, options: RestoreConfig | None = None, *, start_from: Path | None = None
@@ -122,7 +125,7 @@ class ChiefState(ServedState):
 
     def moment(self, *, dense_only: bool = False) -> dict[str, Any]:
         """Return what is saved besides the rows; workers stand still."""
-        self.global_step = self.dense.fetch()
+        self.fetch_dense()
         common = {"step": self.global_step, "stream": self._streams(), "generation": self.generation}
         if dense_only:
             return {**common, "dense": self.dense.tensors(), "epoch": self.epoch, "extra": {"dense_only": True}}
@@ -149,13 +152,13 @@ class ChiefState(ServedState):
         def check() -> None:
             if self.stop_requested() and not self._coordinator.stops:
                 self._coordinator.request_stop()
-            self.global_step = max(self.global_step, self.dense.fetch())
+            self.fetch_dense()
             tick()
 
         late = self._coordinator.wait_for_workers(timeout_seconds=self._job.end_seconds, check=check)
         if late:
             _log.warning("workers %s did not finish within %g s", late, self._job.end_seconds)
-        self.global_step = self.dense.fetch()
+        self.fetch_dense()
 
     stop_requested: Callable[[], bool] = staticmethod(lambda: False)
     """Whether somebody asked this process to end."""
@@ -229,7 +232,7 @@ class ChiefState(ServedState):
         for shards in [[index] for index in self._new] or [[]]:
             applied = self._dense_applied[shards[0]] if self._dense_applied and shards else {}
             self.dense.create(self.model, self.optimizer, global_step=self.global_step, applied=applied, shards=shards)
-        self.global_step = self.dense.fetch(kept=True)
+        self.fetch_dense(kept=True)
 
     def _go_to(self, path: Path, snapshot: Snapshot, offsets: dict[str, int]) -> None:
         num_workers = self._job.num_workers
@@ -256,6 +259,7 @@ class ChiefState(ServedState):
 
     @contextmanager
     def _cut(self) -> Iterator[None]:
+        self.drain()
         began = time.monotonic()
         with self._coordinator.cut(timeout_seconds=self._job.pause_seconds) as positions:
             # Before workers were let in, those of the snapshot count.

@@ -76,6 +76,7 @@ def _run_chief(
         retry=settings.job.call_retry,
         partial=bool(settings.job.partial_recovery),
         pause_seconds=task_parameter(model, "train", "max_pending_seconds_for_barrier") or PAUSE_SECONDS,
+        ahead=settings.job.ahead,
         end_seconds=float(settings.job.chief_timeout_seconds),
     )
     choice = ServerChoice.of(config, place, job.retry)
@@ -143,6 +144,7 @@ def _run_worker(model: MonolithModel, config: RunnerConfig, place: JobPlace, hoo
                 place=place,
                 settings=common_settings(config),
                 retry=settings.job.call_retry,
+                ahead=settings.job.ahead,
             )
             try:
                 link.wait_for_step(first_step, timeout_seconds=60.0 * settings.job.max_slow_start_minutes)

@@ -25,13 +25,16 @@ class WorkerState(ServedState):
         place: JobPlace,
         settings: Mapping[str, Any],
         retry: RetryConfig,
+        ahead: int | None = None,
     ) -> None:
         """Join the job, as soon as its chief is ready, and go to this worker's position."""
         self.link, self._place, self._settings, self._retry = link, place, settings, retry
-        super().__init__(model, source, config)
+        super().__init__(model, source, config, ahead)
         self.dense = self.servers.dense(self.plan)
         self.dense.join(model, self.optimizer)
-        self.global_step = self.dense.global_step
+        self.fetch_dense()
+        if self._ahead is not None:
+            link.before_pause = self._ahead.lane.settle
         if self.position is not None:
             source.restore(self.position["stream"])
             self.stream = dict(self.position["stream"])
@@ -40,10 +43,10 @@ class WorkerState(ServedState):
                 self.clock.restore(self.position["clock"])
 
     def count(self, batch: Batch) -> None:
-        """Note the position, and report it in the background."""
+        """Note the position, and report it once everything before it is pushed."""
         super().count(batch)
         position = {"stream": self.stream, "offsets": dict(self.offsets), "clock": self.clock.state()}
-        self.link.record(position, global_step=self.global_step, figures=self.figures())
+        self._in_turn(lambda: self.link.record(position, global_step=self._pushed_step, figures=self.figures()), batch)
 
     def evict_if_due(self) -> None:
         """Do nothing: the chief removes expired rows."""

@@ -6,6 +6,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+from monolith.cluster.host_addresses import loopback_ip
 from monolith.cluster.platform.local_host import get_local_host
 from monolith.data import Source
 from monolith.hooks import Hook
@@ -16,7 +17,7 @@ from monolith.train.config.run_settings import RunSettings, tls_config
 from monolith.train.hooks.live_view import LiveView
 from monolith.train.hooks.standard import standard_hooks
 from monolith.train.job.part_source import PartSource
-from monolith.train.job.place import CLUSTER_FOLDER, LOOPBACK
+from monolith.train.job.place import CLUSTER_FOLDER
 from monolith.train.loop import RunResult, Trainer
 from monolith.train.ranks.rank_job import RankJob
 from monolith.train.ranks.rank_state import FirstRank, OtherRank
@@ -68,7 +69,7 @@ def run_ranks(model: MonolithModel, config: RunnerConfig, *, hooks: Sequence[Hoo
             settings=_common(config),
             secret=SharedSecret.made_in_folder(folder),
             tls=tls_config(config),
-            listen_at=LOOPBACK if place.is_one_machine else f"{get_local_host()}:0",
+            listen_at=f"{loopback_ip()}:0" if place.is_one_machine else f"{get_local_host()}:0",
             retry=settings.job.call_retry,
             averages_rows=config.sync_row_gradients == "mean",
         )

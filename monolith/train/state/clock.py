@@ -141,15 +141,25 @@ class EventClock:
         if before.bit_length() < self._rejected.bit_length():
             self._warn(reading.partition)
 
+    def is_eviction_due(self, tables: MultiTable) -> bool:
+        """Return whether `evict_if_due` has something to do."""
+        return bool(self._due(tables))
+
     def evict_if_due(self, tables: MultiTable) -> int:
         """Remove the expired rows of every table whose period has passed, in event time; returns how many."""
         num_evicted = 0
-        for name, table in tables.tables.items():
-            period = self._evict_table_every_seconds.get(name, self._evict_every_seconds)
-            if period and self.now - self.last_evictions.get(name, self.first_time) >= period:
-                self.last_evictions[name] = self.now
-                num_evicted += table.evict(self.now)
+        for name in self._due(tables):
+            self.last_evictions[name] = self.now
+            num_evicted += tables.tables[name].evict(self.now)
         return num_evicted
+
+    def _due(self, tables: MultiTable) -> list[str]:
+        periods = {name: self._evict_table_every_seconds.get(name, self._evict_every_seconds) for name in tables.tables}
+        return [
+            name
+            for name, period in periods.items()
+            if period and self.now - self.last_evictions.get(name, self.first_time) >= period
+        ]
 
     def state(self) -> dict[str, Any]:
         """Return what `restore` takes, as JSON values."""

@@ -1,7 +1,7 @@
 """Everything a run changes, and how it is written and read."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -201,6 +201,14 @@ class TrainState:
         """Return whether a step can be taken: where others must take it too, whether all of them can."""
         return True
 
+    def batches(self) -> Iterator[Batch]:
+        """Yield the batches of the source, from the present position on."""
+        return iter(self.source)
+
+    def pull(self, batch: Batch) -> Pulled:
+        """Return the rows of a batch, and bring the dense weights up to date."""
+        return self.lookup.pull(batch.columns)
+
     def push(self, pulled: Pulled, batch: Batch, time: int) -> None:
         """Step the rows of a batch with the gradients that they collected."""
         self.lookup.push(pulled, global_step=self.global_step, time=time)
@@ -211,9 +219,16 @@ class TrainState:
 
     def count(self, batch: Batch) -> None:
         """Note that a batch is trained on: all before this position is in the state."""
-        self.stream = self.source.state()
+        self.stream = self._position_after(batch)
         self.offsets[batch.partition] = batch.last
         self.global_step += 1
+
+    def drain(self) -> None:
+        """Wait until everything that was trained on is in the state; raise what went wrong on the way."""
+
+    def has_reached(self, step: int) -> bool:
+        """Return whether the run is at a step, or beyond it."""
+        return self.global_step >= step
 
     def evict_if_due(self) -> None:
         """Remove expired rows if it is time to, in event time."""
@@ -237,6 +252,10 @@ class TrainState:
         if self.clock.now == NO_TIME:
             return 0
         return sum(table.evict(self.clock.now) for table in self.tables.tables.values())
+
+    def _position_after(self, batch: Batch) -> dict[str, Any]:
+        """Return the position behind a batch, which was read last."""
+        return self.source.state()
 
     def _draws(self) -> dict[str, int]:
         """Return the draws of probabilistic filters by table: all of their state."""

@@ -146,6 +146,15 @@ def test_a_cut_holds_workers_between_two_batches(chief, link_to):
         worker.join()
 
 
+def test_a_cut_waits_for_what_a_worker_pushes_in_the_background(chief, link_to):
+    chief.open(opening())
+    link = link_to()
+    link.before_pause = lambda: link.record({"offset": 9}, global_step=9)
+    join(link)
+    with chief.cut(timeout_seconds=SECONDS) as positions:
+        assert positions[1] == {"offset": 9}
+
+
 def test_a_report_from_before_a_pause_does_not_end_it(chief, link_to):
     chief.open(opening())
     link = link_to()

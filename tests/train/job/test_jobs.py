@@ -31,8 +31,9 @@ def check_exact(model_dir, num_events):
     assert batches == step == -(-num_events // BATCH)
 
 
-def test_two_workers_train_all_of_it_once(tmp_path, job):
-    assert set(job(num_events=403).ends().values()) == {0}
+@pytest.mark.parametrize("staleness", [None, pytest.param(2, marks=pytest.mark.services)])
+def test_two_workers_train_all_of_it_once(tmp_path, job, staleness):
+    assert set(job(num_events=403, max_staleness=staleness).ends().values()) == {0}
     check_exact(tmp_path, 403)
 
 
@@ -44,9 +45,11 @@ def test_a_job_is_evaluated_by_its_processes(tmp_path, job):
 
 @pytest.mark.services
 @pytest.mark.parametrize("partial", [False, True])
-@pytest.mark.parametrize(("server_type", "index"), [("worker", 1), ("worker", 0), ("ps", 0), ("ps", 1)])
-def test_every_batch_is_applied_once_after_kill_9(tmp_path, job, server_type, index, partial):
-    running = job(num_events=480, seconds=0.05, partial_recovery=partial)
+@pytest.mark.parametrize(
+    ("server_type", "index", "staleness"), [("worker", 1, 3), ("worker", 0, None), ("ps", 0, 3), ("ps", 1, None)]
+)
+def test_every_batch_is_applied_once_after_kill_9(tmp_path, job, server_type, index, staleness, partial):
+    running = job(num_events=480, seconds=0.05, partial_recovery=partial, max_staleness=staleness)
     wait_for_steps(running, 0, 7)  # beyond a snapshot
     wait_for_steps(running, 1, 7)
     running.kill(server_type, index)
