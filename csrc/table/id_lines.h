@@ -32,7 +32,7 @@ class IdLines {
   void set_sub_table(std::uint32_t sub_table) { sub_table_ = sub_table; }
   std::uint32_t sub_table() const { return sub_table_; }
 
-  // Takes 2 ** log2_lines empty lines in place of those there are. Throws std::bad_alloc.
+  // Takes 2 ** log2_lines empty lines in place of the present ones. Throws std::bad_alloc.
   void allocate(int log2_lines);
   void release();
   void swap(IdLines& other);

@@ -23,7 +23,7 @@ from monolith.train.ranks.rank_job import RankJob
 from monolith.train.ranks.rank_state import FirstRank, OtherRank
 from monolith.train.run import run, training_source
 from monolith.train.state import StateConfig
-from monolith.wire import SharedSecret
+from monolith.wire import Address, SharedSecret
 
 SILENT_SECONDS = 1800.0
 """How long a rank may be silent, if operation_timeout_in_ms does not say it: it may wait for events that long."""
@@ -69,7 +69,7 @@ def run_ranks(model: MonolithModel, config: RunnerConfig, *, hooks: Sequence[Hoo
             settings=_common(config),
             secret=SharedSecret.made_in_folder(folder),
             tls=tls_config(config),
-            listen_at=f"{loopback_ip()}:0" if place.is_one_machine else f"{get_local_host()}:0",
+            listen_at=str(Address(loopback_ip(), 0)) if place.is_one_machine else f"{get_local_host()}:0",
             retry=settings.job.call_retry,
             averages_rows=config.sync_row_gradients == "mean",
         )

@@ -27,7 +27,7 @@ _POLL_SECONDS = 0.2
 _log = logging.getLogger(__name__)
 
 
-class Place(Protocol):
+class MeetingPlace(Protocol):
     """Where the servers of a job register, and how to reach them."""
 
     @property
@@ -59,7 +59,7 @@ class ServerChoice:
     file, so a chief that is started again uses the same servers while they live.
     """
 
-    place: Place
+    place: MeetingPlace
     path: Path
     num_ps: int
     num_extra: int = 0
@@ -67,7 +67,7 @@ class ServerChoice:
     retry: RetryConfig
 
     @classmethod
-    def of(cls, config: RunnerConfig, place: Place, retry: RetryConfig) -> "ServerChoice":
+    def of(cls, config: RunnerConfig, place: MeetingPlace, retry: RetryConfig) -> "ServerChoice":
         """Return the choice that settings ask for."""
         return cls(
             place=place,
