@@ -77,23 +77,10 @@ struct Gatherer {
   std::uint32_t numbers[kRing];  // of rows
   const float* rows[kRing];
 
-  // Where a hash is searched: in the larger lines of a growing index if its home has moved there.
-  struct Lines {
-    const std::uint64_t* lines;
-    int log2_lines;
-  };
-  [[gnu::always_inline]] Lines lines_of(std::uint64_t hash) const {
-    const SubTableView& view = sub_tables[sub_table_of_hash(hash)];
-    if (home_line_of(hash, view.log2_lines) < view.num_moved) [[unlikely]] {
-      return {view.larger_lines, view.log2_lines + 1};
-    }
-    return {view.lines, view.log2_lines};
-  }
-
   [[gnu::always_inline]] void fetch_line(std::size_t i) {
     const std::uint64_t hash = source.hash_at(i);
-    const Lines searched = lines_of(hash);
-    const std::uint64_t* line = searched.lines + home_line_of(hash, searched.log2_lines) * kLineEntries;
+    const SubTableView& view = sub_tables[sub_table_of_hash(hash)];
+    const std::uint64_t* line = view.lines + home_line_of(hash, view.log2_lines) * kLineEntries;
     __builtin_prefetch(line);
     hashes[i % kRing] = hash;
     lines[i % kRing] = line;
@@ -101,13 +88,13 @@ struct Gatherer {
 
   [[gnu::always_inline]] void fetch_chunk(std::size_t i) {
     const std::uint64_t hash = hashes[i % kRing];
-    const Lines searched = lines_of(hash);
+    const SubTableView& view = sub_tables[sub_table_of_hash(hash)];
     const std::uint64_t* line = lines[i % kRing];
-    const int row_bits = searched.log2_lines + 3;
-    const std::uint64_t rest = low_bits_of(hash, 56 - searched.log2_lines) << 4;
+    const int row_bits = view.log2_lines + 3;
+    const std::uint64_t rest = low_bits_of(hash, 56 - view.log2_lines) << 4;
     unsigned match = entries_with_tag(line, row_bits, rest | 1);
     if (match == 0) [[unlikely]] {
-      line = find_displaced(searched, line, row_bits, rest, match);
+      line = find_displaced(view, line, row_bits, rest, match);
       if (line == nullptr) {
         chunks[i % kRing] = &copies.no_chunk;
         numbers[i % kRing] = kNoRow;
@@ -115,7 +102,7 @@ struct Gatherer {
       }
     }
     const std::uint64_t row = low_bits_of(line[__builtin_ctz(match)], row_bits);
-    std::byte* const* chunk = sub_tables[sub_table_of_hash(hash)].chunks + row / kRowsOfChunk;
+    std::byte* const* chunk = view.chunks + row / kRowsOfChunk;
     __builtin_prefetch(chunk);
     chunks[i % kRing] = chunk;
     numbers[i % kRing] = static_cast<std::uint32_t>(row);
@@ -160,14 +147,14 @@ struct Gatherer {
   }
 
   // The line past its home where an entry is, and which entries of it match; nullptr if there is none.
-  [[gnu::noinline]] static const std::uint64_t* find_displaced(Lines searched, const std::uint64_t* home, int row_bits,
-                                                               std::uint64_t rest, unsigned& match) {
-    const std::uint64_t mask = (std::uint64_t{1} << searched.log2_lines) - 1;
+  [[gnu::noinline]] static const std::uint64_t* find_displaced(const SubTableView& view, const std::uint64_t* home,
+                                                               int row_bits, std::uint64_t rest, unsigned& match) {
+    const std::uint64_t mask = (std::uint64_t{1} << view.log2_lines) - 1;
     const std::uint64_t furthest = mask < kMaxDisplacement ? mask : kMaxDisplacement;
-    const auto home_line = static_cast<std::uint64_t>(home - searched.lines) / kLineEntries;
+    const auto home_line = static_cast<std::uint64_t>(home - view.lines) / kLineEntries;
     const std::uint64_t* line = home;
     for (std::uint64_t displacement = 1; displacement <= furthest && !has_room(line); ++displacement) {
-      line = searched.lines + ((home_line + displacement) & mask) * kLineEntries;
+      line = view.lines + ((home_line + displacement) & mask) * kLineEntries;
       match = entries_with_tag(line, row_bits, rest | (displacement + 1));
       if (match != 0) return line;
     }

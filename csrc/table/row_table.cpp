@@ -77,9 +77,8 @@ TableMemory RowTable::memory() const {
     const SubTable& sub_table = sub_tables_[i];
     const Guest guest(gate_);
     const std::shared_lock lock(sub_tables_[i].lock);
-    const std::size_t index_bytes = sub_table.index.bytes() + sizeof(SubTable);
-    memory.index_bytes += index_bytes;
-    memory.row_bytes += sub_table.bytes(chunk_layout_) + sub_table.index.bytes_to_give_back() - index_bytes;
+    memory.index_bytes += sub_table.index.bytes() + sizeof(SubTable);
+    memory.row_bytes += sub_table.bytes(chunk_layout_) - sub_table.index.bytes() - sizeof(SubTable);
     memory.payload_bytes += sub_table.index.size() * layout_.row_bytes();
   }
   return memory;
@@ -169,11 +168,6 @@ std::size_t RowTable::evict(std::uint32_t now) {
     for (std::size_t line = 0;;) {
       const Guest guest(gate_);
       const std::unique_lock lock(sub_table.lock);
-      if (sub_table.index.is_growing()) {
-        sub_table.index.move_homes(kLinesAtOnce);
-        sub_table.refresh_view();
-        continue;
-      }
       if (lines != sub_table.index.num_lines()) {  // it grew meanwhile: entries have moved
         lines = sub_table.index.num_lines();
         line = 0;

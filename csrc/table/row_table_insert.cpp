@@ -126,8 +126,9 @@ bool RowTable::make_room(SubTable& sub_table) {
   // The oldest sixteenth goes at once: a scan for every new id would be far too slow.
   std::vector<std::pair<std::uint32_t, std::uint64_t>> by_age;
   by_age.reserve(sub_table.index.size());
-  sub_table.index.visit(
-      [&](std::uint64_t row_hash, std::uint32_t row) { by_age.emplace_back(sub_table.last_seen(row), row_hash); });
+  sub_table.index.visit_lines(0, sub_table.index.num_lines(), [&](std::uint64_t row_hash, std::uint32_t row) {
+    by_age.emplace_back(sub_table.last_seen(row), row_hash);
+  });
   const std::size_t num_victims = std::max<std::size_t>(1, by_age.size() / 16);
   std::nth_element(by_age.begin(), by_age.begin() + static_cast<std::ptrdiff_t>(num_victims - 1), by_age.end());
   for (std::size_t i = 0; i < num_victims; ++i) erase_row(sub_table, by_age[i].second);

@@ -103,7 +103,8 @@ RowBatch RowTable::read_snapshot(std::uint32_t number) {
     const std::shared_lock lock(sub_table.lock);
     check_snapshot(number);
     live.reserve(sub_table.index.size());
-    sub_table.index.visit([&](std::uint64_t hash, std::uint32_t row) { live.push_back({hash, row}); });
+    sub_table.index.visit_lines(0, sub_table.index.num_lines(),
+                                [&](std::uint64_t hash, std::uint32_t row) { live.push_back({hash, row}); });
   }
   RowBatch found;
   found.last_seen.reserve(live.size());
@@ -198,7 +199,8 @@ RowBatch RowTable::read_rows(std::uint32_t number) const {
   const std::shared_lock lock(sub_tables_[number].lock);
   std::vector<Located> live;
   live.reserve(sub_table.index.size());
-  sub_table.index.visit([&](std::uint64_t hash, std::uint32_t row) { live.push_back({hash, row}); });
+  sub_table.index.visit_lines(0, sub_table.index.num_lines(),
+                              [&](std::uint64_t hash, std::uint32_t row) { live.push_back({hash, row}); });
   std::ranges::sort(live, {}, &Located::hash);
   RowBatch batch;
   const std::size_t row_bytes = layout_.row_bytes();

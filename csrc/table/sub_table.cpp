@@ -39,14 +39,11 @@ ChunkLayout::ChunkLayout(const RowLayout& rows) : weight_bytes(rows.weight_bytes
 void SubTable::refresh_view() {
   alignas(64) static constexpr std::uint64_t kEmptyLine[kLineEntries] = {};
   if (view == nullptr) return;
-  const std::uint64_t* lines = index.lines().data();
-  *view = {lines == nullptr ? kEmptyLine : lines, chunks.data(), index.larger_lines().data(),
-           index.lines().log2_lines(), index.num_moved()};
+  *view = {index.lines() == nullptr ? kEmptyLine : index.lines(), chunks.data(), index.log2_lines()};
 }
 
 std::size_t SubTable::bytes(const ChunkLayout& layout) const {
-  return sizeof(SubTable) + index.bytes() - index.bytes_to_give_back() + chunks.capacity() * sizeof(std::byte*) +
-         chunks.size() * layout.bytes;
+  return sizeof(SubTable) + index.bytes() + chunks.capacity() * sizeof(std::byte*) + chunks.size() * layout.bytes;
 }
 
 std::size_t SubTable::bytes_for(const ChunkLayout& layout, std::size_t num_rows) const {

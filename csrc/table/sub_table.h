@@ -79,12 +79,12 @@ struct PreservedRows {
 };
 
 struct alignas(64) SubTable {
-  // The first cache line has all that finding a row needs, but for an index that grows.
   RwSpinLock lock;
   IdIndex index;
   std::vector<std::byte*> chunks;
-  std::uint32_t erase_version = 0;        // changes when a row number may have come to mean another id
-  std::uint32_t num_rows = 0;             // row numbers ever given out
+  std::uint32_t erase_version = 0;  // changes when a row number may have come to mean another id
+  std::uint32_t num_rows = 0;       // row numbers ever given out
+  // All that finding a row needs is above, in one cache line.
   SubTableView* view = nullptr;           // the same for callers without locks; this sub-table keeps it up to date
   std::uint32_t first_free_row = kNoRow;  // each names the next where its last seen was: no memory to erase a row
   std::uint64_t snapshot_epoch = 0;       // not 0 while a snapshot is being taken of this sub-table
@@ -106,8 +106,7 @@ struct alignas(64) SubTable {
   // After the index or the list of chunks may have moved.
   void refresh_view();
 
-  // What all of this takes, but for changes that consumers have not taken, what a snapshot has set aside, and what the
-  // index gives back once it has grown.
+  // What all of this takes, but for changes that consumers have not taken and what a snapshot has set aside.
   std::size_t bytes(const ChunkLayout& layout) const;
 
   // What this sub-table would take with `num_rows` rows.

@@ -10,9 +10,7 @@ namespace monolith {
 struct SubTableView {
   const std::uint64_t* lines;
   std::byte* const* chunks;
-  const std::uint64_t* larger_lines;  // twice as many, where the homes before `num_moved` are searched
   int log2_lines;
-  std::uint32_t num_moved;
 };
 
 }  // namespace monolith

@@ -1,5 +1,4 @@
 // Lookups without a plan: the right rows in the order of the batch, at every width and instruction set.
-#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
@@ -70,58 +69,6 @@ void check_lookup(const RowTable& table, std::int64_t num_rows, std::size_t num_
   CHECK_EQ(wrong, 0U);
 }
 
-// Every door to the rows of a sub-table finds all of them at each stage of its growth.
-void test_rows_are_found_while_an_index_grows(std::size_t num_rounds) {
-  const SimdLevel best = best_simd_level();
-  for (const SimdLevel level : {SimdLevel::kScalar, SimdLevel::kAvx2, SimdLevel::kAvx512}) {
-    if (level > best) continue;
-    set_simd_level(level);
-    constexpr std::uint32_t kSubTable = 3;
-    RowTable table(options(4));
-    std::mt19937_64 random(1);
-    std::vector<std::int64_t> ids;
-    const auto add = [&](std::size_t count) {
-      std::vector<std::int64_t> more;
-      std::vector<float> values;
-      for (std::size_t i = 0; i < count; ++i) {
-        more.push_back(id_of_hash((std::uint64_t{kSubTable} << (64 - kSubTableBits)) | random() >> kSubTableBits));
-        for (std::size_t column = 0; column < 4; ++column) values.push_back(value(more.back() % 1000, column));
-      }
-      BatchPlan plan(more, true);
-      ChangeRequest request;
-      request.kind = ChangeRequest::Kind::kAssign;
-      request.values = values.data();
-      table.change(plan, request);
-      ids.insert(ids.end(), more.begin(), more.end());
-    };
-    const auto check_all = [&] {
-      std::vector<float> out(ids.size() * 4), planned(ids.size() * 4);
-      CHECK_EQ(table.lookup(ids, out.data(), 4), ids.size());
-      BatchPlan plan(ids, true);
-      CHECK_EQ(table.lookup(plan, planned.data(), 4), ids.size());
-      std::size_t wrong = 0;
-      for (std::size_t i = 0; i < ids.size(); ++i) wrong += out[4 * i + 1] != value(ids[i] % 1000, 1);
-      CHECK_EQ(wrong, 0U);
-      CHECK(out == planned);
-      const std::unique_ptr<bool[]> found(new bool[ids.size()]);
-      table.contains(ids, found.get());
-      CHECK(std::all_of(found.get(), found.get() + ids.size(), [](bool is) { return is; }));
-      CHECK_EQ(table.read_rows(kSubTable).ids.size(), ids.size());
-    };
-    add(3000);
-    for (std::size_t round = 0; round < num_rounds; ++round) {  // 512 lines grow from 3,040 rows on, with 32 inserts
-      check_all();
-      add(7);
-      table.erase({ids.data() + round, 1});
-      ids.erase(ids.begin() + static_cast<std::ptrdiff_t>(round));
-    }
-    check_all();
-    CHECK_EQ(table.evict(1'000'000'000U + 86400U * 36500U), ids.size());
-    CHECK_EQ(table.size(), 0U);
-  }
-  set_simd_level(best);
-}
-
 void test_every_width_and_level() {
   const SimdLevel best = best_simd_level();
   for (const SimdLevel level : {SimdLevel::kScalar, SimdLevel::kAvx2, SimdLevel::kAvx512}) {
@@ -152,8 +99,6 @@ void test_large_outputs_are_streamed() {
 
 int main() {
   test_every_width_and_level();
-  test_rows_are_found_while_an_index_grows(9);  // rows expire while it grows
-  test_rows_are_found_while_an_index_grows(20);
   test_large_outputs_are_streamed();
   return monolith::test::finish();
 }

@@ -237,70 +237,11 @@ void test_repeated_ids_without_merging() {
   set_num_threads(0);
 }
 
-// Two writers fill a few sub-tables, whose indexes grow meanwhile, beside readers, a saver and an evictor.
-void test_growth_beside_everyone() {
-  constexpr std::uint64_t kSubTables = 3;
-  constexpr std::int64_t kIds = 12'000;
-  const auto id_at = [](std::int64_t i) {
-    const std::uint64_t below = hash_id(i) >> kSubTableBits;
-    return id_of_hash((static_cast<std::uint64_t>(i) % kSubTables << (64 - kSubTableBits)) | below);
-  };
-  RowTable table(options());
-  std::atomic<std::int64_t> num_pushed{0};
-  std::atomic<bool> writing{true};
-  {
-    std::vector<std::jthread> others;
-    for (int reader = 0; reader < 2; ++reader) {
-      others.emplace_back([&] {
-        std::mt19937_64 random(7);
-        std::vector<std::int64_t> ids(500);
-        std::vector<float> rows(ids.size() * kDim);
-        for (bool last = false; !last;) {
-          last = !writing;
-          const std::int64_t pushed = num_pushed;
-          for (std::int64_t& id : ids) id = id_at(static_cast<std::int64_t>(random() % kIds) % (pushed + 1));
-          const std::size_t found = table.lookup(ids, rows.data(), kDim);
-          CHECK(pushed == 0 || found >= ids.size() - static_cast<std::size_t>(std::ranges::count(ids, id_at(pushed))));
-        }
-      });
-    }
-    others.emplace_back([&] {
-      while (writing) {
-        const auto pushed = static_cast<std::size_t>(num_pushed);
-        table.begin_snapshot();
-        std::size_t num_rows = 0;
-        for (std::uint32_t i = 0; i < kNumSubTables; ++i) num_rows += table.read_snapshot(i).ids.size();
-        CHECK(num_rows >= pushed && num_rows <= kIds);
-        table.end_snapshot();
-        table.evict(kDay);  // nothing has expired
-      }
-    });
-    std::vector<std::jthread> writers;
-    for (std::int64_t writer = 0; writer < 2; ++writer) {
-      writers.emplace_back([&, writer] {
-        for (std::int64_t first = 0; first < kIds; first += 100) {
-          std::vector<std::int64_t> ids;
-          for (std::int64_t i = 0; i < 100; ++i) ids.push_back(id_at(first + i));
-          BatchPlan plan(ids, true);
-          add_ones(table, plan, kDay);
-          if (writer == 0) num_pushed = first + 100;
-        }
-      });
-    }
-    writers.clear();  // joins
-    writing = false;
-  }
-  const auto rows = rows_of(table);
-  CHECK_EQ(rows.size(), static_cast<std::size_t>(kIds));
-  CHECK(std::ranges::all_of(rows, [](const auto& row) { return row.second == 2.0F; }));
-}
-
 }  // namespace
 
 int main() {
   test_repeated_ids_without_merging();
   set_num_threads(2);  // batches and evictions use threads of their own on top
   Stress().run();
-  test_growth_beside_everyone();
   return monolith::test::finish();
 }
