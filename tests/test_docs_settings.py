@@ -31,6 +31,7 @@ OTHER_MEANINGS = {
         "discovery_type",
         "embedding_prefetch_capacity",
         "enable_gpu_training",
+        "enable_partial_sync_training",
         "num_extra_ps",
         "task",
         "unified_serving",
