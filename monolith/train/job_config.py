@@ -40,6 +40,9 @@ class JobConfig:
     is_sync: bool = False
     """All workers take each step together, as ranks; there are no parameter servers."""
 
+    row_gradients: str = "mean"
+    """What ranks make of their gradients of a row: mean or sum."""
+
     is_local: bool = False
     """Everything is in this process, the parameter servers too."""
 

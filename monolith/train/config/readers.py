@@ -103,7 +103,7 @@ READERS: Mapping[str, str] = {
     "num_workers": "JobConfig.num_workers",
     "is_local": "JobConfig.is_local",
     "enable_sync_training": "JobConfig.is_sync",
-    "sync_row_gradients": "RankJob.averages_rows",
+    "sync_row_gradients": "JobConfig.row_gradients",
     "partial_recovery": "JobConfig.partial_recovery",
     "chief_timeout_secs": "JobConfig.chief_timeout_seconds",
     "operation_timeout_in_ms": "JobConfig.call_timeout_ms",

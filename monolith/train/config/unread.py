@@ -35,7 +35,7 @@ def _later(capability: str, *, refused: bool = False) -> Unread:
 
 
 _FILES = "handing out files to workers"
-_SYNC = "synchronous training"
+_SYNC = "overlapping the exchange between ranks, or keeping their rows on parameter servers,"
 _GPU = "training on a GPU"
 _SERVING = "sharded serving"
 _ITEMS = Unread("item rows are read from an export; write one with `monolith export`", ValueError)

@@ -71,7 +71,7 @@ def run_ranks(model: MonolithModel, config: RunnerConfig, *, hooks: Sequence[Hoo
             tls=tls_config(config),
             listen_at=str(Address(loopback_ip(), 0)) if place.is_one_machine else f"{get_local_host()}:0",
             retry=settings.job.call_retry,
-            averages_rows=config.sync_row_gradients == "mean",
+            averages_rows=settings.job.row_gradients == "mean",
         )
         source = PartSource(training_source(model, settings.input), place.num_ranks, place.rank)
         if place.rank == 0:

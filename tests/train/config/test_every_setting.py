@@ -54,6 +54,7 @@ COMPANY: dict[str, dict[str, Any]] = {
 }
 VALUES: dict[str, Any] = {
     "server_type": "ps",
+    "sync_row_gradients": "sum",
     "filter_type": "probabilistic_filter",
     "data_type": "Example",
     "enable_alias_map_auto_gen": False,
