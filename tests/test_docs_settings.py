@@ -28,7 +28,7 @@ OTHER_MEANINGS = {
     "environment.md": {"tf_grpc_worker_cache_threads"},  # of RunnerConfig, as the page's variables are
     "formats.md": {"filter_capacity", "index", "kafka_dump", "kafka_dump_prefix", "lagrangex_header"},  # of files
     "what-works.md": {
-        "discovery_type",
+        "enable_dynamic_sharding",
         "embedding_prefetch_capacity",
         "enable_gpu_training",
         "enable_sync_training",
@@ -36,6 +36,14 @@ OTHER_MEANINGS = {
         "task",
         "unified_serving",
     },  # settings that wait
+    "clusters.md": {
+        "deep_insight_name",
+        "discovery_type",
+        "index",
+        "tf_config",
+        "uuid",
+        "zk_server",
+    },  # of RunnerConfig
     "tuning.md": {"filter_capacity"},  # of a feature column
     "data.md": {"kafka_dump", "kafka_dump_prefix", "lagrangex_header", "sort_id"},  # arguments of sources
 }

@@ -275,7 +275,10 @@ def listen(
 
 
 def _bind(address: Address) -> socket.socket:
-    listener = socket.socket(address.socket_family, socket.SOCK_STREAM)
+    try:
+        listener = socket.socket(address.socket_family, socket.SOCK_STREAM)
+    except socket.gaierror as error:
+        raise OSError(error.errno, f"cannot listen at {address}: {error.strerror}") from error
     try:
         if address.path is not None:
             _remove_if_abandoned(address.path)

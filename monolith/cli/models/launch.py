@@ -31,6 +31,7 @@ def run(model: str, settings: Mapping[str, Any], own: Mapping[str, Any]) -> None
         if name in settings:
             raise ValueError(f"{flag_name(name)} is for one process, and `monolith launch` starts all; leave it out")
     _check_engine(own)
+    _check_discovery(settings)
     known = flag_kinds(TrainFlags)
     passed = {name: value for name, value in {**settings, **own}.items() if name in known}
     job = Job(
@@ -125,6 +126,18 @@ def _check_engine(own: Mapping[str, Any]) -> None:
             raise ValueError(
                 f"{flag_name(name)} is for --engine {' or '.join(readers)}; --engine {engine} does not read it"
             )
+
+
+def _check_discovery(settings: Mapping[str, Any]) -> None:
+    """Reject what says the role of one process, or leaves open how many of a list are meant."""
+    kind = settings.get("discovery_type")
+    if settings.get("tf_config") or (kind is not None and kind.name in ("PRIMUS", "MLP")):
+        raise ValueError(
+            "TF_CONFIG and the MLP platform say the role of one process, and `monolith launch` starts all; let the "
+            "scheduler start `monolith train`, or leave out --discovery-type and --tf-config"
+        )
+    if str(settings.get("discovery", "")).startswith("static:") and not {"num_ps", "num_workers"} <= settings.keys():
+        raise ValueError("with a list of addresses, say --num-ps and --num-workers: how many of it to start")
 
 
 def _resources(own: Mapping[str, Any], kind: str) -> Resources:

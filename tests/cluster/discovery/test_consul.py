@@ -121,7 +121,7 @@ def test_broken_connections_and_errors_of_the_agent_are_tried_again(make, consul
 def test_no_agent_is_an_error_after_five_attempts(pauses):
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
-        with pytest.raises(OSError, match="Connection refused"):
+        with pytest.raises(ConnectionError, match="the Consul agent at 127.0.0.1:.* does not answer; start one"):
             ConsulServiceDiscovery(JOB, agent=one.getsockname()).query("ps")
     assert len(pauses) == 4
 

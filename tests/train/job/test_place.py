@@ -98,6 +98,12 @@ def test_other_machines_need_tls_or_a_trusted_network(tmp_path):
         assert coordinator.address.host == "0.0.0.0" != host
 
 
+def test_a_host_that_is_not_this_one_is_named(tmp_path):
+    listed = place(tmp_path, discovery="static:ps=127.0.0.1:1;worker=nowhere.invalid:7002", insecure=True)
+    with pytest.raises(OSError, match="cannot listen at nowhere.invalid:7002: "), coordinator_at(listed, 1):
+        pass
+
+
 def test_the_chief_notes_its_address_in_the_folder_of_the_job(tmp_path):
     with place(tmp_path, Told()) as found, coordinator_at(found, 1) as coordinator:
         known = FilesServiceDiscovery(tmp_path / "cluster").query("worker")

@@ -98,7 +98,15 @@ class ConsulAgent:
             except consul.ConsulException as error:
                 raise ConnectionError(f"the Consul agent at {self._host}:{self.port} refused: {error}") from error
 
-        return retry_with_socket_error(attempt)
+        try:
+            return retry_with_socket_error(attempt)
+        except ConnectionError:
+            raise
+        except OSError as error:
+            where = f"{self._host}:{self.port}"
+            raise ConnectionError(
+                f"the Consul agent at {where} does not answer; start one, or correct its address: {error}"
+            ) from error
 
 
 def _id_of(service: str, name: str, index: int) -> str:
