@@ -30,11 +30,7 @@ OTHER_MEANINGS = {
     "what-works.md": {
         "enable_dynamic_sharding",
         "enable_gpu_training",
-<<<<<<< HEAD
-=======
         "enable_partial_sync_training",
-        "num_extra_ps",
->>>>>>> ranks
         "task",
         "unified_serving",
     },  # settings that wait

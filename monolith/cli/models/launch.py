@@ -32,8 +32,8 @@ def run(model: str, settings: Mapping[str, Any], own: Mapping[str, Any]) -> None
     for name in _OWN:
         if name in settings:
             raise ValueError(f"{flag_name(name)} is for one process, and `monolith launch` starts all; leave it out")
-    _check_engine(own)
     _check_discovery(settings)
+    _check_engine(own)
     known = flag_kinds(TrainFlags)
     passed = {name: value for name, value in {**settings, **own}.items() if name in known}
     if own["sync"] or settings.get("enable_sync_training", False):

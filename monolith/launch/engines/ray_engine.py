@@ -116,7 +116,10 @@ class RayEngine:
     def _group(self, job: Job) -> Iterator[Any]:
         """Get a place for every process, on as many nodes as there are; all or none."""
         bundles = [_bundle(self._resources(role)) for role in job.roles()]
-        group = placement_group(bundles, strategy="SPREAD", name=self._config.name)
+        try:
+            group = placement_group(bundles, strategy="SPREAD", name=self._config.name)
+        except ray.exceptions.RaySystemError as error:
+            raise ValueError(_taken(self._config.name)) from error
         try:
             end, next_word = time.monotonic() + self._config.wait_seconds, time.monotonic() + 5.0
             while not group.wait(_POLL_SECONDS):
@@ -149,7 +152,7 @@ class RayEngine:
                     scheduling_strategy=PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=place),
                 ).remote(role.name, role.arguments, folder)
             except ValueError as error:
-                raise ValueError(f"{name!r} runs in this Ray cluster already; choose another --job-name") from error
+                raise ValueError(_taken(name)) from error
         return actors
 
     def _resources(self, role: JobProcess) -> Resources:
@@ -184,9 +187,13 @@ class RayEngine:
         """Return how a process failed for good, in words; nothing if it ended well."""
         try:
             status = ray.get(call)
-        except ray.exceptions.RayActorError as error:
-            return f"was lost more than {self._config.max_restarts} times; its log is in Ray's dashboard ({error})"
+        except ray.exceptions.RayActorError:
+            return f"failed or was lost more than {self._config.max_restarts} times; its log is in Ray's dashboard"
         return how_it_ended(status) if status else ""
+
+
+def _taken(name: str) -> str:
+    return f"{name!r} runs in this Ray cluster already; choose another --job-name"
 
 
 def _reachable(job: Job) -> Job:

@@ -79,7 +79,14 @@ def free_ports(count):
 def test_the_printed_commands_run_a_job(tmp_path):
     server, chief = free_ports(2)
     flags = ["--model-dir", str(tmp_path), "--engine", "external", "--json", "--params", '{"events": 160}']
-    flags += ["--discovery", f"static:ps=127.0.0.1:{server};worker=127.0.0.1:{chief}"]
+    flags += [
+        "--discovery",
+        f"static:ps=127.0.0.1:{server};worker=127.0.0.1:{chief}",
+        "--num-ps",
+        "1",
+        "--num-workers",
+        "1",
+    ]
     roles = json.loads(launch(*flags))["roles"]
     started = [
         subprocess.Popen(
