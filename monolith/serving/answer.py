@@ -26,7 +26,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class Inquiry:
     """A request that was read."""
 
     question: Question

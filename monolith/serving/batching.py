@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from monolith.export.serving_model import ServingModel
-from monolith.serving.answer import Answer, Request
+from monolith.serving.answer import Answer, Inquiry
 
 MAX_REQUESTS = 32
 """Of one batch."""
@@ -26,7 +26,7 @@ _STOP_SECONDS = 10.0
 
 _T = TypeVar("_T")
 
-Read = Callable[[ServingModel, bytes, int | None], Request]
+Read = Callable[[ServingModel, bytes, int | None], Inquiry]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class Batches:
         """Return an answer or an error for each request; the error of one is not that of the others."""
         requests = [_outcome(partial(one.read, self._model, one.body, one.json_bytes)) for one in taken]
         outcomes: list[Answer | Exception] = []
-        together: list[Request] = []
+        together: list[Inquiry] = []
         num_examples = 0
         for request in requests:
             if isinstance(request, Exception):
@@ -110,7 +110,7 @@ class Batches:
         answered = iter(outcomes)
         return [one if isinstance(one, Exception) else next(answered) for one in requests]
 
-    def _predicted(self, requests: Sequence[Request]) -> list[Answer | Exception]:
+    def _predicted(self, requests: Sequence[Inquiry]) -> list[Answer | Exception]:
         if not requests:
             return []
         found = _outcome(lambda: self._model.predict_together([one.question for one in requests]))

@@ -20,7 +20,7 @@ from monolith._core.native import JsonValue, city_hash64_prefixed, json_list
 from monolith.errors import shown
 from monolith.export.serving_model import ServingModel
 from monolith.export.signature import DATATYPES, LENGTHS, TEXT, Array, TensorSpec, checked_column, datatype_name
-from monolith.serving.answer import Answer, Request, require_finite
+from monolith.serving.answer import Answer, Inquiry, require_finite
 from monolith.serving.json_values import checked_array, field, lists_of, read_object, text_field
 from monolith.tensors import Ragged
 
@@ -42,7 +42,7 @@ def model_metadata(model: ServingModel) -> dict[str, Any]:
     }
 
 
-def read_request(model: ServingModel, body: bytes, json_bytes: int | None = None) -> Request:
+def read_request(model: ServingModel, body: bytes, json_bytes: int | None = None) -> Inquiry:
     """Return what a request asks; a ValueError says which part of it is wrong.
 
     Args:
@@ -62,7 +62,7 @@ def read_request(model: ServingModel, body: bytes, json_bytes: int | None = None
     fields = {"model_name": model.name, "model_version": str(model.version)}
     if request_id is not None:
         fields["id"] = request_id
-    return Request(model.check(columns), partial(_answer, fields, wanted))
+    return Inquiry(model.check(columns), partial(_answer, fields, wanted))
 
 
 def _answer(fields: dict[str, str], wanted: Mapping[str, bool], predicted: Mapping[str, Array]) -> Answer:

@@ -16,14 +16,14 @@ from monolith._core.native import JsonValue, json_list, json_objects
 from monolith.errors import shown
 from monolith.export.serving_model import ServingModel
 from monolith.export.signature import Array, TensorSpec
-from monolith.serving.answer import Answer, Request, require_finite
+from monolith.serving.answer import Answer, Inquiry, require_finite
 from monolith.serving.json_values import checked_array, checked_lists, field, lists_of, read_object
 from monolith.tensors import Ragged
 
 DEFAULT_SIGNATURE = "serving_default"
 
 
-def read_request(model: ServingModel, body: bytes, json_bytes: int | None = None) -> Request:
+def read_request(model: ServingModel, body: bytes, json_bytes: int | None = None) -> Inquiry:
     """Return what a request asks, to be answered in its form; a ValueError says which part of it is wrong."""
     if json_bytes is not None:
         raise ValueError("binary tensors belong to /v2/models/NAME/infer; this form has none")
@@ -36,9 +36,9 @@ def read_request(model: ServingModel, body: bytes, json_bytes: int | None = None
         raise ValueError('a request has either "instances" (a list of examples) or "inputs" (an object of columns)')
     if instances is not None:
         columns = _from_examples(model, field(request, "instances", "list"))
-        return Request(model.check(columns), partial(_answer, _by_example))
+        return Inquiry(model.check(columns), partial(_answer, _by_example))
     assert inputs is not None
-    return Request(model.check(_from_columns(model, inputs)), partial(_answer, _by_column))
+    return Inquiry(model.check(_from_columns(model, inputs)), partial(_answer, _by_column))
 
 
 def _answer(form: Callable[[dict[str, Array]], bytes], predicted: Mapping[str, Array]) -> Answer:
