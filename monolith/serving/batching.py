@@ -9,6 +9,7 @@ import queue
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -93,7 +94,7 @@ class Batches:
 
     def _answers(self, taken: Sequence[_Waiting]) -> list[Answer | Exception]:
         """Return an answer or an error for each request; the error of one is not that of the others."""
-        requests = [_outcome(lambda one=one: one.read(self._model, one.body, one.json_bytes)) for one in taken]
+        requests = [_outcome(partial(one.read, self._model, one.body, one.json_bytes)) for one in taken]
         outcomes: list[Answer | Exception] = []
         together: list[Request] = []
         num_examples = 0
@@ -116,7 +117,7 @@ class Batches:
         if isinstance(found, Exception):
             # One by one, to know whose it is.
             return [found] if len(requests) == 1 else [self._predicted([one])[0] for one in requests]
-        return [_outcome(lambda r=r, o=o: r.answer(o)) for r, o in zip(requests, found, strict=True)]
+        return [_outcome(partial(one.answer, outputs)) for one, outputs in zip(requests, found, strict=True)]
 
 
 def _outcome(work: Callable[[], _T]) -> _T | Exception:
