@@ -43,7 +43,7 @@ class Questions:
             "rate": rate, "seconds": seconds, "connections": connections, "seed": seed,
         }  # fmt: skip
         done = subprocess.run(
-            [sys.executable, "-m", "benchmarks.serving.load"],
+            [sys.executable, "-m", "benchmarks.peers.http_load"],
             input=json.dumps(order), capture_output=True, text=True, cwd=ROOT, timeout=_LOAD_SECONDS + seconds,
         )  # fmt: skip
         if done.returncode:

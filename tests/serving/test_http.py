@@ -83,7 +83,7 @@ def test_unknown_ids_are_answered(client):
         (changed("uid", shape=[-2]), "shape must be a list of sizes, got [-2]"),
         (changed("uid", shape=[2**40, 2**40]), "does not fit 2 values"),
         (changed("uid", shape=[2, 1]), "input 'uid' must have shape [batch], got [2, 1]"),
-        (changed("uid", shape=[1], data=[1]), "same number of rows, got uid 1, mov 2, hour 2"),
+        (changed("uid", shape=[3], data=[1, 2, 3]), "counts for all examples, got uid 3, mov 2, hour 2"),
         (changed("uid", shape=None), "'shape' is missing"),
         (changed("uid", data=None), "'data' is missing"),
         (changed("uid", datatype="STRING"), "datatype 'STRING' is unknown; it must be INT64"),

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import monolith as mono
 from monolith.export import load_export
+from monolith.export.serving_model import Question
 from monolith.export.signature import Signature, TensorSpec
 from monolith.serving import predict_form
 from monolith.tensors import Ragged
@@ -197,7 +198,7 @@ def test_lists_that_are_none_are_refused(client, form, genres, message):
         ({"genres:lengths": {"data": [1, 1]}}, "input 'genres': its lengths must be numbers from 0 on that add up to"),
         ({"genres:lengths": {"data": [-1, 4]}}, "add up to its 3 values, got [-1, 4]"),
         ({"genres:lengths": {"data": [2**62, 2**62]}}, "its lengths must be numbers from 0 on"),
-        ({"genres:lengths": {"data": [3], "shape": [1]}}, "same number of rows"),
+        ({"genres:lengths": {"data": [1, 1, 1], "shape": [3]}}, "same number of rows"),
         ({"genres:lengths": None}, "input 'genres:lengths' is missing: the lists of 'genres' are two tensors"),
         ({"genres": None}, "input 'genres' is missing: the lists of 'genres' are two tensors"),
         ({"genres": None, "genres:lengths": None}, "input 'genres' is missing; the inputs are"),
@@ -261,12 +262,9 @@ def test_a_server_follows_a_live_run_of_lists(tmp_path):
 
 @pytest.mark.parametrize("form", ["instances", "inputs"])
 def test_a_model_of_one_input_takes_plain_lists(form):
-    seen: list[dict[str, Ragged]] = []
-
-    def predict(columns: dict[str, Ragged]) -> dict[str, np.ndarray]:
-        seen.append(columns)
-        return {"pred": np.zeros(2)}
-
-    model: Any = SimpleNamespace(signature=Signature((TensorSpec("tags", "INT64", (-1, -1)),), ()), predict=predict)
-    assert predict_form.read_request(model, json.dumps({form: [[1, 2], []]}).encode()).question.num_examples == 2
-    assert seen[0]["tags"].to_list() == [[1, 2], []]
+    signature = Signature((TensorSpec("tags", "INT64", (-1, -1)),), ())
+    model: Any = SimpleNamespace(signature=signature, check=lambda columns: Question(signature.check(columns), 2))
+    read = predict_form.read_request(model, json.dumps({form: [[1, 2], []]}).encode())
+    tags = read.question.columns["tags"]
+    assert isinstance(tags, Ragged)
+    assert tags.to_list() == [[1, 2], []]

@@ -1,4 +1,4 @@
-"""The load generator, a process of its own: `python -m benchmarks.serving.load`, an order as JSON on standard input.
+"""The load generator, a process of its own: `python -m benchmarks.peers.http_load`, an order as JSON on standard input.
 
 Without a rate it keeps every connection busy: what it gets is the most that the server can do. With a rate the loop is
 open: requests are due at random moments (a Poisson process) whatever the server does, and the time of an answer counts
