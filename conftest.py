@@ -5,6 +5,7 @@ import os
 import tempfile
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,11 @@ class Room:
         finally:
             fcntl.flock(self._room, fcntl.LOCK_UN)
 
+
+# `make test-services` installs ray. Without it these modules cannot be imported, so they are not searched for doctests.
+collect_ignore = (
+    [] if find_spec("ray") else ["monolith/launch/engines/ray_engine.py", "tests/launch/engines/ray_nodes.py"]
+)
 
 ROOM_VARIABLE = "MONOLITH_TEST_ROOM"
 ROOM = pytest.StashKey[Room]()

@@ -16,7 +16,7 @@ from benchmarks.serving.clicks import GENERATION, Clicks
 from benchmarks.serving.sizes import ServingSizes
 from monolith.delta import DeltaPosition, DeltaSender, DeltaSettings
 from monolith.embedding import Fp16Compressor, MultiTable
-from monolith.export.serving_tables import to_serving
+from monolith.delta.serving_tables import to_serving
 from monolith.wire import SharedSecret
 
 
