@@ -13,6 +13,7 @@ from monolith.cli.console import console
 _FIGURES = {
     "global_step": "step",
     "steps_per_second": "steps/s",
+    "events_per_second": "events/s",
     "staleness": "staleness",
     "queue": "queue",
     "retries": "retries",
