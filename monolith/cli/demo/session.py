@@ -40,6 +40,9 @@ METRIC_WINDOW = 20_000
 JOB_RETRIES = 3
 """How often the processes of a job begin again after they lost a parameter server."""
 
+SILENT_SECONDS = 10.0
+"""A parameter server that is silent for this long is lost."""
+
 _ASK_SECONDS = 0.2
 _ASK_EVENTS = 256
 _PROBE_SECONDS = 0.02
@@ -173,7 +176,11 @@ class _Demo:
         if not size.num_ps:
             job.start("trainer", trainer)
             return
-        trainer["config"] |= {"max_retry_times": JOB_RETRIES, "retry_wait_in_secs": 1}
+        trainer["config"] |= {
+            "max_retry_times": JOB_RETRIES,
+            "retry_wait_in_secs": 1,
+            "operation_timeout_in_ms": int(1000 * SILENT_SECONDS),
+        }
         folder = str(self._folder.path / "job")
         job.start("job", {"trainer": trainer, **size._asdict(), "folder": folder})
 
