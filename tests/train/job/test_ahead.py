@@ -14,7 +14,7 @@ from monolith.train.config import RunConfig, RunnerConfig
 from monolith.train.config.run_settings import job_config
 from monolith.train.job.ahead import Lane, WorkingAhead
 from monolith.train.job.parameter_server import run_ps
-from monolith.train.job.place import JobPlace
+from monolith.train.job.place import place_of
 from monolith.train.trained_model import TrainedModel
 from tests.train.job.counting_job import BATCH, Counting, config_of
 from tests.train.job.test_local_servers import Rated
@@ -57,7 +57,7 @@ class Seen(mono.Hook):
 def train_job(folder, model, params=None, **settings):
     """Be the chief of a job whose parameter server is a thread of this process."""
     max_steps = settings.pop("max_steps", None)
-    server = threading.Thread(target=run_ps, args=(JobPlace.in_folder(folder), 0), daemon=True)
+    server = threading.Thread(target=run_ps, args=(place_of(RunnerConfig(model_dir=folder), None), 0), daemon=True)
     server.start()
     seen = Seen()
     try:
