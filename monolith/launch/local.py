@@ -36,13 +36,17 @@ class LocalJob:
     Ctrl-C in the terminal does not reach them: they are told in order, when the block ends.
     """
 
-    def __init__(self, folder: str | Path, *, keep_open: Sequence[int] = ()) -> None:
+    def __init__(
+        self, folder: str | Path, *, keep_open: Sequence[int] = (), stop_seconds: float = STOP_SECONDS
+    ) -> None:
         """Keep configurations and logs of the processes in this folder.
 
         Descriptors in `keep_open` stay open in the processes: a lock on one of them is held until the last has ended.
+        A process that has not ended `stop_seconds` after SIGTERM is killed.
         """
         self.folder = Path(folder)
         self._keep_open = tuple(keep_open)
+        self._stop_seconds = stop_seconds
         self._children: list[_Child] = []
 
     def start(self, role: str, config: Mapping[str, Any], *, name: str | None = None) -> int:
@@ -51,7 +55,7 @@ class LocalJob:
         self.folder.mkdir(parents=True, exist_ok=True)
         config_path, log = self.folder / f"{name}.json", self.folder / f"{name}.log"
         config_path.write_text(json.dumps(config, indent=1))
-        command = [sys.executable, "-m", "monolith.launch.role", role, "--config", str(config_path), "--with-parent"]
+        command = role_command(role, config_path)
         with log.open("wb") as output:
             process = subprocess.Popen(
                 command,
@@ -84,7 +88,7 @@ class LocalJob:
         """End all processes; kill those that do not end in time, or all at a second Ctrl-C."""
         for child in self._children:
             child.process.terminate()
-        deadline = time.monotonic() + STOP_SECONDS
+        deadline = time.monotonic() + self._stop_seconds
         try:
             self._wait_until(deadline)
         except KeyboardInterrupt:
@@ -111,6 +115,11 @@ class LocalJob:
     ) -> None:
         """End all processes."""
         self.stop()
+
+
+def role_command(role: str, config_path: Path) -> list[str]:
+    """Return the command that runs a role with the fields in a file; it ends with its parent."""
+    return [sys.executable, "-m", "monolith.launch.role", role, "--config", str(config_path), "--with-parent"]
 
 
 def _tail(log: Path) -> str:

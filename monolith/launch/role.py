@@ -15,7 +15,7 @@ from monolith.launch.parent_watch import end_with_parent
 def main(arguments: list[str] | None = None) -> int:
     """Run the role until SIGTERM or Ctrl-C; return 0, or 2 after one line on stderr."""
     parser = argparse.ArgumentParser(prog="monolith.launch.role", description=__doc__)
-    parser.add_argument("role", help="generator, trainer or server")
+    parser.add_argument("role", help="generator, trainer, job or server")
     parser.add_argument("--config", type=Path, required=True, help="JSON file with the fields of the role")
     parser.add_argument("--with-parent", action="store_true", help="end when standard input closes")
     options = parser.parse_args(arguments)

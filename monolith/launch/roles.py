@@ -1,6 +1,7 @@
 """What a process of a job does: made from JSON, run until SIGTERM or Ctrl-C."""
 
 import json
+import logging
 import signal
 import threading
 import time
@@ -12,9 +13,17 @@ from typing import Any, Protocol
 
 from monolith.data import EventLogWriter, append_forever
 from monolith.data.event_log.folder import SCHEMA_FILE
+from monolith.launch.engines.job import Job
+from monolith.launch.local import ProcessEndedError, role_command
 from monolith.launch.movie_stream import MovieStream
+from monolith.launch.supervisor import JobRole, Supervisor, SupervisorConfig
+
+JOB_STOP_SECONDS = 30.0
+"""How long the processes of a job may take to end in order before they are killed."""
 
 _LOG_WAIT_SECONDS = 60.0
+
+_log = logging.getLogger(__name__)
 
 
 class Role(Protocol):
@@ -66,13 +75,14 @@ class TrainerRole:
     sync_targets: list[str] = field(default_factory=list)
     batch_size: int = 512
     config: dict[str, Any] = field(default_factory=dict)
-    """Other fields of `RunConfig`."""
+    """Other fields of `RunConfig`; of `RunnerConfig` for a process of a job, which has a `server_type`."""
 
     def run(self, max_steps: int | None = None) -> None:
         """Train until SIGTERM, or to `max_steps`, and leave a snapshot."""
         # Batches are small: a second thread would mostly wait, and servers want the other cores.
         import_module("torch").set_num_threads(1)
         online = import_module("monolith.train.online")
+        kind = "RunnerConfig" if "server_type" in self.config else "RunConfig"
         deadline = time.monotonic() + _LOG_WAIT_SECONDS
         while not (Path(self.log_path) / SCHEMA_FILE).exists() and time.monotonic() < deadline:
             time.sleep(0.05)
@@ -85,8 +95,46 @@ class TrainerRole:
             sync_targets=self.sync_targets,
             batch_size=self.batch_size,
             max_steps=max_steps,
-            config=import_module("monolith.train.config").RunConfig(**self.config),
+            config=getattr(import_module("monolith.train.config"), kind)(**self.config),
         )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TrainerJobRole:
+    """Does what a `TrainerRole` does by several processes: parameter servers, a chief and workers.
+
+    One that dies is started again; the job fails, and this process with it, after a few times.
+    """
+
+    trainer: dict[str, Any]
+    """The fields of the `TrainerRole`."""
+
+    num_ps: int
+    num_workers: int
+    folder: str
+    """For the configurations and logs of the processes."""
+
+    def run(self) -> None:
+        """Train until SIGTERM: then workers finish their batch, the chief saves, and all end."""
+        config = SupervisorConfig(stop_seconds=JOB_STOP_SECONDS / 2, kill_seconds=JOB_STOP_SECONDS / 6)
+        supervisor = Supervisor(self._roles(), self.folder, config, say=_log.info)
+        if supervisor.run():
+            raise ProcessEndedError(supervisor.failure)
+
+    def _roles(self) -> list[JobRole]:
+        folder = Path(self.folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        job = Job(model=self.trainer["model"], folder=self.folder, num_ps=self.num_ps, num_workers=self.num_workers)
+        roles = []
+        for one in job.roles():
+            place = {"server_type": one.server_type, "index": one.index}
+            size = {"num_ps": self.num_ps, "num_workers": self.num_workers}
+            fields = {**self.trainer, "config": {**self.trainer.get("config", {}), **size, **place}}
+            path = folder / f"{one.name.replace(' ', '-')}.json"
+            path.write_text(json.dumps(fields, indent=1))
+            command = role_command("trainer", path)
+            roles.append(JobRole(name=one.name, command=command, is_leader=one.is_leader, is_server=one.is_server))
+        return roles
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -113,9 +161,10 @@ class ServerRole:
         server.serve(config)
 
 
-ROLES: Mapping[str, type[GeneratorRole] | type[TrainerRole] | type[ServerRole]] = {
+ROLES: Mapping[str, type[Role]] = {
     "generator": GeneratorRole,
     "trainer": TrainerRole,
+    "job": TrainerJobRole,
     "server": ServerRole,
 }
 

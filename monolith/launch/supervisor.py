@@ -85,6 +85,11 @@ class RoleProcess:
         return self.process is None and self.status == 0
 
     @property
+    def is_due(self) -> bool:
+        """Whether it is time to start it again."""
+        return self.process is None and bool(self.restart_at) and time.monotonic() >= self.restart_at
+
+    @property
     def words(self) -> str:
         """How it is."""
         if self.process is not None:
@@ -171,14 +176,14 @@ class Supervisor:
                     self._check_last_end(one)
                 elif not one.is_done or one.role.is_server:
                     self._restart_later(one)
-            elif one.process is None and one.restart_at and time.monotonic() >= one.restart_at:
+            elif one.is_due and not self._leader_is_done:
                 one.restart_at = 0.0
                 one.num_restarts += 1
                 self._start(one)
 
     @property
     def _leader_is_done(self) -> bool:
-        return any(one.role.is_leader and one.is_done for one in self.processes)
+        return any(one.role.is_leader and one.is_done and not one.restart_at for one in self.processes)
 
     def _check_last_end(self, one: RoleProcess) -> None:
         """Fail if a process ended badly after the leader: nobody is left to work with a new one."""
@@ -198,9 +203,13 @@ class Supervisor:
         if one.status == USER_ERROR or one.num_restarts >= self._config.max_restarts:
             self.failure = f"the job failed: {words}: {one.tail.last_lines()}"
             return
-        one.restart_at = time.monotonic() + self._config.restart_pause_seconds
+        pause = self._config.restart_pause_seconds
+        if one.is_done and any(other.role.is_leader for other in self.processes):
+            # The leader ends servers just before it ends itself: a new one would be in its way.
+            pause += self._config.kill_seconds
+        one.restart_at = time.monotonic() + pause
         left = self._config.max_restarts - one.num_restarts
-        self._say(f"{one.role.name} is started again (restarts left: {left - 1})")
+        self._say(f"{one.role.name} is started again in {pause:g} s (restarts left: {left - 1})")
 
     def _restart_all(self, first: RoleProcess) -> None:
         """Let the others end, which they do when they notice that they lost one, and start all again."""
@@ -225,13 +234,15 @@ class Supervisor:
         return all(one.is_done for one in self.processes if not one.role.is_server)
 
     def _end_in_order(self, show: Callable[[], None]) -> None:
-        """Ask the leader to end, and wait for all others but servers."""
+        """Ask the leader to end, which ends all others but servers; wait for them."""
         leaders = [one for one in self.processes if one.role.is_leader and one.process is not None]
         for one in leaders or self.processes:
             if one.process is not None:
                 one.process.terminate()
         waits_for = [one for one in self.processes if not one.role.is_server]
-        self._wait_for_ends(waits_for, self._config.stop_seconds, show)
+        self._wait_for_ends(leaders or waits_for, self._config.stop_seconds, show)
+        # A leader that ended before its job began has not ended the others.
+        self._wait_for_ends(waits_for, self._config.kill_seconds, show)
 
     def _end_all(self, *, grace_seconds: float, show: Callable[[], None]) -> None:
         """Wait a little for servers, which the leader ends; end by signal what is left."""

@@ -2,14 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from monolith.data import EventLogSource
 from monolith.hooks import Hook
 from monolith.model import MonolithModel
-from monolith.train.config import RunConfig
+from monolith.train.config import RunConfig, RunnerConfig
+from monolith.train.config.run_settings import job_config
 from monolith.train.estimator import Estimator
+from monolith.train.job.run_job import run_job
 from monolith.train.loop import RunResult
 from monolith.train.run import run
 
@@ -26,12 +29,12 @@ def run_online(
     params: Any = None,
     max_steps: int | None = None,
     hooks: Sequence[Hook] = (),
-    config: RunConfig | None = None,
+    config: RunConfig | RunnerConfig | None = None,
 ) -> RunResult:
     """Train on a log as it grows, and keep servers up to date, until SIGTERM, Ctrl-C or `max_steps`.
 
     The same as an `Estimator` whose model follows the log, with `export_base`, `sync_targets` and `base_name` in its
-    configuration.
+    configuration. In a job, each of its processes calls it with its own role in a `RunnerConfig`.
 
     Args:
         model: what to train; a class is called with `params` after seeding.
@@ -44,11 +47,11 @@ def run_online(
         params: for the model class.
         max_steps: end after this many steps of all runs together.
         hooks: watch the run.
-        config: other settings of the run.
+        config: other settings of the run, and the role of this process if there are several.
 
     Raises:
         FencedError: a later trainer of this model has taken over its servers.
-        NotImplementedError: `config` asks for several processes, or a GPU.
+        NotImplementedError: `config` asks for parameter servers inside this process, or a GPU.
     """
     live = replace(
         RunConfig() if config is None else config,
@@ -58,8 +61,14 @@ def run_online(
         sync_targets=list(sync_targets),
     )
     estimator = Estimator(model, live, params=params)
+    how: dict[str, Any] = {"max_steps": max_steps, "hooks": hooks}
+    job = job_config(estimator.config)
+    job.check()
+    if job.is_job:
+        read = partial(EventLogSource, log_path, batch_size=batch_size, follow=True)
+        return run_job(estimator.model, estimator.config, make_source=read, **how)
     source = EventLogSource(log_path, batch_size=batch_size, follow=True)
     try:
-        return run(estimator.model, estimator.config, source=source, max_steps=max_steps, hooks=hooks)
+        return run(estimator.model, estimator.config, source=source, **how)
     finally:
         source.close()

@@ -1,5 +1,6 @@
 """`monolith demo` as a user runs it."""
 
+import json
 import os
 import re
 import signal
@@ -9,15 +10,27 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
+from monolith.checkpoint import latest_state
 from monolith.cli.demo.asking import ServerClient
+from monolith.cli.demo.command import demo as demo_command
+from monolith.cli.demo.folder import DemoFolder, TrainerSize
 from monolith.launch.movie_stream import ProbeTail
+from monolith.train.job.status import job_status
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+FEW_EVENTS = """
+from monolith.cli.demo import session
+from monolith.cli.run import main
+session.NUM_BACKLOG = 5_000
+main()
+"""
 
 
-def start_demo(*arguments: str) -> subprocess.Popen[str]:
+def start_demo(*arguments: str, program: tuple[str, str] = ("-m", "monolith")) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "monolith", "demo", *arguments],
+        [sys.executable, *program, "demo", *arguments],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
@@ -75,6 +88,44 @@ def test_the_live_model_is_shown_learns_on_and_leaves_nothing(tmp_path):
     assert "Stopped; nothing runs any more." in rest
     assert not processes_of(folder)
     assert not list(folder.rglob("*.tmp"))
+
+
+@pytest.mark.services
+@pytest.mark.timeout(400)
+def test_a_job_trains_behind_the_same_view(tmp_path):
+    folder = tmp_path / "demo"
+    size = ("--num-ps", "2", "--num-workers", "2")
+    options = ("--rate", "2500", "--seconds", "1", "--port", "0", "--folder", str(folder), "--keep-running")
+    demo = start_demo(*size, *options, program=("-c", FEW_EVENTS))
+    try:
+        output = lines_until(demo, "monolith status")
+        assert re.search(r"AUC [\d.]+ live, [\d.]+ for a copy", output)
+        assert "2 parameter servers, 2 workers" in output
+        port = re.search(r"curl http://127\.0\.0\.1:(\d+)/metrics", output)
+        assert port is not None
+        await_fresh_answer(int(port[1]), folder / "job" / "probes.txt")
+        status = job_status(folder / "model", timeout_seconds=60)
+        assert [sum(one["num_rows"].values()) > 0 for one in status["servers"]] == [True, True]
+        assert [one["events_per_second"] > 0 for one in status["workers"]] == [True, True]
+        trainer = json.loads((folder / "job" / "trainer.status.json").read_text())
+        assert trainer["rows"]["uid"] > max(one["num_rows"]["uid"] for one in status["servers"]), "of both servers"
+        assert trainer["memory_bytes"] > 0
+    finally:
+        demo.send_signal(signal.SIGINT)
+    rest, _ = demo.communicate(timeout=120)
+    assert demo.returncode == 0, rest
+    assert not processes_of(folder)
+    assert latest_state(folder / "model") is not None
+    ends = re.findall(r"(ps \d|chief|worker 1) (ended|was ended).*", (folder / "job" / "job.log").read_text())
+    assert sorted(ends) == [(name, "ended") for name in ("chief", "ps 0", "ps 1", "worker 1")], "none by a signal"
+    with pytest.raises(ValueError, match="monolith demo --resume --num-ps 2 --num-workers 2"):
+        DemoFolder(folder, True)
+    DemoFolder(folder, True, TrainerSize(2, 2)).__exit__()
+
+
+def test_workers_without_parameter_servers_are_refused():
+    with pytest.raises(ValueError, match="--num-workers 3 .* add --num-ps"):
+        demo_command(num_workers=3)
 
 
 def test_control_c_while_it_starts_leaves_nothing(tmp_path):

@@ -85,7 +85,7 @@ def test_a_configuration_that_does_not_fit_is_refused(text):
 
 
 def test_an_unknown_role_or_class_is_named():
-    with pytest.raises(ValueError, match="generator, trainer, server"):
+    with pytest.raises(ValueError, match="generator, trainer, job, server"):
         role_from_json("chief", "{}")
     with pytest.raises(ValueError, match="no class 'Nothing'"):
         load_class("monolith.errors:Nothing")

@@ -81,6 +81,47 @@ def test_a_server_that_ends_during_the_job_is_started_again(tmp_path):
     assert Supervisor([role("ps 0", server, is_server=True), role("chief", waits)], tmp_path / "l", config).run() == 0
 
 
+def test_a_server_that_the_leader_ended_stays_ended(tmp_path):
+    """The leader needs a while to end itself, longer than the pause before a restart."""
+    over, late = tmp_path / "over", tmp_path / "late"
+    server = f"import time\nwhile not os.path.exists({str(over)!r}): time.sleep(0.01)"
+    chief = (
+        "import os, pathlib, time\n"
+        f"while not os.path.exists({str(tmp_path / 'runs')!r}): time.sleep(0.01)\n"
+        f"pathlib.Path({str(over)!r}).touch()\n"
+        f"while not os.path.exists({str(late)!r}): time.sleep(0.01)"
+    )
+    roles = [
+        role("ps 0", counted(tmp_path / "runs", server), is_server=True),
+        role("chief", chief, is_leader=True),
+    ]
+    said, looks = [], []
+
+    def look() -> None:
+        looks.append("ps 0 ended" in said)
+        if sum(looks) > 5:  # it would have been started again by now
+            late.touch()
+
+    config = SupervisorConfig(restart_pause_seconds=0.01, kill_seconds=50.0)
+    assert Supervisor(roles, tmp_path / "logs", config, say=said.append).run(look) == 0
+    assert (tmp_path / "runs").read_text() == "x"
+
+
+def test_a_leader_that_stops_before_its_job_began_does_not_keep_the_others(tmp_path):
+    chief = (
+        "import signal\nsignal.signal(signal.SIGTERM, lambda *_: exit(0)); print('ready', flush=True); signal.pause()"
+    )
+    roles = [role("chief", chief, is_leader=True), role("worker 1", SERVER)]
+    supervisor = Supervisor(roles, tmp_path, SupervisorConfig(stop_seconds=1000.0, kill_seconds=0.3))
+
+    def stop_when_ready() -> None:
+        logs = (tmp_path / "chief.log").read_text(), (tmp_path / "worker-1.log").read_text()
+        if all(logs) and not supervisor._stops:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    assert supervisor.run(stop_when_ready) == 0
+
+
 def test_a_stop_asks_the_leader_which_ends_the_others(tmp_path):
     over = tmp_path / "over"
     worker = f"import os, time\nwhile not os.path.exists({str(over)!r}): time.sleep(0.01)"

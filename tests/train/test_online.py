@@ -383,5 +383,5 @@ def test_an_online_run_finds_renamed_weights_by_their_alias(log, tmp_path):
 
 def test_an_online_run_refuses_what_one_process_cannot_do(log, tmp_path):
     with pytest.raises(NotImplementedError, match="num_ps=2"):
-        train(log, tmp_path, 1, config=RunConfig(num_ps=2))
+        train(log, tmp_path, 1, config=RunConfig(num_ps=2, is_local=True))
     assert list(tmp_path.iterdir()) == []

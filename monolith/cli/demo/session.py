@@ -14,16 +14,17 @@ import torch
 
 from monolith.cli.console import console
 from monolith.cli.demo.asking import MODEL_NAME, Comparison, FreshnessMeter, ServerClient
-from monolith.cli.demo.folder import DemoFolder
+from monolith.cli.demo.folder import DemoFolder, TrainerSize
 from monolith.cli.demo.story import Story, time_left
-from monolith.cli.demo.summary import NEXT_STEPS, lines_while_running, summary_lines
+from monolith.cli.demo.summary import lines_while_running, next_steps, summary_lines
 from monolith.cli.demo.view import DemoView, training_figures
 from monolith.data import log_length
 from monolith.export import ServingModel, load_export
 from monolith.export.description import Description
 from monolith.export.versions import latest_version
-from monolith.launch.local import LocalJob
+from monolith.launch.local import STOP_SECONDS, LocalJob
 from monolith.launch.movie_stream import MovieStream, ProbeTail
+from monolith.launch.roles import JOB_STOP_SECONDS
 
 HOST = "127.0.0.1"
 SEED = 7
@@ -31,11 +32,17 @@ NUM_BACKLOG = 150_000
 """Events that are there when training begins: half a minute of the stream."""
 
 START_SECONDS = 120.0
-"""Time limit for the processes to be there and the backlog to be learned."""
+"""Time limit for the processes to be there and the backlog to be learned; a job has twice as long."""
 
 EXPORT_SECONDS = 4.0
 SNAPSHOT_SECONDS = 5.0
 METRIC_WINDOW = 20_000
+JOB_RETRIES = 3
+"""How often the processes of a job begin again after they lost a parameter server."""
+
+SILENT_SECONDS = 10.0
+"""A parameter server that is silent for this long is lost."""
+
 _ASK_SECONDS = 0.2
 _ASK_EVENTS = 256
 _PROBE_SECONDS = 0.02
@@ -54,6 +61,7 @@ class DemoOptions:
     folder: Path | None
     resume: bool | None
     rate: float
+    size: TrainerSize = TrainerSize()
 
 
 def run_demo(options: DemoOptions) -> int:
@@ -61,13 +69,15 @@ def run_demo(options: DemoOptions) -> int:
     torch.set_num_threads(1)
     signal.signal(signal.SIGTERM, _interrupt)
     port = _free_port(options.port)
-    with DemoFolder(options.folder, options.resume) as folder:
+    size = options.size
+    with DemoFolder(options.folder, options.resume, size) as folder:
         view = DemoView(console)
-        view.say(f"{'Resuming' if folder.resumed else 'Starting'} generator, trainer and server in {folder.path}")
+        begins = "Resuming" if folder.resumed else "Starting"
+        view.say(f"{begins} generator, {size.words} and server in {folder.path}")
         try:
             return _Demo(options, folder, view, port).run()
         except KeyboardInterrupt:
-            view.say(f"Stopped; nothing runs any more. `monolith demo --resume` goes on from {folder.path}")
+            view.say(f"Stopped; nothing runs any more. `monolith demo --resume{size.flags}` goes on from {folder.path}")
             return 130
 
 
@@ -83,17 +93,22 @@ class _Demo:
         self._server_path = folder.path / "job" / "server.ready.json"
         self._probe_path = folder.path / "job" / "probes.txt"
         self._log_path = folder.path / "events"
+        self._model_dir = folder.path / "model"
         self._export_base = folder.path / "export"
         self._stream = MovieStream(SEED)
         self._meter = FreshnessMeter()
         self._story = Story()
         self._fastest = 0.0
+        self._start_seconds = START_SECONDS * (2 if options.size.num_ps else 1)
 
     def run(self) -> int:
         """Start everything, measure, say what was seen, and end everything."""
         options, view = self._options, self._view
         with ExitStack() as cleanup:
-            job = cleanup.enter_context(LocalJob(self._folder.path / "job", keep_open=[self._folder.lock]))
+            stop_seconds = STOP_SECONDS + (JOB_STOP_SECONDS if options.size.num_ps else 0.0)
+            job = cleanup.enter_context(
+                LocalJob(self._folder.path / "job", keep_open=[self._folder.lock], stop_seconds=stop_seconds)
+            )
             with view:
                 self._start(job)
                 frozen = self._learn_backlog(job)
@@ -104,7 +119,7 @@ class _Demo:
                 self._measure(job, client, comparison, probes, time.monotonic() + options.seconds)
             for line in [
                 *summary_lines(comparison, self._meter, self._status(), self._fastest, folder=self._folder.path),
-                *(lines_while_running(f"http://{HOST}:{self._port}") if options.keep_running else NEXT_STEPS),
+                *(self._lines_while_running() if options.keep_running else next_steps(options.size)),
             ]:
                 view.say(line)
             self._folder.finish()
@@ -130,24 +145,7 @@ class _Demo:
                 "seed": SEED,
             },
         )
-        job.start(
-            "trainer",
-            {
-                "model": "monolith.model.zoo.movie_ranking:MovieRanking",
-                "log_path": str(self._log_path),
-                "model_dir": str(self._folder.path / "model"),
-                "export_base": str(self._export_base),
-                "name": MODEL_NAME,
-                "sync_targets": [sync_address],
-                "batch_size": 256,
-                "config": {
-                    "status_path": str(self._status_path),
-                    "export_every_seconds": EXPORT_SECONDS,
-                    "save_checkpoints_secs": SNAPSHOT_SECONDS,
-                    "metric_window": METRIC_WINDOW,
-                },
-            },
-        )
+        self._start_training(job, sync_address)
         job.start(
             "server",
             {
@@ -158,12 +156,44 @@ class _Demo:
             },
         )
 
+    def _start_training(self, job: LocalJob, sync_address: str) -> None:
+        trainer: dict[str, Any] = {
+            "model": "monolith.model.zoo.movie_ranking:MovieRanking",
+            "log_path": str(self._log_path),
+            "model_dir": str(self._model_dir),
+            "export_base": str(self._export_base),
+            "name": MODEL_NAME,
+            "sync_targets": [sync_address],
+            "batch_size": 256,
+            "config": {
+                "status_path": str(self._status_path),
+                "export_every_seconds": EXPORT_SECONDS,
+                "save_checkpoints_secs": SNAPSHOT_SECONDS,
+                "metric_window": METRIC_WINDOW,
+            },
+        }
+        size = self._options.size
+        if not size.num_ps:
+            job.start("trainer", trainer)
+            return
+        trainer["config"] |= {
+            "max_retry_times": JOB_RETRIES,
+            "retry_wait_in_secs": 1,
+            "operation_timeout_in_ms": int(1000 * SILENT_SECONDS),
+        }
+        folder = str(self._folder.path / "job")
+        job.start("job", {"trainer": trainer, **size._asdict(), "folder": folder})
+
+    def _lines_while_running(self) -> list[str]:
+        lines = lines_while_running(f"http://{HOST}:{self._port}")
+        return [*lines, f"  monolith status {self._model_dir}"] if self._options.size.num_ps else lines
+
     def _learn_backlog(self, job: LocalJob) -> ServingModel:
         """Return a copy of the model as it is once it has learned what was there before; wait for the server too."""
-        deadline = time.monotonic() + START_SECONDS
-        self._view.show("starting", {"processes": "generator, trainer, server"})
-        job.wait_for(self._status_path, timeout_seconds=START_SECONDS)
-        job.wait_for(self._server_path, timeout_seconds=START_SECONDS)
+        deadline = time.monotonic() + self._start_seconds
+        self._view.show("starting", {"processes": f"generator, {self._options.size.words}, server"})
+        job.wait_for(self._status_path, timeout_seconds=self._start_seconds)
+        job.wait_for(self._server_path, timeout_seconds=self._start_seconds)
         caught_up: float | None = None
         while True:
             job.check()
@@ -181,7 +211,7 @@ class _Demo:
                 return load_export(newest)
             if time.monotonic() > deadline:
                 raise TimeoutError(
-                    f"training did not catch up with the stream in {START_SECONDS:g} s; try a lower --rate than "
+                    f"training did not catch up with the stream in {self._start_seconds:g} s; try a lower --rate than "
                     f"{self._options.rate:g}"
                 )
             time.sleep(0.1)

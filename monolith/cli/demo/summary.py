@@ -7,14 +7,20 @@ from typing import Any
 import numpy as np
 
 from monolith.cli.demo.asking import MODEL_NAME, Comparison, FreshnessMeter
+from monolith.cli.demo.folder import TrainerSize
 
-NEXT_STEPS = [
-    "Next",
-    "  monolith demo --keep-running   the same, and a server to ask with curl",
-    "  monolith demo --resume         go on from the last snapshot, exactly",
-    "  docs/serving.md                the files and requests; examples/movie_ranking.py is a model to start from",
-]
-"""What to try when nothing runs any more."""
+
+def next_steps(size: TrainerSize) -> list[str]:
+    """Return what to try when nothing runs any more."""
+    steps = {
+        f"monolith demo{size.flags} --keep-running": "the same, and a server to ask with curl",
+        f"monolith demo{size.flags} --resume": "go on from the last snapshot, exactly",
+        "docs/serving.md": "the files and requests; examples/movie_ranking.py is a model to start from",
+    }
+    if size.num_ps:
+        steps["docs/jobs.md"] = "parameter servers and workers; `monolith launch` runs a model of yours on them"
+    width = max(len(step) for step in steps)
+    return ["Next", *(f"  {step:{width}}   {words}" for step, words in steps.items())]
 
 
 def summary_lines(

@@ -18,6 +18,8 @@ _FIGURES = {
     "retries": "retries",
     "joins": "joins",
 }
+_ONLY_IN_JSON = ("events_per_second",)
+"""A table with these would be wider than a terminal."""
 
 
 def status(
@@ -40,7 +42,8 @@ def status(
 
 def _workers(workers: list[dict[str, Any]]) -> Grid:
     """Show every figure that a worker reports; those that are not known here go by their own names."""
-    others = {key: key.replace("_", " ") for one in workers for key in one if key not in ("index", "state", *_FIGURES)}
+    known = ("index", "state", *_FIGURES, *_ONLY_IN_JSON)
+    others = {key: key.replace("_", " ") for one in workers for key in one if key not in known}
     figures = _FIGURES | others
     grid = Grid("worker", "state", *figures.values())
     for one in workers:

@@ -5,11 +5,12 @@ import math
 import os
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from monolith.hooks import Hook, RunContext, StepValues
+from monolith.train.hooks.table_sizes import sizes_on_servers, table_sizes
 from monolith.train.state import TrainState
 
 RATE_SECONDS = 5.0
@@ -17,7 +18,10 @@ RATE_SECONDS = 5.0
 
 
 class StatusFile(Hook):
-    """Writes how far a run is, about once a second while it steps; readers see the old file or the new one."""
+    """Writes how far a run is, about once a second while it steps; readers see the old file or the new one.
+
+    In a job the chief writes it: step, rate, rows and bytes are those of the whole job, and the rest is its own.
+    """
 
     def __init__(
         self,
@@ -59,23 +63,27 @@ class StatusFile(Hook):
         temporary.replace(self._path)
 
     def _status(self, context: RunContext) -> dict[str, Any]:
-        state, tables = self._state, self._state.tables.tables
+        state, sizes = self._state, self._sizes()
         metrics = {name: value for name, value in context.read_metrics().items() if math.isfinite(value)}
         return {
             "time": time.time(),
             "pid": os.getpid(),
             "step": state.global_step,
             "events": self._num_events,
-            "events_per_second": self._rate(),
+            "events_per_second": self._rate() + state.event_rate_of_others(),
             **metrics,
-            "rows": {name: len(table) for name, table in tables.items()},
-            "memory_bytes": sum(table.memory().bytes_total for table in tables.values()),
+            "rows": {name: rows for name, (rows, _) in sizes.items()},
+            "memory_bytes": sum(used or 0 for _, used in sizes.values()),
             "generation": state.generation,
             **({} if self._sequence is None else {"sequence": self._sequence()}),
             "stream": dict(state.offsets),
             "event_time": state.clock.now,
             "times_rejected": state.clock.num_rejected,
         }
+
+    def _sizes(self) -> Mapping[str, tuple[int, int | None]]:
+        shards = self._state.shards
+        return sizes_on_servers([one.status() for one in shards]) if shards else table_sizes(self._state.tables)
 
     def _rate(self) -> float:
         now = time.monotonic()

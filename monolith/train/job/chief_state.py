@@ -115,6 +115,11 @@ class ChiefState(ServedState):
         """Count the events that workers have reported."""
         return sum(sum(one.get("offsets", {}).values()) for one in self._coordinator.positions() if one is not None)
 
+    def event_rate_of_others(self) -> float:
+        """Add up what workers have reported; one that is lost trains on none."""
+        workers = self._coordinator.status()["workers"][1:]
+        return float(sum(one.get("events_per_second", 0.0) for one in workers if one["state"] == "training"))
+
     def saver(self, model_dir: Path, *, retention: Retention, mirror: SnapshotStore | None = None) -> Saver:
         """Return what saves all shards."""
         return ShardsSaver(model_dir, self.plan, self.shards, retention=retention, mirror=mirror)

@@ -3,8 +3,9 @@
 import math
 import signal
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from monolith.hooks import Hook, RunContext, StepValues
 from monolith.model import MonolithModel
 from monolith.parallel.coordination import Coordinator, WorkerLink
 from monolith.train.config import RunnerConfig
-from monolith.train.config.run_settings import RunSettings
+from monolith.train.config.run_settings import RunSettings, input_config
 from monolith.train.config.task_settings import task_parameter
 from monolith.train.hooks.endpoint import ReadFiguresHook
 from monolith.train.hooks.live_view import LiveView
@@ -45,6 +46,7 @@ def run_job(
     config: RunnerConfig,
     *,
     discovery: ServiceDiscovery | None = None,
+    make_source: Callable[[], Source] | None = None,
     steps: int | None = None,
     max_steps: int | None = None,
     hooks: Sequence[Hook] = (),
@@ -53,6 +55,7 @@ def run_job(
     """Be the process of a job that `server_type` and `index` name, and return how it ended.
 
     Processes find each other through `discovery`, by default files in `<model_dir>/cluster`.
+    `make_source` returns the data of all workers, each of which takes its part; by default, see `training_source`.
     """
     with place_of(config, discovery) as place:
         if config.server_type == "ps":
@@ -60,13 +63,20 @@ def run_job(
             ending = "the chief ended the job"
             return RunResult(global_step=0, num_steps=0, ending=ending, loss=float("nan"), metrics={})
         assert model is not None
+        read = make_source or partial(training_source, model, input_config(config))
         if config.index == 0:
-            return _run_chief(model, config, place, steps=steps, max_steps=max_steps, hooks=hooks, **listeners)
-        return _run_worker(model, config, place, hooks)
+            return _run_chief(model, config, place, read, steps=steps, max_steps=max_steps, hooks=hooks, **listeners)
+        return _run_worker(model, config, place, read, hooks)
 
 
 def _run_chief(
-    model: MonolithModel, config: RunnerConfig, place: JobPlace, *, hooks: Sequence[Hook], **how: Any
+    model: MonolithModel,
+    config: RunnerConfig,
+    place: JobPlace,
+    read: Callable[[], Source],
+    *,
+    hooks: Sequence[Hook],
+    **how: Any,
 ) -> RunResult:
     settings = RunSettings.of(config, model)
     job = ChiefConfig(
@@ -96,7 +106,7 @@ def _run_chief(
                 )
                 return states[-1]
 
-            source = PartSource(training_source(model, settings.input), config.num_workers, 0)
+            source = PartSource(read(), config.num_workers, 0)
             try:
                 result = run(
                     model,
@@ -123,7 +133,9 @@ def _figures(coordinator: Coordinator, place: JobPlace) -> Iterable[tuple[str, d
     return job_figures(with_servers(status, secret=place.secret, tls=place.tls, timeout_seconds=_STATUS_SECONDS))
 
 
-def _run_worker(model: MonolithModel, config: RunnerConfig, place: JobPlace, hooks: Sequence[Hook]) -> RunResult:
+def _run_worker(
+    model: MonolithModel, config: RunnerConfig, place: JobPlace, read: Callable[[], Source], hooks: Sequence[Hook]
+) -> RunResult:
     settings = RunSettings.of(config, model)
     settings.process.apply()
     limit = task_parameter(model, "train", "slow_start_steps") or 0
@@ -134,7 +146,7 @@ def _run_worker(model: MonolithModel, config: RunnerConfig, place: JobPlace, hoo
         view = LiveView(every_steps=settings.watch.log_steps, folder=settings.saving.folder)
         for hook in [*watching, view, *model.training_hooks]:
             hook.begin()
-        source = PartSource(training_source(model, settings.input), config.num_workers, config.index)
+        source = PartSource(read(), config.num_workers, config.index)
         with WorkerLink(place.chief(), config.index, secret=place.secret, tls=place.tls) as link:
             state = WorkerState(
                 model,

@@ -74,6 +74,7 @@ class ServedState(TrainState):
         """
         super().__init__(model, source, config)
         self._ends: deque[float] = deque(maxlen=_RECENT_STEPS)
+        self._sizes: deque[int] = deque(maxlen=_RECENT_STEPS)  # events of the batches that ended then
         self._staleness: deque[int] = deque(maxlen=_RECENT_STEPS)
         self._next_metrics = 0.0
         self._known_step = 0  # when the present batch was pulled
@@ -134,6 +135,7 @@ class ServedState(TrainState):
         super().count(batch)
         self._read_step()
         self._ends.append(time.monotonic())
+        self._sizes.append(len(batch))
         if self._ends[-1] >= self._next_metrics:
             self._next_metrics = self._ends[-1] + _METRICS_SECONDS
             for name, value in self.figures().items():
@@ -175,9 +177,11 @@ class ServedState(TrainState):
     def figures(self) -> dict[str, Any]:
         """Return what people may want to know of this worker."""
         seconds = self._ends[-1] - self._ends[0] if len(self._ends) > 1 else 0.0
+        num_events = sum(self._sizes) - self._sizes[0] if self._sizes else 0
         return {
             "global_step": self.global_step,
             "steps_per_second": round((len(self._ends) - 1) / seconds, 2) if seconds else 0.0,
+            "events_per_second": round(num_events / seconds, 1) if seconds else 0.0,
             "staleness": max(self._staleness, default=0),
             "queue": self._num_behind,
             "retries": cast(RemoteTables, self.tables).servers.num_retries,

@@ -197,6 +197,10 @@ class TrainState:
         """Return how many events of this run other processes have trained on; any thread may ask."""
         return 0
 
+    def event_rate_of_others(self) -> float:
+        """Return how many events per second other processes of this run train on, as they last reported."""
+        return 0.0
+
     def begin_step(self) -> bool:
         """Return whether a step can be taken: where others must take it too, whether all of them can."""
         return True
