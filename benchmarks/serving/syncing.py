@@ -15,8 +15,8 @@ from benchmarks.measure import Samples, interleave, timed
 from benchmarks.serving.clicks import GENERATION, Clicks
 from benchmarks.serving.sizes import ServingSizes
 from monolith.delta import DeltaPosition, DeltaSender, DeltaSettings
-from monolith.embedding import Fp16Compressor, MultiTable
 from monolith.delta.serving_tables import to_serving
+from monolith.embedding import Fp16Compressor, MultiTable
 from monolith.wire import SharedSecret
 
 
