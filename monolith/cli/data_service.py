@@ -13,7 +13,7 @@ import typer
 from rich.table import Table
 
 from monolith.cli.console import console
-from monolith.cli.tls import tls_config
+from monolith.cli.tls import TlsCa, TlsCert, TlsKey, tls_config
 
 data_service = typer.Typer(
     name="data-service",
@@ -28,9 +28,6 @@ data_service = typer.Typer(
     rich_markup_mode=None,
 )
 
-TlsCert = Annotated[Path | None, typer.Option("--tls-cert", help="Certificate of this process (PEM).")]
-TlsKey = Annotated[Path | None, typer.Option("--tls-key", help="Its private key (PEM).")]
-TlsCa = Annotated[Path | None, typer.Option("--tls-ca", help="Authority that the others' certificates must have.")]
 ReadyFile = Annotated[
     Path | None, typer.Option("--ready-file", help="File to write, as JSON with the address, when it answers.")
 ]

@@ -2,10 +2,16 @@
 
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 if TYPE_CHECKING:
     from monolith.wire import TlsConfig
+
+TlsCert = Annotated[Path | None, typer.Option("--tls-cert", help="Certificate of this process (PEM).")]
+TlsKey = Annotated[Path | None, typer.Option("--tls-key", help="Its private key (PEM).")]
+TlsCa = Annotated[Path | None, typer.Option("--tls-ca", help="Authority that the others' certificates must have.")]
 
 
 def tls_config(cert: Path | None, key: Path | None, ca: Path | None) -> "TlsConfig | None":

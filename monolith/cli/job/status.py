@@ -9,6 +9,7 @@ import typer
 from rich.table import Table as Grid
 
 from monolith.cli.console import console
+from monolith.cli.tls import TlsCa, TlsCert, TlsKey, tls_config
 
 _FIGURES = {
     "global_step": "step",
@@ -26,9 +27,16 @@ def status(
     model_dir: Annotated[Path, typer.Argument(help="Folder of a job that runs.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
     timeout: Annotated[float, typer.Option(help="Seconds to wait for an answer.", min=0.1)] = 5.0,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    tls_ca: TlsCa = None,
 ) -> None:
-    """Show how a job of several processes is: its workers, its parameter servers, and the newest snapshot."""
-    found = import_module("monolith.train.job.status").job_status(model_dir, timeout_seconds=timeout)
+    """Show how a job of several processes is: its workers, its parameter servers, and the newest snapshot.
+
+    A job with TLS is asked with its certificates: give the same --tls flags.
+    """
+    tls = tls_config(tls_cert, tls_key, tls_ca)
+    found = import_module("monolith.train.job.status").job_status(model_dir, tls=tls, timeout_seconds=timeout)
     if as_json:
         typer.echo(json.dumps(found))
         return

@@ -12,7 +12,7 @@ from monolith.train.job.place import CLUSTER_FOLDER, WORKER
 from monolith.wire import Client, SharedSecret, TlsConfig
 
 
-def job_status(model_dir: Path, *, timeout_seconds: float) -> dict[str, Any]:
+def job_status(model_dir: Path, *, tls: TlsConfig | None = None, timeout_seconds: float) -> dict[str, Any]:
     """Return generation, step, workers and servers of the job in a folder.
 
     Raises:
@@ -23,9 +23,9 @@ def job_status(model_dir: Path, *, timeout_seconds: float) -> dict[str, Any]:
     if address is None:
         raise FileNotFoundError(f"no job of several processes runs in {model_dir}; `monolith launch` starts one")
     secret = SharedSecret.of_folder(folder)
-    with Client(address, secret=secret) as client:
+    with Client(address, secret=secret, tls=tls) as client:
         found = dict(client.request(ask(CoordinationRequest.STATUS), timeout_seconds).meta)
-    return with_servers(found, secret=secret, timeout_seconds=timeout_seconds)
+    return with_servers(found, secret=secret, tls=tls, timeout_seconds=timeout_seconds)
 
 
 def with_servers(
