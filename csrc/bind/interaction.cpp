@@ -89,7 +89,8 @@ void bind_interaction(nb::module_& m) {
   nb::class_<SliceLayout>(m, "SliceLayout")
       .def(nb::init<std::vector<SliceLayout::Part>>(), "parts"_a,
            "Parts are (block, its first column, tensor, its first column, width).")
-      .def("join", &SliceLayout::join, "blocks"_a, "tensors"_a, Release(), "Writes the tensors; a block of one row counts for every row.")
+      .def("join", &SliceLayout::join, "blocks"_a, "tensors"_a, Release(),
+           "Writes the tensors; a block of one row counts for every row.")
       .def("split", &SliceLayout::split, "tensors"_a, "add"_a, "blocks"_a, Release(),
            "Writes columns of the blocks, or adds to them; an empty tensor is left out.");
   m.def(
