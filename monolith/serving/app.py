@@ -142,11 +142,26 @@ class _Answers:
 
     def _alone(self, read: Read, body: bytes, json_bytes: int | None, encoding: str) -> Answer:
         try:
-            request = read(self._model, unpacked(body, encoding, self._max_body_bytes), json_bytes)
-            return request.answer(self._model.predict_together([request.question])[0])
+            return self._predicted(read, unpacked(body, encoding, self._max_body_bytes), json_bytes)
+        except ValueError as error:
+            _forget_frames(error)
+            raise
         finally:
             if len(body) >= _LARGE_BODY_BYTES:
                 release_free_memory()
+
+    def _predicted(self, read: Read, body: bytes, json_bytes: int | None) -> Answer:
+        # A function of its own: what was read is free when it returns.
+        inquiry = read(self._model, body, json_bytes)
+        return inquiry.answer(self._model.predict_together([inquiry.question])[0])
+
+
+def _forget_frames(error: ValueError) -> None:
+    """Let go of the frames in which an error arose: they hold all that was read of a request."""
+    one: BaseException | None = error
+    while one is not None:
+        one.__traceback__ = None
+        one = one.__context__
 
 
 def _require(model: ServingModel, request: Request) -> None:
