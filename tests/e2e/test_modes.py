@@ -1,22 +1,15 @@
 """The specification's modes of a job on CPUs: dispatcher, data workers, parameter servers and workers as processes."""
 
-import socket
-
 import pytest
 
 from monolith.checkpoint import latest_state
 from monolith.checkpoint.format.manifest import read_manifest
+from tests.e2e.live_job import free_port
 from tests.e2e.mode_job import BATCH, EVENTS_PER_FILE, INPUT_VARIABLE, NUM_FILES, be_a_process, write_input
 from tests.new_processes import PROCESSES
 
 ROLES = {"dispatcher": 1, "dsworker": 2, "ps": 2, "worker": 2}
 PATIENCE_SECONDS = 90
-
-
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
 
 
 def environment() -> dict[str, str]:

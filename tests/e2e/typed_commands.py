@@ -2,10 +2,11 @@
 
 import os
 import re
-import socket
 import subprocess
 import sys
 from pathlib import Path
+
+from tests.e2e.live_job import free_port
 
 END_WITH_THE_SERVER = "trap 'kill $(jobs -p)' EXIT\n"
 
@@ -13,12 +14,6 @@ END_WITH_THE_SERVER = "trap 'kill $(jobs -p)' EXIT\n"
 def blocks(text: str, language: str) -> list[str]:
     """The code blocks of a page in one language."""
     return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
-
-
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return sock.getsockname()[1]
 
 
 def run_typed(commands: str, folder: Path, bin_folder: Path) -> subprocess.CompletedProcess[str]:

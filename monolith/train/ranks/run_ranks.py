@@ -105,8 +105,8 @@ def _run_other(
     job: RankJob,
     hooks: Sequence[Hook],
 ) -> RunResult:
-    # Rank 0 writes summaries and answers questions for all.
-    watching = [*standard_hooks(replace(settings.watch, summary_steps=0, controller=False)), *hooks]
+    # Rank 0 writes summaries and answers questions for all: ranks of one machine cannot all have its port.
+    watching = [*standard_hooks(replace(settings.watch, summary_steps=0, controller=False, metrics_port=0)), *hooks]
     watching.append(LiveView(every_steps=settings.watch.log_steps, folder=settings.saving.folder))
     watching += model.training_hooks
     for hook in watching:

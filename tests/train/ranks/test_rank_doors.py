@@ -16,6 +16,7 @@ from monolith.data import Batch
 from monolith.hooks import RunContext, StepValues
 from monolith.native_training.cpu_training import distributed_sync_train, init_sync_train_and_update_conf
 from monolith.train.ranks import sync_hooks
+from tests.e2e.live_job import free_port
 from tests.train.ranks.rank_processes import Ranks
 from tests.train.ranks.sync_model import STEPS, Rated, config_of
 
@@ -65,7 +66,8 @@ def test_mpirun(tmp_path):
 def test_launch(tmp_path):
     said = run(
         *[sys.executable, "-m", "monolith", "launch", *MODEL],
-        *["--sync", "--num-workers=2", f"--model-dir={tmp_path}"],
+        # Rank 0 has the port: two processes of a machine cannot.
+        *["--sync", "--num-workers=2", f"--model-dir={tmp_path}", f"--metrics-port={free_port()}", "--max-restarts=0"],
     )
     check_trained(tmp_path)
     assert "[rank 1] Trained to step 5" in said
