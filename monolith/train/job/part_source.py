@@ -36,7 +36,9 @@ class PartSource:
                 f"{type(source).__name__} cannot be split over {num_workers} workers ({error}); give it a `shard` "
                 "method (see monolith.data.Source), read through a data service, or train with num_workers=1"
             ) from error
-        self._suffix = f"/{index}of{num_workers}" if num_workers > 1 else ""
+        # A data service names its splits, and may give one that a lost worker had begun to another worker.
+        is_named = num_workers == 1 or getattr(source, "shares_out", False)
+        self._suffix = "" if is_named else f"/{index}of{num_workers}"
 
     @property
     def schema(self) -> Schema:
