@@ -53,12 +53,13 @@ def test_only_those_who_know_the_secret_are_answered(dispatcher):
 
 def test_the_job_ends_the_service_and_its_workers(tmp_path):
     # Workers ask five times within the limit.
-    with Dispatcher(config_in(tmp_path, worker_timeout_seconds=2.0, secret=SECRET)) as dispatcher:
+    with Dispatcher(config_in(tmp_path, worker_timeout_seconds=10.0, secret=SECRET)) as dispatcher:
         with DataWorker(worker_of(dispatcher)) as worker:
             assert not dispatcher.wait(0.0)
             end_service(dispatcher.address, secret=SECRET)
             worker.wait()  # it learned that the service is over
-            assert dispatcher.wait(60.0)
+            assert not dispatcher.wait(0.0)  # until the worker has left
+        assert dispatcher.wait(60.0)
         with DataWorker(worker_of(dispatcher)) as late:
             late.wait()
 

@@ -16,8 +16,11 @@ from monolith.cluster.discovery import mlp_discovery
 from monolith.cluster.discovery.mlp_discovery import MLPServiceDiscovery
 from monolith.cluster.platform import mlp_env
 from monolith.cluster.platform.mlp_env import MLPEnv
+from monolith.data_service import Dispatcher, DispatcherConfig, ServiceSource
 from monolith.errors import RemoteError
+from monolith.native_training.mlp_utils import EXTRA_DSWORKERS, mlp_pass
 from monolith.wire import Message, connect
+from tests.data_service.numbered_input import INPUT, NUM_RECORDS, seqs
 
 PLAIN = {
     "MLP_FRAMEWORK": "tensorflow",
@@ -228,6 +231,29 @@ def test_joining_ends_the_process_when_the_port_is_closed():
     finally:
         process.kill()
         process.stdout.close()
+
+
+def test_the_data_service_of_a_job(environment, tmp_path):
+    assert mlp_pass() is None  # not on the platform
+    environment({**PLAIN, "MLP_ROLE": "ps"})
+    assert mlp_pass() is None
+    environment({**PLAIN, "MLP_ROLE": "dispatcher"})
+    with pytest.raises(ValueError, match="must know what the service reads"):
+        mlp_pass()
+    config = DispatcherConfig(input=INPUT, num_splits=2, state_path=str(tmp_path), address="127.0.0.1:0")
+    with Dispatcher(config) as dispatcher:
+        port = dispatcher.address.rpartition(":")[2]
+        job = {"MLP_ROLE": "worker", "MLP_WORKER_NUM": "1", "MLP_WORKER_0_PRIMARY_HOST": "127.0.0.1"}
+        job |= {"MLP_DISPATCHER_NUM": "1", "MLP_DISPATCHER_0_PRIMARY_HOST": "127.0.0.1"}
+        environment({**job, "MLP_DISPATCHER_0_PORT": port})
+        assert mlp_pass(num_extra_dsworkers=1) == dispatcher.address
+        with EXTRA_DSWORKERS.pop():
+            source = ServiceSource(dispatcher.address, trainer="one")
+            assert sum(len(seqs(batch)) for batch in source) == NUM_RECORDS
+        gone = {"MLP_DSWORKER_NUM": "1", "MLP_DSWORKER_0_PRIMARY_HOST": "127.0.0.1", "MLP_DSWORKER_0_PORT": "1"}
+        environment({**job, "MLP_DISPATCHER_0_PORT": port, **gone})
+        with pytest.raises(TimeoutError, match="waited 0 seconds for dsworker 0 at 127.0.0.1:1; start it"):
+            mlp_pass(timeout_seconds=0)
 
 
 class TestDiscovery:

@@ -6,9 +6,13 @@ from concurrent import futures
 import grpc
 import pytest
 
+import monolith as mono
 from monolith.cluster.platform import primus
+from monolith.cluster.platform.app_master import app_master_learns_the_end
 from monolith.cluster.platform.local_host import get_local_host
+from monolith.model.zoo.movie_ranking import MovieRanking
 from monolith.protos import primus_am_service_pb2 as pb2
+from monolith.train.config import RunnerConfig
 
 State = pb2.CreateSavepointStatusResponse.CreateSavepointState
 SERVICE = "primus.AppMasterService"
@@ -81,6 +85,28 @@ def test_finish(app_master):
     (request,) = app_master.requests
     assert (request.exit_code, request.diagnose, request.graceful_shutdown_timeout_ms.value) == (0, "", 20000)
     assert 5 < app_master.patience[0] < 11, "ten seconds, with the rounding of gRPC"
+
+
+def test_a_job_that_ends_well_is_done(app_master):
+    app_master.answers["succeed"] = [pb2.SucceedResponse()]
+    with app_master_learns_the_end():
+        assert not app_master.requests
+    assert [type(one).__name__ for one in app_master.requests] == ["SucceedRequest"]
+
+
+def test_a_chief_that_fails_ends_the_application(app_master, tmp_path):
+    app_master.answers["kill"] = [pb2.KillResponse()]
+    config = RunnerConfig(model_dir=tmp_path / "model", num_ps=1, session_creation_timeout_secs=0)
+    with pytest.raises(TimeoutError, match="waited 0 seconds for 1 processes"):
+        mono.Estimator(MovieRanking, config).train()
+    (request,) = app_master.requests
+    assert request.diagnose.startswith("TimeoutError: waited 0 seconds for 1 processes named 'ps'")
+
+
+def test_outside_primus_nobody_is_told(no_primus, caplog):
+    with pytest.raises(RuntimeError, match="the run failed"), app_master_learns_the_end():
+        raise RuntimeError("the run failed")
+    assert not caplog.text
 
 
 def test_a_savepoint_is_awaited(app_master):

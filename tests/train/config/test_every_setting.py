@@ -51,6 +51,8 @@ COMPANY: dict[str, dict[str, Any]] = {
     "skip_zero_embedding_when_serving": {"export_base": "exports"},
     "enable_realtime_training": LIVE,
     "use_dataservice": {"data_service_dispatcher": "127.0.0.1:1"},
+    "num_extra_dsworker_on_gpu_worker": {"num_ps": 1, "use_dataservice": True},
+    "enable_dynamic_sharding": {"num_ps": 1, "use_dataservice": True},
 }
 VALUES: dict[str, Any] = {
     "server_type": "ps",
