@@ -7,7 +7,7 @@ from monolith.checkpoint.format.manifest import read_manifest
 from tests.e2e.live_job import free_port
 from tests.e2e.mode_job import BATCH, EVENTS_PER_FILE, INPUT_VARIABLE, NUM_FILES, be_a_process, write_input
 from tests.new_processes import PROCESSES
-from tests.train.job.test_data_roles import data_workers
+from tests.train.job.running_job import data_workers
 
 ROLES = {"dispatcher": 1, "dsworker": 2, "ps": 2, "worker": 2}
 PATIENCE_SECONDS = 90
@@ -49,7 +49,8 @@ def test_cpu(tmp_path, fused, native):
             )
             processes[role, index].start()
         if role == "dsworker":
-            data_workers(tmp_path / "model", count)
+            dispatcher = f"127.0.0.1:{common['MLP_DISPATCHER_0_PORT']}"
+            data_workers(tmp_path / "model", count, dispatcher)
     try:
         for process in processes.values():
             process.join(PATIENCE_SECONDS)

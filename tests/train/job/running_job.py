@@ -1,7 +1,11 @@
 """A job of real processes for tests."""
 
+import contextlib
 import time
 
+from monolith.cluster.discovery import FilesServiceDiscovery
+from monolith.data_service import service_status
+from monolith.wire import SharedSecret
 from tests.new_processes import PROCESSES
 
 
@@ -58,3 +62,30 @@ def wait_for_steps(job, index, count):
     while not path.exists() or path.stat().st_size < count:
         assert time.monotonic() < end
         time.sleep(0.01)
+
+
+def wait_until(condition):
+    end = time.monotonic() + 90
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+def data_workers(model_dir, count, dispatcher=None):
+    """Wait until the dispatcher of a job, registered in its folder unless named, has so many data workers.
+
+    Returns their addresses.
+    """
+    found = set()
+
+    def are_there():
+        found.clear()
+        address = dispatcher or FilesServiceDiscovery(model_dir / "cluster").query("dispatcher").get(0)
+        if address is None:
+            return False
+        with contextlib.suppress(OSError):
+            found.update(service_status(address, secret=SharedSecret.of_folder(model_dir / "cluster"))["workers"])
+        return len(found) >= count
+
+    wait_until(are_there)
+    return set(found)

@@ -1,52 +1,24 @@
 """Jobs with a dispatcher and data workers of their own, some of which are killed."""
 
-import contextlib
 import json
 import os
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
 
 import monolith as mono
 from monolith.cluster.discovery import FilesServiceDiscovery
-from monolith.data_service import service_status
 from monolith.train.config import RunnerConfig
 from monolith.train.job.place import place_of
-from monolith.wire import SharedSecret
 from tests.train.job.counting_job import BATCH, Counting, config_of, counted, expected, take_part
-from tests.train.job.running_job import Job, wait_for_steps
+from tests.train.job.running_job import Job, data_workers, wait_for_steps, wait_until
 from tests.train.job.three_doors import HELD_AFTER, held_part
 
 ROOT = Path(__file__).resolve().parents[3]
 EVENTS = 640
-
-
-def wait_until(condition):
-    end = time.monotonic() + 90
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.1)
-
-
-def data_workers(model_dir, count):
-    """Wait until the dispatcher of a job has so many data workers; return their addresses."""
-    found = set()
-
-    def are_there():
-        address = FilesServiceDiscovery(model_dir / "cluster").query("dispatcher").get(0)
-        if address is None:
-            return False
-        with contextlib.suppress(OSError):
-            found.clear()
-            found.update(service_status(address, secret=SharedSecret.of_folder(model_dir / "cluster"))["workers"])
-        return len(found) >= count
-
-    wait_until(are_there)
-    return set(found)
 
 
 def check_exact(model_dir, num_events):
