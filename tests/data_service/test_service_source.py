@@ -27,9 +27,8 @@ from monolith.tensors import Ragged
 from monolith.wire import Message
 from monolith.wire.frame import HEADER_BYTES, decode_frame, decode_header, encode_frame
 from tests.data_service.numbered_input import BROKEN_INPUT, INPUT, NUM_RECORDS, make_source, seqs
+from tests.patience import PATIENCE_SECONDS
 from tests.wire.conftest import certificates  # noqa: F401  a fixture
-
-PATIENCE = 60
 
 
 def settings(folder, **changed):
@@ -240,7 +239,7 @@ def test_a_split_nobody_asks_for_is_closed_and_opened_again(tmp_path):
             batches = iter(ServiceSource(dispatcher.address, trainer="one", prefetch_batches=1))
             numbers = seqs(next(batches))
             gone = threading.Event()
-            for _ in range(PATIENCE * 100):
+            for _ in range(int(PATIENCE_SECONDS * 100)):
                 if not worker._streams or gone.wait(0.01):
                     break
             assert not worker._streams

@@ -17,6 +17,7 @@ from monolith.checkpoint.format.layout import STREAM_NAME
 from monolith.checkpoint.format.manifest import read_manifest
 from monolith.cluster.discovery import FilesServiceDiscovery
 from tests.new_processes import PROCESSES
+from tests.patience import PATIENCE_SECONDS
 from tests.train.job.counting_job import BATCH, counted, dispatch_events, expected, take_part, work_on_events
 from tests.train.job.detour import Detour
 from tests.train.job.running_job import Job
@@ -24,7 +25,6 @@ from tests.train.job.running_job import Job
 MODES = ("exact", "partial", "data service")
 """Ways to recover; in the last, a dispatcher and its workers read the data."""
 
-PATIENCE_SECONDS = 120.0
 CALL_MS = 1000
 FAULT_SECONDS = 1.6
 """Longer than a call may take."""

@@ -14,8 +14,9 @@ from typing import Any, TypeVar
 
 import httpx
 
+from tests.patience import PATIENCE_SECONDS
+
 ROOT = Path(__file__).resolve().parent.parent.parent
-PATIENCE_SECONDS = 180
 
 Found = TypeVar("Found")
 

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import PATIENCE_SECONDS
 from tests.train.job.counting_job import counted, expected
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 MODEL = "tests.train.job.counting_job:Counting"
 
-pytestmark = [pytest.mark.timeout(180), pytest.mark.services]
+pytestmark = pytest.mark.services
 
 
 @pytest.fixture
@@ -36,7 +37,7 @@ def launch(tmp_path):
 
 def status(folder: Path):
     command = [sys.executable, "-m", "monolith", "status", str(folder), "--json"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
     return json.loads(done.stdout) if done.returncode == 0 else None
 
 
@@ -46,7 +47,7 @@ def rows_of(found: dict) -> int:
 
 def test_a_job_trains_everything_once_and_ends_with_status_0(tmp_path, launch):
     process = launch(events=400)
-    output, _ = process.communicate(timeout=150)
+    output, _ = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 0, output
     rows, batches, step = counted(tmp_path)
     assert (rows, batches, step) == (expected(400), 50.0, 50)
@@ -57,7 +58,7 @@ def test_a_job_trains_everything_once_and_ends_with_status_0(tmp_path, launch):
 
 def test_ctrl_c_leaves_a_snapshot_and_no_process(tmp_path, launch):
     process = launch(events=100_000, seconds=0.02)
-    end = time.monotonic() + 120
+    end = time.monotonic() + PATIENCE_SECONDS
     # The step counts both workers: one may be far behind, and its ids not yet in the tables.
     while not (found := status(tmp_path)) or found["global_step"] < 20 or rows_of(found) < 50:
         assert process.poll() is None and time.monotonic() < end
@@ -65,7 +66,7 @@ def test_ctrl_c_leaves_a_snapshot_and_no_process(tmp_path, launch):
     assert [one["state"] for one in found["servers"]] == ["serving", "serving"]
     assert [one["state"] for one in found["workers"]] == ["training", "training"]
     process.send_signal(signal.SIGINT)
-    output, _ = process.communicate(timeout=100)
+    output, _ = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 0, output
     rows, batches, step = counted(tmp_path)
     assert batches == step >= 20

@@ -5,16 +5,12 @@ import signal
 import sys
 from pathlib import Path
 
-import pytest
-
 from monolith.launch.supervisor import JobRole, Supervisor, SupervisorConfig
 
 QUICK = SupervisorConfig(restart_pause_seconds=0.01, stop_seconds=20.0, kill_seconds=5.0)
 SERVER = (
     "import signal; signal.signal(signal.SIGTERM, lambda *_: exit(0)); print('serving', flush=True); signal.pause()"
 )
-
-pytestmark = pytest.mark.timeout(60)
 
 
 def role(name: str, code: str, **more) -> JobRole:

@@ -19,9 +19,9 @@ from monolith.parallel.control import ControlRequest
 from monolith.wire import Message, SharedSecret, connect
 from tests.checkpoint.small_state import SCHEMA, Model
 from tests.parallel.served_state import PLAN, QUICK, SECRET, AloneState, ServedState, content, saved_content
+from tests.patience import PATIENCE_SECONDS
 from tests.security.page import line
 
-pytestmark = pytest.mark.timeout(60)
 KEEP_ALL = Retention(max_to_keep=None)
 
 
@@ -207,7 +207,7 @@ def test_strangers_control_nothing(served, tmp_path):
             (Message(type=119, meta={"protocol": 1}), "no answer to messages of type 119"),
         ):
             with pytest.raises(RemoteError, match=words):
-                friend.request(message, 5)
+                friend.request(message, PATIENCE_SECONDS)
     with pytest.raises(ValueError, match="lets everyone in"):
         ParameterServer()
     assert str(address).startswith("127.0.0.1:")
@@ -255,7 +255,7 @@ from monolith.parallel import ParameterServer
 from monolith.wire import SharedSecret
 with ParameterServer(secret=SharedSecret(bytes.fromhex(sys.argv[1]), "a test")) as server:
     print(server.address, flush=True)
-    sys.exit(0 if server.wait(50) else 1)
+    sys.exit(0 if server.wait(600) else 1)
 """
 
 
@@ -288,7 +288,7 @@ def test_processes_save_restore_die_and_end(tmp_path):
         assert saved_content(save(saver_of(trained(more, 2), tmp_path), more))[0] == content(trained(alone, 2).tables)
         for shard in more.shards:
             shard.shut_down()
-        assert [process.wait(20) for process in (first, third, fourth)] == [0, 0, 0]
+        assert [process.wait(PATIENCE_SECONDS) for process in (first, third, fourth)] == [0, 0, 0]
 
 
 def test_another_plan_is_refused_before_anything_changes(served, tmp_path):

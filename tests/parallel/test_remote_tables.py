@@ -17,8 +17,7 @@ from monolith.errors import RemoteError
 from monolith.parallel import BatchKey, RemoteTables, RetryConfig
 from monolith.parallel.batch_key import CallNumbers
 from tests.parallel.conftest import CONFIGS, PLAN_HASH, QUICK, SECRET
-
-pytestmark = pytest.mark.timeout(60)
+from tests.patience import PATIENCE_SECONDS
 
 
 def random_ids(count: int, seed: int) -> torch.Tensor:
@@ -200,7 +199,7 @@ def test_concurrent_clients_lose_no_update(serve, join):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(50)
+        thread.join(PATIENCE_SECONDS)
     assert not errors
     assert torch.equal(clients[0]["item"].lookup(ids), torch.full((500, 3), 160.0))
 
@@ -315,5 +314,5 @@ remote["item"].lookup(torch.tensor([1]))
 
 
 def test_a_process_with_an_open_server_and_client_ends_in_peace():
-    done = subprocess.run([sys.executable, "-c", UNCLOSED], capture_output=True, text=True, timeout=50)
+    done = subprocess.run([sys.executable, "-c", UNCLOSED], capture_output=True, text=True, timeout=PATIENCE_SECONDS)
     assert (done.returncode, done.stderr) == (0, "")

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.patience import PATIENCE_SECONDS
+
 ROOT = Path(__file__).resolve().parents[2]
 LEFT_OUT = re.compile("left out: 1 .*make test-services")
 
@@ -23,7 +25,6 @@ def stay():
 def test_beside(number): stay()
 
 @pytest.mark.alone
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("number", range(4))
 def test_alone(number): stay()
 
@@ -41,7 +42,7 @@ def run(folder: Path, *arguments: str) -> str:
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "OMP"))}
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments, "test_some.py"],
-        cwd=folder, env=environment, capture_output=True, text=True, timeout=100,
+        cwd=folder, env=environment, capture_output=True, text=True, timeout=PATIENCE_SECONDS,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -11,8 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+from tests.patience import PATIENCE_SECONDS
+
 ROOT = Path(__file__).resolve().parent.parent.parent
-PATIENCE_SECONDS = 60
 
 
 def start(base: Path, *options: str, stderr: int | IO[str] = subprocess.PIPE) -> subprocess.Popen[str]:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.export.movie import eager, request, trained
+from tests.patience import PATIENCE_SECONDS
 from tests.serving.requests import changed, figures, infer_body
 
 
@@ -149,7 +150,7 @@ def test_many_clients_at_once_get_their_own_answers(client):
     expected = {seed: eager(model, plan, tables, request(20, seed)) for seed in range(8)}
 
     def ask(seed):
-        with httpx.Client(base_url=client.base_url) as own:
+        with httpx.Client(base_url=client.base_url, timeout=PATIENCE_SECONDS) as own:
             for _ in range(10):
                 answer = own.post("/v2/models/movie/infer", json=infer_body(request(20, seed))).json()
                 np.testing.assert_allclose(answer["outputs"][0]["data"], expected[seed], rtol=0, atol=1e-6)

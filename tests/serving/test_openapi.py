@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from tests.export.movie import request
+from tests.patience import PATIENCE_SECONDS
 from tests.serving.requests import INFER, PREDICT, infer_body
 from tests.serving.running_server import ROOT
 
@@ -83,7 +84,7 @@ def test_a_fuzzer_that_reads_the_description_finds_no_server_error(client, tmp_p
         text=True,
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
-        timeout=110,
+        timeout=PATIENCE_SECONDS,
     )
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
     assert "14/14" in done.stdout

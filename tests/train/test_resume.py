@@ -16,6 +16,7 @@ from monolith.checkpoint import latest_state, list_snapshots
 from monolith.data import EventLogSource
 from tests.model.movie_model import MovieRanking
 from tests.new_processes import PROCESSES
+from tests.patience import PATIENCE_SECONDS
 from tests.train.recorder import Recorder
 from tests.train.reported_run import train_and_report
 
@@ -116,7 +117,6 @@ def start(model_dir, log):
     )
 
 
-@pytest.mark.timeout(300)  # a dozen starts
 def test_killed_at_random_instants_it_ends_like_an_undisturbed_run(tmp_path, log, straight):
     """The process is killed with no chance to clean up, in the middle of steps and of snapshots."""
     chance = random.Random(5)
@@ -184,7 +184,7 @@ def test_sigterm_wakes_a_run_that_waits_for_events(tmp_path, log):
     for _ in range(NUM_EVENTS // BATCH):
         process.stdout.readline()
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=60)
+    process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 0
     assert latest_state(tmp_path).name == "model.ckpt-24"
 

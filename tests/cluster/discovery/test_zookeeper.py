@@ -20,6 +20,7 @@ from monolith.cluster.discovery.zookeeper import zk_discovery
 from monolith.cluster.discovery.zookeeper.client import clear_zk_path, connected_client
 from monolith.cluster.discovery.zookeeper.zk_discovery import ZKServiceDiscovery
 from tests.cluster.discovery.discovery_checks import CHECKS, seen
+from tests.patience import PATIENCE_SECONDS
 
 NODE = "/monolith/job/ps.0"
 
@@ -40,7 +41,7 @@ def plain(zookeeper):
 
 
 def await_true(condition):
-    end = time.monotonic() + 10
+    end = time.monotonic() + PATIENCE_SECONDS
     while not condition() and time.monotonic() < end:
         time.sleep(0.01)
     assert condition()

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import PATIENCE_SECONDS
+
 JARS = "/etc/zookeeper/conf:/usr/share/java/zookeeper.jar"
 MAIN = "org.apache.zookeeper.server.ZooKeeperServerMain"
 TICK_MILLISECONDS = 200
@@ -34,7 +36,7 @@ class ZooKeeperServer:
         with open(self._folder / "log", "ab") as log:
             java = ["java", "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", JARS, MAIN, str(config)]
             self._process = subprocess.Popen(java, stdout=log, stderr=log)
-        end = time.monotonic() + 60
+        end = time.monotonic() + PATIENCE_SECONDS
         while True:
             try:
                 socket.create_connection(("127.0.0.1", int(port)), timeout=1).close()

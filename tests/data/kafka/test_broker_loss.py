@@ -7,8 +7,8 @@ import pytest
 
 from monolith.data.kafka import BrokerError, KafkaSource, KafkaWriter
 from tests.data.kafka.broker import running_broker
+from tests.patience import PATIENCE_SECONDS
 
-pytestmark = pytest.mark.timeout(120)
 NOBODY = "127.0.0.1:9"
 
 
@@ -79,6 +79,6 @@ def test_a_follower_outlasts_a_dead_broker_warns_once_and_stops_at_once(caplog):
             reader.start()
             assert not ended.wait(4)
             stop.set()
-            assert ended.wait(30)
+            assert ended.wait(PATIENCE_SECONDS)
     warnings = [record.getMessage() for record in caplog.records]
     assert len(warnings) == 1 and broker.address in warnings[0] and "trying on" in warnings[0]

@@ -10,8 +10,6 @@ from monolith.data.kafka import BrokerError, KafkaSource, KafkaWriter, kafka_sou
 from monolith.features import ids_of_texts
 from tests.data.kafka.broker import NUM_PARTITIONS
 
-pytestmark = pytest.mark.timeout(120)
-
 # Ends two seconds after the last record; the broker answers at once instead of holding a fetch for half a second.
 SHORT = {"stream_timeout_ms": 0, "message_poll_timeout_ms": 2000, "configuration": {"fetch.wait.max.ms": "10"}}
 

@@ -18,13 +18,13 @@ from monolith.errors import CorruptFrameError, RemoteError
 from monolith.wire import Address, Message, SharedSecret, TlsConfig, connect
 from tests.export.movie import eager, export, trained
 from tests.hostile.report import Report
+from tests.patience import PATIENCE_SECONDS
 from tests.serving.requests import PREDICT
 from tests.serving.running_server import ROOT, running
 
 LIVENESS_SECONDS = 0.5
 """An answer to /v2/health/live that takes longer is a finding."""
 
-PATIENCE_SECONDS = 60.0
 NEW_IDS = range(1000, 1010)
 """Ids that the export has no rows for."""
 

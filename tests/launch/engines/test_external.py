@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from monolith.cli.app import app
 from monolith.cli.models.flags import parse_arguments
 from monolith.cli.run import status_of
+from tests.patience import PATIENCE_SECONDS
 from tests.train.job.counting_job import counted, expected
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -58,7 +59,6 @@ def test_what_an_engine_would_not_read_is_refused(flags, words):
         CliRunner().invoke(app, ["launch", MODEL, "--model-dir", "x", *flags], catch_exceptions=False)
 
 
-@pytest.mark.timeout(60)
 def test_a_process_that_waited_in_vain_may_be_started_again(tmp_path, capsys):
     flags = [f"--model-dir={tmp_path}", "--num-ps=1", "--num-workers=2", "--index=1"]
     flags += ["--session-creation-timeout-secs=1", "--params", '{"events": 80}']
@@ -75,7 +75,6 @@ def free_ports(count):
 
 
 @pytest.mark.services
-@pytest.mark.timeout(180)
 def test_the_printed_commands_run_a_job(tmp_path):
     server, chief = free_ports(2)
     flags = ["--model-dir", str(tmp_path), "--engine", "external", "--json", "--params", '{"events": 160}']
@@ -95,7 +94,7 @@ def test_the_printed_commands_run_a_job(tmp_path):
         for role in roles
     ]
     try:
-        assert [one.wait(150) for one in started] == [0, 0]
+        assert [one.wait(PATIENCE_SECONDS) for one in started] == [0, 0]
     finally:
         for one in started:
             one.kill()

@@ -9,8 +9,6 @@ import pytest
 from tests.train.job.counting_job import BATCH, counted, expected, look, take_part
 from tests.train.job.running_job import Job, wait_for_steps
 
-pytestmark = pytest.mark.timeout(120)
-
 
 @pytest.fixture
 def job(tmp_path):

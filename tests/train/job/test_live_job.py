@@ -16,11 +16,11 @@ from monolith.export.load import load_export
 from monolith.export.versions import newest_export
 from monolith.wire import SharedSecret
 from tests.e2e.live_job import free_port
+from tests.patience import PATIENCE_SECONDS
 from tests.serving.running_server import running
 from tests.train.job.live_part import NUM_USERS, Rated, live_estimator, live_part, questions
 from tests.train.job.running_job import Job
 
-pytestmark = pytest.mark.timeout(150)
 ROOT = Path(__file__).resolve().parents[3]
 
 
@@ -66,16 +66,18 @@ class Server:
 
     def answers(self):
         instances = [{"uid": user, "mov": user % 60} for user in range(NUM_USERS)]
-        reply = httpx.post(f"{self._url}/v1/models/rated:predict", json={"instances": instances}, timeout=60)
+        reply = httpx.post(
+            f"{self._url}/v1/models/rated:predict", json={"instances": instances}, timeout=PATIENCE_SECONDS
+        )
         return np.array([one if isinstance(one, float) else one["pred"] for one in reply.json()["predictions"]])
 
     def figure(self, name):
-        lines = httpx.get(f"{self._url}/metrics", timeout=60).text.splitlines()
+        lines = httpx.get(f"{self._url}/metrics", timeout=PATIENCE_SECONDS).text.splitlines()
         return float(next(line for line in lines if line.startswith(name)).split()[1])
 
 
 def await_truth(what, look):
-    end = time.monotonic() + 90
+    end = time.monotonic() + PATIENCE_SECONDS
     while not look():
         assert time.monotonic() < end, what
         time.sleep(0.02)
@@ -86,7 +88,7 @@ def check_job_figures(port):
     found = {}
 
     def is_whole():
-        text = httpx.get(f"http://127.0.0.1:{port}/metrics", timeout=60).text
+        text = httpx.get(f"http://127.0.0.1:{port}/metrics", timeout=PATIENCE_SECONDS).text
         found.update(line.rsplit(" ", 1) for line in text.splitlines())
         return 'monolith_job_worker_retries{worker="1"}' in found
 
@@ -138,7 +140,7 @@ def check_exports_of_the_snapshot(model_dir, num_events, folder):
         "--export-base",
         str(folder / "cli"),
     ]
-    subprocess.run([sys.executable, "-m", "monolith", "export", *named], check=True, cwd=ROOT, timeout=90)
+    subprocess.run([sys.executable, "-m", "monolith", "export", *named], check=True, cwd=ROOT, timeout=PATIENCE_SECONDS)
     versions.append(newest_export(folder / "cli"))
     wanted = predicted(model_dir, num_events)
     shutil.rmtree(model_dir)

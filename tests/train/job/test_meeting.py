@@ -15,6 +15,7 @@ from monolith.checkpoint import latest_state
 from monolith.cluster.discovery.zookeeper.client import connected_client
 from monolith.train.trained_model import TrainedModel
 from tests.cluster.discovery.zookeeper_server import ZooKeeperServer, require_zookeeper
+from tests.patience import PATIENCE_SECONDS
 from tests.train.job.counting_job import BATCH, counted, expected
 from tests.train.job.movie_job import Movies
 from tests.train.job.running_job import Job
@@ -32,8 +33,6 @@ FLAGS = [
     "1",
     "--session-creation-timeout-secs=90",
 ]
-
-pytestmark = pytest.mark.timeout(180)
 
 
 def free_addresses(count):
@@ -73,7 +72,7 @@ def run(*commands):
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     started = [subprocess.Popen(command, cwd=ROOT, env=environment, **pipes) for command in commands]
     try:
-        outputs = [process.communicate(timeout=120)[0] for process in started]
+        outputs = [process.communicate(timeout=PATIENCE_SECONDS)[0] for process in started]
     finally:
         for process in started:
             process.kill()
@@ -117,7 +116,7 @@ def test_ranks_of_mpirun_end_with_the_same_rows(tmp_path, launched):
 
 
 def wait_until(condition):
-    end = time.monotonic() + 90
+    end = time.monotonic() + PATIENCE_SECONDS
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.1)

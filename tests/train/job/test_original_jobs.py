@@ -3,10 +3,11 @@
 import pytest
 
 from monolith.checkpoint import latest_state
+from tests.patience import PATIENCE_SECONDS
 from tests.train.job.ffm_job import distributed_part, ffm_part
 from tests.train.job.running_job import Job
 
-pytestmark = [pytest.mark.timeout(180), pytest.mark.services]
+pytestmark = pytest.mark.services
 
 
 def test_dist(tmp_path):
@@ -28,6 +29,6 @@ def test_a_parameter_server_that_never_exits_does_not_hold_up_the_others(tmp_pat
     with Job(tmp_path, distributed_part, deaf=True) as job:
         workers = [job.processes["worker", index] for index in range(2)]
         for worker in workers:
-            worker.join(90)
+            worker.join(PATIENCE_SECONDS)
         assert [worker.exitcode for worker in workers] == [0, 0]
         assert all(job.processes["ps", index].is_alive() for index in range(2))

@@ -19,7 +19,6 @@ def ports_of_servers(model_dir) -> set[int]:
 
 
 @pytest.mark.services
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("how", ["cut", "stall"])
 @pytest.mark.parametrize("worker", [0, 1])
 def test_a_partition_longer_than_calls_may_take_loses_and_repeats_no_batch(tmp_path, worker, how):

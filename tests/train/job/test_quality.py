@@ -7,7 +7,6 @@ from tests.train.job.running_job import Job
 
 
 @pytest.mark.services
-@pytest.mark.timeout(300)
 def test_two_servers_and_two_workers_reach_the_auc_of_one_process(tmp_path):
     num_events = 300_000
     movie_part(str(tmp_path / "alone"), num_events)

@@ -11,8 +11,6 @@ from tests.train.ranks.rank_processes import Ranks
 from tests.train.ranks.sync_model import STEPS, Rated, config_of, train, train_watched
 from tests.train.ranks.test_rank_runs import assert_same, trained
 
-pytestmark = pytest.mark.timeout(120)
-
 
 def step_of(folder):
     return read_manifest(latest_state(folder)).step

@@ -14,8 +14,6 @@ from tests.train.job.counting_job import Counting, counted, events
 from tests.train.ranks.rank_processes import Ranks
 from tests.train.ranks.sync_model import STEPS, Rated, config_of, train
 
-pytestmark = pytest.mark.timeout(120)
-
 
 def trained(folder):
     return TrainedModel(Rated({"num_ranks": 1, "batches_together": 1}), latest_state(folder))

@@ -13,8 +13,8 @@ from monolith.train.job.place import PS, JobPlace
 from monolith.train.roles import server_choice
 from monolith.train.roles.server_choice import ServerChoice
 from monolith.wire import SharedSecret
+from tests.patience import PATIENCE_SECONDS
 
-pytestmark = pytest.mark.timeout(60)
 SECRET = SharedSecret.new("a job")
 RETRY = RetryConfig(deadline_seconds=20)
 
@@ -83,7 +83,7 @@ def test_redundant_ones_wait_without_being_measured(started, monkeypatch):
     choice.shut_down_spares([spare, addresses[1]])
     assert not started.servers[1].wait(0) and not started.servers[2].wait(0)
     choice.shut_down_spares([addresses[1]])
-    assert started.servers[2].wait(20), "a server that holds nothing ends with the job"
+    assert started.servers[2].wait(PATIENCE_SECONDS), "a server that holds nothing ends with the job"
 
 
 def test_the_choice_of_an_earlier_job_is_forgotten(started):
