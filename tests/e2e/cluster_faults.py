@@ -150,7 +150,7 @@ class FaultyJob:
         )
 
     def _check_ends(self, job: Job) -> None:
-        ends = job.ends(PATIENCE_SECONDS)
+        ends = job.ends()
         assert set(ends.values()) == {0}, f"not all processes ended well: {ends}"
 
     def _ports_of_servers(self) -> set[int]:

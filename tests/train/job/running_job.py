@@ -34,9 +34,13 @@ class Job:
         process.kill()
         process.join(PATIENCE_SECONDS)
 
-    def ends(self, seconds=60):
+    def go(self):
+        """Let processes go on that hold."""
+        (self.model_dir / "go").touch()
+
+    def ends(self):
         """Wait for all processes, and return their exit codes."""
-        end = time.monotonic() + seconds
+        end = time.monotonic() + PATIENCE_SECONDS
         for process in self.processes.values():
             process.join(max(0.0, end - time.monotonic()))
         return {name: process.exitcode for name, process in self.processes.items()}

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.services
 def test_dist(tmp_path):
     for action in ("train", "evaluate"):
         with Job(tmp_path, ffm_part, action=action) as job:
-            assert set(job.ends(90).values()) == {0}
+            assert set(job.ends().values()) == {0}
     assert latest_state(tmp_path).name.startswith("model.ckpt-1")
 
 
@@ -21,7 +21,7 @@ def test_dist(tmp_path):
 def test_a_job_of_the_original_ends_well(tmp_path, fails):
     spares = {"num_extra_ps": 1, "num_redundant_ps": 1} if fails else {}
     with Job(tmp_path, distributed_part, fails=fails, **spares) as job:
-        assert set(job.ends(90).values()) == {0}
+        assert set(job.ends().values()) == {0}
     assert int(latest_state(tmp_path).name.removeprefix("model.ckpt-")) >= 12
 
 
