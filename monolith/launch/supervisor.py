@@ -51,6 +51,9 @@ class SupervisorConfig:
     stop_seconds: float = 60.0
     """How long an orderly end may take before processes are ended one by one."""
 
+    grace_seconds: float = 10.0
+    """How long processes have, when the leader has ended, to end before they get SIGTERM."""
+
     kill_seconds: float = 10.0
     """A process that has not ended so long after SIGTERM is killed."""
 
@@ -59,7 +62,7 @@ class SupervisorConfig:
 
     def __post_init__(self) -> None:
         """Reject values that could only fail later, far from here."""
-        for name in ("max_restarts", "restart_pause_seconds", "stop_seconds", "kill_seconds"):
+        for name in ("max_restarts", "restart_pause_seconds", "stop_seconds", "grace_seconds", "kill_seconds"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
 
@@ -140,7 +143,7 @@ class Supervisor:
                 self._end_in_order(show)
             elif self.failure:
                 self._say(self.failure)
-            self._end_all(grace_seconds=0.0 if self.failure else self._config.kill_seconds, show=show)
+            self._end_all(grace_seconds=0.0 if self.failure else self._config.grace_seconds, show=show)
             show()
         finally:
             self._kill_all()
@@ -206,7 +209,7 @@ class Supervisor:
         pause = self._config.restart_pause_seconds
         if one.is_done and any(other.role.is_leader for other in self.processes):
             # The leader ends servers just before it ends itself: a new one would be in its way.
-            pause += self._config.kill_seconds
+            pause += self._config.grace_seconds
         one.restart_at = time.monotonic() + pause
         left = self._config.max_restarts - one.num_restarts
         self._say(f"{one.role.name} is started again in {pause:g} s (restarts left: {left - 1})")
@@ -242,7 +245,7 @@ class Supervisor:
         waits_for = [one for one in self.processes if not one.role.is_server]
         self._wait_for_ends(leaders or waits_for, self._config.stop_seconds, show)
         # A leader that ended before its job began has not ended the others.
-        self._wait_for_ends(waits_for, self._config.kill_seconds, show)
+        self._wait_for_ends(waits_for, self._config.grace_seconds, show)
 
     def _end_all(self, *, grace_seconds: float, show: Callable[[], None]) -> None:
         """Wait a little for servers, which the leader ends; end by signal what is left."""
