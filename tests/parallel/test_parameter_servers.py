@@ -86,7 +86,7 @@ def test_training_goes_on_while_servers_write_what_was_frozen(served, tmp_path):
     begun = threading.Event()
     for server in state.servers:
         # The write waits: what it writes must be the moment of the freeze all the same.
-        server._writer.submit(begun.wait, 20)
+        server._writer.submit(begun.wait, PATIENCE_SECONDS)
     saver.begin(delta=False, in_parallel=False, **state.moment())
     trained(state, 3)
     assert saver.is_busy
@@ -259,29 +259,31 @@ with ParameterServer(secret=SharedSecret(bytes.fromhex(sys.argv[1]), "a test")) 
 """
 
 
-def start_process(cleanup):
+def start_two(cleanup):
+    """Start two servers side by side; return each with its address."""
     command = [sys.executable, "-c", SERVER, SECRET.key.hex()]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    cleanup.callback(process.wait)
-    cleanup.callback(process.kill)
-    return process, process.stdout.readline().strip()
+    processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    for process in processes:
+        cleanup.callback(process.wait)
+        cleanup.callback(process.kill)
+    return [(process, process.stdout.readline().strip()) for process in processes]
 
 
 def test_processes_save_restore_die_and_end(tmp_path):
     with ExitStack() as cleanup:
-        (first, one), (second, two) = start_process(cleanup), start_process(cleanup)
-        retry = RetryConfig(deadline_seconds=5.0, attempt_seconds=2.5, first_pause_seconds=0.05)
-        state = cleanup.enter_context(ServedState(2, addresses=[one, two], retry=retry)).join()
+        (first, one), (second, two) = start_two(cleanup)
+        state = cleanup.enter_context(ServedState(2, addresses=[one, two])).join()
         alone = trained(AloneState(), 4)
         saver = saver_of(trained(state, 4), tmp_path)
         path = save(saver, state)
         assert saved_content(path)[0] == content(alone.tables)
         second.kill()
+        state.shards[1]._retry = RetryConfig(deadline_seconds=2.0, first_pause_seconds=0.05)
         with pytest.raises(TimeoutError, match=two):
             saver.begin(delta=False, in_parallel=False, **state.moment() | {"step": 5})
         assert [one.name for one in tmp_path.iterdir() if one.is_dir()] == ["model.ckpt-4"]
         # Three servers go on: the one that is left, which begins anew, and two new ones.
-        (third, three), (fourth, four) = start_process(cleanup), start_process(cleanup)
+        (third, three), (fourth, four) = start_two(cleanup)
         more = cleanup.enter_context(ServedState(3, addresses=[one, three, four], generation=2, anew=True))
         load_into_shards(path, more.shards, plan=PLAN)
         more.join().step = 4
