@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -14,6 +13,7 @@ import pytest
 from monolith.cli.run import main
 from monolith.data_service import Dispatcher, DispatcherConfig, ServiceSource
 from tests.data_service.numbered_input import INPUT, NUM_RECORDS, seqs
+from tests.free_port import free_port
 from tests.patience import PATIENCE_SECONDS
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -106,8 +106,7 @@ def test_an_input_that_is_not_there_ends_the_worker_with_one_line(tmp_path):
 
 
 def test_without_a_dispatcher_worker_and_status_name_its_address(here):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        address = f"127.0.0.1:{taken.getsockname()[1]}"
+    address = f"127.0.0.1:{free_port()}"
     done = run("worker", "--patience-seconds", "0.2", "--dispatcher", address)
     code, _, words = here("status", "--dispatcher", address)
     assert code == done.returncode == 2

@@ -8,6 +8,7 @@ import pytest
 
 from monolith.data_service import ServiceSource, service_status
 from tests.data_service.numbered_input import INPUT, LARGE_INPUT, NUM_LARGE, NUM_RECORDS, dispatch, seqs, train, work
+from tests.free_port import free_port
 from tests.new_processes import PROCESSES
 from tests.patience import PATIENCE_SECONDS
 
@@ -52,7 +53,7 @@ def dispatcher_settings(folder, **changed):
         "input": INPUT,
         "num_splits": 6,
         "state_path": str(folder),
-        "address": "127.0.0.1:0",
+        "address": f"127.0.0.1:{free_port()}",  # it may be started again there
         "lease_seconds": 300.0,
         **changed,
     }

@@ -4,7 +4,6 @@ import json
 import os
 import random
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -14,6 +13,7 @@ from typing import Any, TypeVar
 
 import httpx
 
+from tests.free_port import free_port
 from tests.patience import PATIENCE_SECONDS
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -30,12 +30,6 @@ def eventually(what: str, look: Callable[[], Found | None], *processes: subproce
         assert time.monotonic() < give_up, f"waited {PATIENCE_SECONDS} s for {what}"
         time.sleep(0.01)
     return found
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port: int = taken.getsockname()[1]
-        return port
 
 
 class LiveJob:

@@ -4,8 +4,8 @@ import pytest
 
 from monolith.checkpoint import latest_state
 from monolith.checkpoint.format.manifest import read_manifest
-from tests.e2e.live_job import free_port
 from tests.e2e.mode_job import BATCH, EVENTS_PER_FILE, INPUT_VARIABLE, NUM_FILES, be_a_process, write_input
+from tests.free_port import free_port
 from tests.new_processes import PROCESSES
 from tests.patience import PATIENCE_SECONDS
 

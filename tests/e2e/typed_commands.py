@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.e2e.live_job import free_port
+from tests.free_port import free_port
 from tests.patience import PATIENCE_SECONDS
 
 END_WITH_THE_SERVER = "trap 'kill $(jobs -p)' EXIT\n"

@@ -16,6 +16,7 @@ from monolith.embedding.admission import SlotOccurrenceThresholdConfig, create_h
 from monolith.errors import RemoteError
 from monolith.parallel import BatchKey, RemoteTables, RetryConfig
 from monolith.parallel.batch_key import CallNumbers
+from tests.free_port import free_port
 from tests.parallel.conftest import CONFIGS, PLAN_HASH, QUICK, SECRET
 from tests.patience import PATIENCE_SECONDS
 
@@ -216,7 +217,7 @@ def test_threads_of_one_client_have_keys_of_their_own():
 
 
 def test_a_server_that_comes_back_is_used_again(serve, join):
-    server = serve()
+    server = serve(f"127.0.0.1:{free_port()}")
     remote = join(server)
     ids = torch.tensor([1, 2])
     remote["item"].assign(ids, torch.ones(2, 3))

@@ -15,6 +15,7 @@ import pytest
 from monolith.errors import RemoteError
 from monolith.wire import Client, FrameLimits, Message, connect, listen
 from monolith.wire.frame import HEADER_BYTES, encode_frame
+from tests.free_port import free_port
 from tests.patience import PATIENCE_SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -204,7 +205,7 @@ def test_a_reply_cut_short_is_a_connection_error():
 
 
 def test_a_client_connects_again_when_the_server_is_back():
-    server = listen("127.0.0.1:0", echo)
+    server = listen(f"127.0.0.1:{free_port()}", echo)
     with connect(server.address) as client:
         assert client.request(Message(type=1), PATIENCE_SECONDS).type == 1
         server.close()
@@ -265,8 +266,7 @@ def test_a_unix_socket_is_private_and_goes_away(tmp_path):
 
 
 def test_nobody_listens_is_a_connection_error():
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
+    port = free_port()
     with pytest.raises(ConnectionError, match=f"127.0.0.1:{port}"):
         connect(f"127.0.0.1:{port}", 5)
 

@@ -216,7 +216,7 @@ env.join(use_ssh=False)
 def test_joining_ends_the_process_when_the_port_is_closed():
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
-        one.listen()
+        one.listen(4096)  # it connects again and again, and is ended when there is no room
         values = {"MLP_WORKER_0_PRIMARY_HOST": "127.0.0.1", "MLP_WORKER_0_PORT": str(one.getsockname()[1])}
         process = subprocess.Popen(
             [sys.executable, "-c", JOIN], env={**os.environ, **values}, stdout=subprocess.PIPE, text=True

@@ -15,7 +15,7 @@ from monolith.delta import DeltaPart, DeltaReceiver
 from monolith.export.load import load_export
 from monolith.export.versions import newest_export
 from monolith.wire import SharedSecret
-from tests.e2e.live_job import free_port
+from tests.free_port import free_port
 from tests.patience import PATIENCE_SECONDS
 from tests.serving.running_server import running
 from tests.train.job.live_part import NUM_USERS, Rated, live_estimator, live_part, questions

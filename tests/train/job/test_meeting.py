@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -15,6 +14,7 @@ from monolith.checkpoint import latest_state
 from monolith.cluster.discovery.zookeeper.client import connected_client
 from monolith.train.trained_model import TrainedModel
 from tests.cluster.discovery.zookeeper_server import ZooKeeperServer, require_zookeeper
+from tests.free_port import free_port
 from tests.patience import PATIENCE_SECONDS
 from tests.train.job.counting_job import BATCH, counted, expected
 from tests.train.job.movie_job import Movies
@@ -36,14 +36,6 @@ FLAGS = [
 ]
 
 
-def free_addresses(count):
-    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    found = [f"127.0.0.1:{one.getsockname()[1]}" for one in held]
-    for one in held:
-        one.close()
-    return found
-
-
 def check_exact(model_dir, num_events):
     rows, batches, step = counted(model_dir)
     assert rows == expected(num_events)
@@ -51,7 +43,7 @@ def check_exact(model_dir, num_events):
 
 
 def test_a_job_through_three_doors_and_with_clocks_that_differ(tmp_path):
-    one, two, three = free_addresses(3)
+    one, two, three = (f"127.0.0.1:{free_port()}" for _ in range(3))
     addresses = {"ps": [one], "worker": [two, three]}
     with Job(tmp_path, by_door, num_ps=1, num_workers=2, num_events=83, addresses=addresses) as job:
         assert set(job.ends().values()) == {0}

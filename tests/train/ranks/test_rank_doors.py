@@ -16,7 +16,7 @@ from monolith.data import Batch
 from monolith.hooks import RunContext, StepValues
 from monolith.native_training.cpu_training import distributed_sync_train, init_sync_train_and_update_conf
 from monolith.train.ranks import sync_hooks
-from tests.e2e.live_job import free_port
+from tests.free_port import free_port
 from tests.patience import PATIENCE_SECONDS
 from tests.train.ranks.rank_processes import Ranks
 from tests.train.ranks.sync_model import STEPS, Rated, config_of
