@@ -1,7 +1,7 @@
 """redivide: the rest of the data for another number of workers, every event for exactly one of them."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, TypeGuard, cast
 
 from monolith.data.source import Source, State
 
@@ -46,7 +46,7 @@ def units_of(position: State | None, num_workers: int, index: int) -> list[dict[
     return [{"path": [[num_workers, index]], "depth": 1, "state": position, "last": 0}]
 
 
-def is_of_units(position: Mapping[str, Any] | None) -> bool:
+def is_of_units(position: Mapping[str, Any] | None) -> TypeGuard[Mapping[str, Any]]:
     """Return whether a position is one of units."""
     return position is not None and set(position) == {UNITS_KEY}
 
