@@ -7,7 +7,8 @@ from typer.testing import CliRunner
 from monolith.cli.app import app
 from monolith.cluster.discovery import FilesServiceDiscovery
 from monolith.parallel.coordination import Coordinator, Opening
-from monolith.train.job.place import CLUSTER_FOLDER, WORKER
+from monolith.train.job.place import WORKER
+from monolith.train.job.scale.shape import CLUSTER_FOLDER
 from monolith.wire import SharedSecret
 from tests.wire.conftest import certificates  # noqa: F401  a fixture
 

@@ -5,7 +5,9 @@ import signal
 import sys
 from pathlib import Path
 
-from monolith.launch.supervisor import JobRole, Supervisor, SupervisorConfig
+import pytest
+
+from monolith.launch.supervisor import SCALED, JobRole, Supervisor, SupervisorConfig
 from tests.patience import PATIENCE_SECONDS
 
 PATIENT = {"stop_seconds": PATIENCE_SECONDS, "grace_seconds": PATIENCE_SECONDS, "kill_seconds": PATIENCE_SECONDS}
@@ -101,6 +103,21 @@ def test_a_server_that_the_leader_ended_stays_ended(tmp_path):
 
     assert Supervisor(roles, tmp_path / "logs", QUICK, say=said.append).run(look) == 0
     assert (tmp_path / "runs").read_text() == "x"
+
+
+def test_a_job_goes_on_in_its_new_shape(tmp_path):
+    first = [
+        role("chief", f"exit({SCALED})", is_leader=True),
+        role("ps 0", SERVER, is_server=True),
+        role("worker 1", "print('before')"),
+    ]
+    second = [role("chief", "print('after')", is_leader=True), role("worker 2", "print('new')")]
+    config = SupervisorConfig(max_restarts=0, kill_seconds=0.3)
+    supervisor = Supervisor(first, tmp_path, config, scaled=lambda: second)
+    assert supervisor.run() == 0
+    assert [one.role.name for one in supervisor.processes] == ["chief", "worker 2"]
+    assert (tmp_path / "chief.log").read_text() == "after\n"
+    assert (tmp_path / "worker-2.log").read_text() == "new\n"
 
 
 def test_a_leader_that_stops_before_its_job_began_does_not_keep_the_others(tmp_path):

@@ -11,6 +11,7 @@ from typing import Any
 
 from monolith.cluster.discovery import ServiceDiscovery
 from monolith.data import Source
+from monolith.data.parts import PartSource
 from monolith.hooks import Hook, RunContext, StepValues
 from monolith.model import MonolithModel
 from monolith.parallel.coordination import Coordinator, WorkerLink
@@ -23,9 +24,10 @@ from monolith.train.hooks.standard import standard_hooks
 from monolith.train.job.chief_state import ChiefConfig, ChiefState
 from monolith.train.job.late_stop import LateStop
 from monolith.train.job.parameter_server import run_ps
-from monolith.train.job.part_source import PartSource
-from monolith.train.job.place import JobPlace, common_settings, coordinator_at, place_of
+from monolith.train.job.place import PS, WORKER, JobPlace, common_settings, coordinator_at, place_of
 from monolith.train.job.retries import Retries
+from monolith.train.job.scale.scaling import Scaling
+from monolith.train.job.scale.shape import CLUSTER_FOLDER, JobShape
 from monolith.train.job.status import job_figures, with_servers
 from monolith.train.job.worker_state import WorkerState
 from monolith.train.loop import RunResult, Trainer
@@ -92,6 +94,11 @@ def _run_chief(
     choice = ServerChoice.of(config, place, job.retry)
     with coordinator_at(place, config.num_workers) as coordinator:
         states: list[ChiefState] = []
+        scaling = Scaling(
+            Path(config.model_dir) / CLUSTER_FOLDER, JobShape(num_ps=config.num_ps, num_workers=config.num_workers)
+        )
+        scaling.check = lambda shape: _check_shape(shape, states[-1], place)
+        coordinator.on_scale(scaling.ask)
         # The chief answers for the whole job: processes of one machine cannot all have this port.
         metrics = [ReadFiguresHook(lambda: _figures(coordinator, place))] if settings.watch.metrics_port else []
 
@@ -101,9 +108,8 @@ def _run_chief(
             ends = {"steps": None, "max_steps": states[0].last_step} if states and states[0].last_step else {}
 
             def make_state(model: MonolithModel, source: Source, state: StateConfig) -> ChiefState:
-                states.append(
-                    ChiefState(model, source, state, place=place, addresses=addresses, coordinator=coordinator, job=job)
-                )
+                where: dict[str, Any] = {"place": place, "addresses": addresses, "coordinator": coordinator}
+                states.append(ChiefState(model, source, state, job=job, scaling=scaling, **where))
                 return states[-1]
 
             source = PartSource(read(), config.num_workers, 0)
@@ -116,16 +122,29 @@ def _run_chief(
                     hooks=[*hooks, _ChiefHook(states, late), *metrics],
                     **{**how, **ends},
                 )
+                state = states[-1]
+                if state.is_stopped_for_scaling:
+                    state.release()
                 coordinator.end()
-                states[-1].shut_down()
+                state.shut_down()
                 choice.shut_down_spares(addresses)
-                return result
+                shape = scaling.finish(result.global_step, states[0].last_step, is_scaled=state.is_stopped_for_scaling)
+                return result if shape is None else replace(result, scale_to=(shape.num_ps, shape.num_workers))
             finally:
                 for state in states:
                     state.close()  # a second time does nothing
 
         with LateStop(lambda: bool(states)) as late:
             return _retries(settings).run(attempt, choice.servers, coordinator.suspend)
+
+
+def _check_shape(shape: JobShape, state: ChiefState, place: JobPlace) -> None:
+    """Raise a ValueError for a shape that the job cannot have."""
+    for name, count in ((PS, shape.num_ps), (WORKER, shape.num_workers)):
+        is_listed = place.discovery.address_for(name, 0) is not None
+        if is_listed and place.discovery.address_for(name, count - 1) is None:
+            raise ValueError(f"the list of addresses that the job was started with has no {name} {count - 1}")
+    state.redivided([None] * state.num_workers, shape.num_workers)
 
 
 def _figures(coordinator: Coordinator, place: JobPlace) -> Iterable[tuple[str, dict[str, str], float]]:
@@ -182,8 +201,10 @@ class _ChiefHook(Hook):
 
     def after_create_session(self, context: RunContext) -> None:
         """Show the state whether a stop is asked for."""
-        self._states[-1].stop_requested = lambda: context.stop_requested
-        if self._late.received:
+        state = self._states[-1]
+        state.stop_requested = lambda: context.stop_requested
+        state.scaling.stop = lambda: _stop(context)
+        if self._late.received or state.scaling.wanted is not None:
             context.request_stop()
 
 

@@ -265,7 +265,11 @@ def key_of(batch: Batch) -> BatchKey | None:
     """Return what servers know a batch by; None for one without events of its own."""
     if batch.first == batch.last:
         return None
-    name = batch.partition
-    if len(name.encode()) > MAX_PARTITION_BYTES:  # the path of a file, say
-        name = hashlib.sha256(name.encode()).hexdigest()
-    return BatchKey(name, batch.first, batch.last)
+    return BatchKey(key_name(batch.partition), batch.first, batch.last)
+
+
+def key_name(partition: str) -> str:
+    """Return what servers call a partition."""
+    if len(partition.encode()) <= MAX_PARTITION_BYTES:
+        return partition
+    return hashlib.sha256(partition.encode()).hexdigest()  # the path of a file, say

@@ -115,7 +115,7 @@ def test_a_call_that_took_too_long_lets_a_worker_begin_again(tmp_path, job):
 
 
 @pytest.mark.services
-def test_another_number_of_workers_is_refused_with_the_way_out(tmp_path, job):
+def test_one_process_without_servers_is_refused_with_the_way_out(tmp_path, job):
     assert set(job(num_events=80, num_ps=1).ends().values()) == {0}
-    with pytest.raises(ValueError, match="trained by 2 workers.*train with num_workers=2"):
+    with pytest.raises(ValueError, match="trained by a job of 2 workers.*train with num_ps of at least 1"):
         take_part(str(tmp_path), 80, server_type="worker", index=0)
