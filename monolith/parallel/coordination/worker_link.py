@@ -85,6 +85,7 @@ class WorkerLink(Closing):
         self._news = News()
         self._report = _Report(position=None)
         self._sent = 0
+        self._rests = False  # the reporting thread, which then needs no word of a new position
         self._error: Exception | None = None
         self._joined: Joined | None = None
         self._is_closing = False
@@ -127,7 +128,8 @@ class WorkerLink(Closing):
         with self._changed:
             number = self._report.number + 1
             self._report = _Report(position=position, number=number, global_step=global_step, figures=figures or {})
-            self._changed.notify_all()
+            if not self._rests:
+                self._changed.notify_all()
 
     def check(self) -> None:
         """Raise what ends this join: GenerationOverError, FencedError, or ConnectionError if the chief is lost."""
@@ -187,7 +189,9 @@ class WorkerLink(Closing):
                 self._send(self._reporter, report)
                 self._sent = report.number
                 with self._changed:  # a chief of many workers must not drown in reports
+                    self._rests = True
                     self._changed.wait_for(lambda: self._is_closing or self._report.finished != "", REPORT_SECONDS)
+                    self._rests = False
             except ReplacedError as error:
                 self._fail(error)
             except Exception as error:  # noqa: BLE001  the watching thread decides whether the chief is lost
