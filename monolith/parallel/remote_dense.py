@@ -22,7 +22,7 @@ from monolith.parallel.dense.layout import DenseLayout, kept_tensors
 from monolith.parallel.dense.live_part import LivePart, sent_settings
 from monolith.parallel.dense.packing import Packing, copy_all, pack_named, unpack_named
 from monolith.parallel.dense.requests import PROTOCOL, DenseRequest
-from monolith.parallel.server_group import RetryConfig
+from monolith.parallel.server_group import GivenUp, RetryConfig
 from monolith.wire import Address, Array, Message, SharedSecret, TlsConfig
 
 _JOIN_PAUSE_SECONDS = 0.1
@@ -44,6 +44,7 @@ class RemoteDense(Closing):
         secret: SharedSecret | None = None,
         tls: TlsConfig | None = None,
         retry: RetryConfig | None = None,
+        given_up: GivenUp | None = None,
     ) -> None:
         """Remember where the parameter servers are, in the order of their shards."""
         self.generation = generation
@@ -51,7 +52,7 @@ class RemoteDense(Closing):
         self.global_step = 0
         """Batches applied by all workers together, as shard 0 last said."""
         self._retry = retry or RetryConfig()
-        self._clients = ControlClients(addresses, secret=secret, tls=tls, retry=self._retry)
+        self._clients = ControlClients(addresses, secret=secret, tls=tls, retry=self._retry, given_up=given_up)
         self._plan_hash = plan_hash
         self._bound: _Bound | None = None
         self._lock = threading.RLock()
