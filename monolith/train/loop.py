@@ -132,10 +132,12 @@ class Trainer:
         state.model.train()
         state.model.zero_grad()  # a run that failed inside a step may have left gradients, which would be added
         self.saver.begin()
+        signals = StopSignals(self.context.request_stop)
+        self.context.fail = signals.fail
         with (
             self._saves(),
             self._hooks(),
-            StopSignals(self.context.request_stop) as signals,
+            signals,
             stack_traces_on_signal(),
             _determinism(self.config.deterministic),
         ):

@@ -5,8 +5,6 @@ import signal
 import sys
 from pathlib import Path
 
-import pytest
-
 from monolith.launch.supervisor import SCALED, JobRole, Supervisor, SupervisorConfig
 from tests.patience import PATIENCE_SECONDS
 

@@ -164,7 +164,7 @@ class Coordinator(Closing):
             self._announce(over=True)
             self._changed.wait_for(
                 lambda: all(
-                    member.has_left or not member.is_in or not member.is_alive(self._lost_seconds)
+                    member.has_left or not (member.is_in or member.waits) or not member.is_alive(self._lost_seconds)
                     for member in self._members.values()
                 ),
                 timeout_seconds,
@@ -250,10 +250,17 @@ class Coordinator(Closing):
 
     def _join(self, member: Member, message: Message) -> dict[str, Any]:
         """Let a worker in, or answer that it must ask again: the chief is not ready."""
-        self._changed.wait_for(lambda: self._opening is not None or self._is_closed, HEARTBEAT_SECONDS)
+        member.note_contact()
+        member.waits = not message.meta.get("leaves")
+        self._changed.notify_all()
+        if not member.waits:
+            return {"ready": False, "over": self._news.over}
+        self._changed.wait_for(
+            lambda: self._opening is not None or self._news.over or self._is_closed, HEARTBEAT_SECONDS
+        )
         opening = self._opening
         if opening is None:
-            return {"ready": False}
+            return {"ready": False, "over": self._news.over}
         _check_agreement(member.index, message, opening)
         member.join(next(self._tickets))
         self._changed.notify_all()

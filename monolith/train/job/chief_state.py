@@ -19,6 +19,7 @@ from monolith.model import MonolithModel
 from monolith.observe.metric_client import get_cli
 from monolith.parallel import RemoteShard, RetryConfig
 from monolith.parallel.coordination import Coordinator, Opening, Position
+from monolith.parallel.coordination.server_watch import ServerWatch
 from monolith.train.job.place import JobPlace
 from monolith.train.job.scale.scaling import Scaling
 from monolith.train.job.scale.settled import ahead_of, check_settled
@@ -34,6 +35,9 @@ SETTLE_SECONDS = 300.0
 """How long `monolith scale` waits for a worker that is lost."""
 
 _SETTLE_PAUSE_SECONDS = 0.2
+
+_IDLE_SECONDS = 3.0
+"""After this long without a step, the servers are asked how they are."""
 
 _log = logging.getLogger(__name__)
 
@@ -239,6 +243,15 @@ class ChiefState(ServedState):
     stop_requested: Callable[[], bool] = staticmethod(lambda: False)
     """Whether somebody asked this process to end."""
 
+    def watch_servers(self, on_loss: Callable[[Exception], None]) -> None:
+        """Call `on_loss` from another thread if a server is lost while the chief takes no steps."""
+
+        def is_idle() -> bool:
+            return time.monotonic() - (self._ends[-1] if self._ends else began) > _IDLE_SECONDS
+
+        began = time.monotonic()
+        self._cleanup.enter_context(ServerWatch(self.shards, is_idle=is_idle, on_loss=on_loss))
+
     def shut_down(self) -> None:
         """Let the servers end."""
         for shard in self.shards:
@@ -263,7 +276,9 @@ class ChiefState(ServedState):
             retry=job.retry,
         )
         self.shards = [
-            self._cleanup.enter_context(RemoteShard(address, secret=place.secret, tls=place.tls, retry=job.retry))
+            self._cleanup.enter_context(
+                RemoteShard(address, secret=place.secret, tls=place.tls, retry=job.retry, given_up=servers.given_up)
+            )
             for address in self._addresses
         ]
         self._new: list[int] = []

@@ -79,7 +79,7 @@ def _evaluate_as_chief(
         for shard in shards:
             shard.shut_down()
             shard.close()
-        choice.shut_down_spares(addresses)
+        choice.shut_down_all_but(addresses)
         return found
 
 

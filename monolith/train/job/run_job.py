@@ -14,7 +14,7 @@ from monolith.data import Source
 from monolith.data.parts import PartSource
 from monolith.hooks import Hook, RunContext, StepValues
 from monolith.model import MonolithModel
-from monolith.parallel.coordination import Coordinator, WorkerLink
+from monolith.parallel.coordination import Coordinator, JobOverError, WorkerLink
 from monolith.train.config import RunnerConfig
 from monolith.train.config.run_settings import RunSettings, input_config
 from monolith.train.config.task_settings import task_parameter
@@ -62,8 +62,7 @@ def run_job(
     with place_of(config, discovery) as place:
         if config.server_type == "ps":
             run_ps(place, config.index)
-            ending = "the chief ended the job"
-            return RunResult(global_step=0, num_steps=0, ending=ending, loss=float("nan"), metrics={})
+            return _not_begun("the chief ended the job")
         assert model is not None
         read = make_source or partial(training_source, model, input_config(config))
         if config.index == 0:
@@ -92,8 +91,8 @@ def _run_chief(
         end_seconds=float(settings.job.chief_timeout_seconds),
     )
     choice = ServerChoice.of(config, place, job.retry)
-    with coordinator_at(place, config.num_workers) as coordinator:
-        states: list[ChiefState] = []
+    states: list[ChiefState] = []
+    with LateStop(lambda: bool(states)) as late, coordinator_at(place, config.num_workers) as coordinator:
         scaling = Scaling(
             Path(config.model_dir) / CLUSTER_FOLDER, JobShape(num_ps=config.num_ps, num_workers=config.num_workers)
         )
@@ -127,15 +126,21 @@ def _run_chief(
                     state.release()
                 coordinator.end()
                 state.shut_down()
-                choice.shut_down_spares(addresses)
+                choice.shut_down_all_but(addresses)
                 shape = scaling.finish(result.global_step, states[0].last_step, is_scaled=state.is_stopped_for_scaling)
                 return result if shape is None else replace(result, scale_to=(shape.num_ps, shape.num_workers))
             finally:
                 for state in states:
                     state.close()  # a second time does nothing
 
-        with LateStop(lambda: bool(states)) as late:
+        try:
             return _retries(settings).run(attempt, choice.servers, coordinator.suspend)
+        except KeyboardInterrupt:
+            if states:
+                raise
+            coordinator.end()
+            choice.shut_down_all_but([])
+            return _not_begun("interrupted before training began; run again to begin")
 
 
 def _check_shape(shape: JobShape, state: ChiefState, place: JobPlace) -> None:
@@ -159,8 +164,15 @@ def _run_worker(
     settings.process.apply()
     limit = task_parameter(model, "train", "slow_start_steps") or 0
     first_step = int(limit * math.log(1 + config.index))
+    choice = ServerChoice.of(config, place, settings.job.call_retry)
+    has_joined = False
+
+    def servers() -> list[str]:
+        # Not before: a worker that waits for servers would not learn that the chief has ended the job.
+        return choice.chosen() if has_joined else []
 
     def attempt() -> RunResult:
+        nonlocal has_joined
         watching = [*standard_hooks(replace(settings.watch, summary_steps=0, controller=False, metrics_port=0)), *hooks]
         view = LiveView(every_steps=settings.watch.log_steps, folder=settings.saving.folder)
         for hook in [*watching, view, *model.training_hooks]:
@@ -177,6 +189,7 @@ def _run_worker(
                 retry=settings.job.call_retry,
                 ahead=settings.job.ahead,
             )
+            has_joined = True
             try:
                 link.wait_for_step(first_step, timeout_seconds=60.0 * settings.job.max_slow_start_minutes)
                 every = [_WorkerHook(link), *watching, view, *model.training_hooks]
@@ -185,7 +198,15 @@ def _run_worker(
             finally:
                 state.close()
 
-    return _retries(settings).run(attempt, ServerChoice.of(config, place, settings.job.call_retry).chosen)
+    try:
+        return _retries(settings).run(attempt, servers)
+    except JobOverError as error:
+        return _not_begun(str(error))
+
+
+def _not_begun(ending: str) -> RunResult:
+    """Return how a process ended that took no step."""
+    return RunResult(global_step=0, num_steps=0, ending=ending, loss=float("nan"), metrics={})
 
 
 def _retries(settings: RunSettings) -> Retries:
@@ -200,10 +221,11 @@ class _ChiefHook(Hook):
         self._states, self._late = states, late
 
     def after_create_session(self, context: RunContext) -> None:
-        """Show the state whether a stop is asked for."""
+        """Show the state whether a stop is asked for, and how to end a run that waits."""
         state = self._states[-1]
         state.stop_requested = lambda: context.stop_requested
         state.scaling.stop = lambda: _stop(context)
+        state.watch_servers(context.fail)
         if self._late.received or state.scaling.wanted is not None:
             context.request_stop()
 
@@ -215,8 +237,10 @@ class _WorkerHook(Hook):
         self._link = link
 
     def after_create_session(self, context: RunContext) -> None:
-        """Listen for the end of the job."""
+        """Listen for the end of the job, or of its generation."""
         self._link.on_stop = lambda: _stop(context)
+        self._link.on_error = context.fail
+        self._link.check()
         if self._link.stops:
             context.request_stop()
 

@@ -9,12 +9,13 @@ from tests.patience import PATIENCE_SECONDS
 class Job:
     """Processes of one job; each can be killed and started again."""
 
-    def __init__(self, model_dir, target, *, num_ps=2, num_workers=2, num_events=400, **options):
+    def __init__(self, model_dir, target, *, num_ps=2, num_workers=2, num_events=400, missing_ps=(), **options):
         self.model_dir, self.target, self.num_events = model_dir, target, num_events
         self.common = {"num_ps": num_ps, "num_workers": num_workers, **options}
         self.processes = {}
         for index in range(num_ps + options.get("num_extra_ps", 0) + options.get("num_redundant_ps", 0)):
-            self.start("ps", index)
+            if index not in missing_ps:
+                self.start("ps", index)
         for index in range(num_workers):
             self.start("worker", index)
 

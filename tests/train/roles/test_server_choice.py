@@ -80,9 +80,9 @@ def test_redundant_ones_wait_without_being_measured(started, monkeypatch):
     assert choice.servers() == addresses
     started.end(0)
     assert choice.servers() == [spare, addresses[1]]
-    choice.shut_down_spares([spare, addresses[1]])
+    choice.shut_down_all_but([spare, addresses[1]])
     assert not started.servers[1].wait(0) and not started.servers[2].wait(0)
-    choice.shut_down_spares([addresses[1]])
+    choice.shut_down_all_but([addresses[1]])
     assert started.servers[2].wait(PATIENCE_SECONDS), "a server that holds nothing ends with the job"
 
 
