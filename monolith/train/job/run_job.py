@@ -198,6 +198,7 @@ def _run_worker(
             finally:
                 state.close()
 
+    place.chief()  # the first wait ends with an error: nobody may be about to start a chief
     try:
         return _retries(settings).run(attempt, servers)
     except JobOverError as error:
