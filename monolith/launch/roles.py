@@ -18,7 +18,7 @@ from monolith.launch.local import ProcessEndedError, role_command
 from monolith.launch.movie_stream import MovieStream
 from monolith.launch.supervisor import JobRole, Supervisor, SupervisorConfig
 
-JOB_STOP_SECONDS = 30.0
+JOB_STOP_SECONDS = 120.0
 """How long the processes of a job may take to end in order before they are killed."""
 
 _LOG_WAIT_SECONDS = 60.0

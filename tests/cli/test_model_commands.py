@@ -114,8 +114,8 @@ def test_a_wrong_argument_says_what_to_do(folder, monkeypatch, arguments, words)
     assert words in str(done.exception)
 
 
-def until(condition, process, seconds=90):
-    deadline = time.monotonic() + seconds
+def until(condition, process):
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while not condition():
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline, "it did not happen in time"

@@ -50,7 +50,8 @@ def test_a_follower_sees_every_event_of_another_process_once_and_in_order(tmp_pa
 
 
 def test_the_lock_names_another_process_and_goes_when_it_dies(tmp_path, processes):
-    process, _, _ = start_writer(processes, tmp_path, frame=1, limit=None)
+    # Its end of the pipe is kept: a writer that cannot report ends.
+    process, _reports, _ = start_writer(processes, tmp_path, frame=1, limit=None)
     with pytest.raises(LogInUseError, match=rf"process {process.pid}\b"):
         EventLogWriter(tmp_path, SCHEMA)
     os.kill(process.pid, signal.SIGKILL)

@@ -200,8 +200,8 @@ def test_without_a_worker_the_error_says_how_to_start_one(dispatcher):
 
 def test_a_dispatcher_that_vanishes_ends_trainer_and_worker_with_its_address(tmp_path):
     with Dispatcher(settings(tmp_path, lease_seconds=1.0, worker_timeout_seconds=1.0)) as dispatcher:
-        worker = DataWorker(DataWorkerConfig(dispatcher=dispatcher.address, prefetch_batches=1, patience_seconds=0.5))
-        source = ServiceSource(dispatcher.address, trainer="one", patience_seconds=0.5, prefetch_batches=1)
+        worker = DataWorker(DataWorkerConfig(dispatcher=dispatcher.address, prefetch_batches=1, patience_seconds=2))
+        source = ServiceSource(dispatcher.address, trainer="one", patience_seconds=2, prefetch_batches=1)
         batches = iter(source)
         next(batches)
     with worker, pytest.raises(TimeoutError, match=dispatcher.address):

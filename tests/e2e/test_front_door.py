@@ -13,7 +13,6 @@ from tests.docs.page import FRONT_DOOR, ROOT, name_of
 from tests.docs.run_page import run_page
 from tests.patience import PATIENCE_SECONDS
 
-INSTALL_SECONDS = 200
 SOURCES = {".py", ".h", ".cpp"}
 
 
@@ -28,9 +27,9 @@ def fresh_wheel() -> Path:
 
 def installed(wheel: Path, folder: Path) -> Path:
     """Return the programs of a new environment that has the wheel, as the tutorials ask for it."""
-    subprocess.run([sys.executable, "-m", "venv", folder], check=True, timeout=INSTALL_SECONDS)
+    subprocess.run([sys.executable, "-m", "venv", folder], check=True, timeout=PATIENCE_SECONDS)
     install = [folder / "bin" / "python", "-m", "pip", "install", "-qq", "--no-compile", "-c", ROOT / "constraints.txt"]
-    subprocess.run([*install, f"{wheel}[serving,columnar,kafka]"], check=True, timeout=INSTALL_SECONDS)
+    subprocess.run([*install, f"{wheel}[serving,columnar,kafka]"], check=True, timeout=PATIENCE_SECONDS)
     return folder / "bin"
 
 

@@ -37,7 +37,7 @@ def one_is_slow():
         stores = VariableStore(), VariableStore()
 
         def slow(message: Message) -> Message:
-            time.sleep(0.1)
+            time.sleep(0.5)
             return stores[0].answer(message)
 
         started = [

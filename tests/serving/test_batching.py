@@ -10,6 +10,7 @@ from monolith.export import load_export
 from monolith.serving import batching, predict_form
 from monolith.serving.batching import Batches
 from tests.export.movie import export, request
+from tests.patience import PATIENCE_SECONDS
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +36,7 @@ def asked_at_once(model, bodies):
         tasks = [asyncio.create_task(batches.answer(predict_form.read_request, one, None)) for one in bodies]
         await asyncio.sleep(0)  # now every request is in the queue
         with batches:
-            return await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 60)
+            return await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), PATIENCE_SECONDS)
 
     model.predict_together = counted
     try:
@@ -81,7 +82,7 @@ def test_if_a_batch_fails_its_requests_are_predicted_one_by_one(model, monkeypat
         ]
         await asyncio.sleep(0)
         with batches:
-            return await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 60)
+            return await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), PATIENCE_SECONDS)
 
     one, two, three = asyncio.run(ask())
     assert (one.num_examples, str(two), three.num_examples) == (1, "a defect", 3)

@@ -78,13 +78,22 @@ def slowest_liveness(port, bodies):
     return max(waits)
 
 
+def quickest_liveness(port):
+    waits = []
+    for _ in range(10):
+        start = time.perf_counter()
+        assert asked(port, "GET", "/v2/health/live") == 200
+        waits.append(time.perf_counter() - start)
+    return min(waits)
+
+
 @pytest.mark.alone
 def test_the_server_stays_alive_whatever_the_body(client):
-    # The best of three: other work on this machine may take both cores for a while.
-    waits = []
-    while not waits or (min(waits) > 0.5 and len(waits) < 3):
+    # The best of some: other work on this machine may take both cores for a while. A slow machine has longer.
+    limit, waits = max(0.5, 200 * quickest_liveness(client.base_url.port)), []
+    while not waits or (min(waits) > limit and len(waits) < 10):
         waits.append(slowest_liveness(client.base_url.port, WHOLE))
-    assert min(waits) < 0.5, waits
+    assert min(waits) < limit, waits
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc, to see the memory of a process")

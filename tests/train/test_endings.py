@@ -107,7 +107,7 @@ class Slow(Events):
         for number, batch in enumerate(super().__iter__()):
             if number == 3:
                 import time
-                time.sleep(60)
+                time.sleep(600)
             yield batch
 config = mono.RunConfig(model_dir="model", save_summary_steps=0)
 mono.Estimator(Counting, config, params=Slow(40)).train(hooks=[Saying()])

@@ -178,7 +178,7 @@ def test_a_trainer_that_was_replaced_stops(log, tmp_path):
         def before_run(self, context):
             for thread in threading.enumerate():
                 if thread.name.startswith("delta "):
-                    thread.join(10)
+                    thread.join(PATIENCE_SECONDS)
 
     with (
         receiver.listen("127.0.0.1:0", secret=SharedSecret.of_folder(folder / "export")) as listener,

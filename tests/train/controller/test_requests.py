@@ -50,9 +50,9 @@ def run(model_dir, ask, **config):
     return result
 
 
-def until(condition, seconds=60):
+def until(condition):
     deadline = threading.Event()
-    for _ in range(int(seconds / 0.01)):
+    for _ in range(int(PATIENCE_SECONDS / 0.01)):
         if condition():
             return
         deadline.wait(0.01)

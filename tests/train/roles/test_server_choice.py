@@ -16,7 +16,7 @@ from monolith.wire import SharedSecret
 from tests.patience import PATIENCE_SECONDS
 
 SECRET = SharedSecret.new("a job")
-RETRY = RetryConfig(deadline_seconds=20)
+RETRY = RetryConfig(deadline_seconds=PATIENCE_SECONDS)
 
 
 class Started:
@@ -42,7 +42,7 @@ class Started:
     def discovery(self):
         return FilesServiceDiscovery(self.folder / "cluster")
 
-    def choice(self, wait_seconds=20, **settings):
+    def choice(self, wait_seconds=PATIENCE_SECONDS, **settings):
         place = JobPlace(discovery=self.discovery(), secret=SECRET, wait_seconds=wait_seconds)
         config = RunnerConfig(model_dir=str(self.folder), num_ps=2, **settings)
         return ServerChoice.of(config, place, RETRY)
@@ -56,7 +56,7 @@ def started(tmp_path, monkeypatch):
 
 
 def test_the_slowest_are_left_out_and_replace_those_that_are_lost(started):
-    slow = started.start(0, seconds=0.05)
+    slow = started.start(0, seconds=0.5)
     first, second = started.start(1), started.start(2)
     choice = started.choice(num_extra_ps=1)
     chosen = choice.servers()
