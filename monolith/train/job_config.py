@@ -43,6 +43,15 @@ class JobConfig:
     row_gradients: str = "mean"
     """What ranks make of their gradients of a row: mean or sum."""
 
+    exchanges_ids_ahead: bool = False
+    """Ranks exchange the ids of the next batch while they compute."""
+
+    exchanges_gradients_behind: bool = False
+    """Ranks exchange the gradients of rows while they step dense weights."""
+
+    steps_rows_late: bool = False
+    """Ranks step rows in the background; the next batch may lack that step."""
+
     is_local: bool = False
     """Everything is in this process, the parameter servers too."""
 
@@ -132,6 +141,21 @@ class JobConfig:
         ):
             if value is not None and value < 0:
                 raise ValueError(f"{name} must not be negative, got {value}")
+        if self.is_sync:
+            if self.pushes_rows_behind or self.pushes_dense_behind:
+                warnings.warn(
+                    "enable_embedding_postpush, enable_variable_postpush: they are for workers with parameter servers "
+                    "and have no effect with enable_sync_training; set enable_pipelined_bwda2a or enable_async_optimize",
+                    stacklevel=3,
+                )
+            return
+        for name, is_set in (
+            ("enable_pipelined_fwda2a", self.exchanges_ids_ahead),
+            ("enable_pipelined_bwda2a", self.exchanges_gradients_behind),
+            ("enable_async_optimize", self.steps_rows_late),
+        ):
+            if is_set:
+                warnings.warn(f"{name} has no effect without enable_sync_training", stacklevel=3)
         if not self.is_job:
             if self.ahead is not None:
                 warnings.warn(
