@@ -46,9 +46,7 @@ class FusedLookup(Lookup):
         # Repeated ids stay: the tables know each once anyway, and admission has to see every sighting.
         sharded = shard_columns(self._layout_plan, ids, 1, unique=False, allow_shared=False)
         blocks = list(sharded.shards.values())
-        return _ShardedBatch(
-            self.tables.plan(torch.cat(blocks), [len(block) for block in blocks]), sharded=sharded
-        )
+        return _ShardedBatch(self.tables.plan(torch.cat(blocks), [len(block) for block in blocks]), sharded=sharded)
 
     def pull_planned(self, planned: PlannedBatch, *, requires_grad: bool = True) -> Pulled:
         """Return the layouts of a planned batch; ids without a row read as zeros."""

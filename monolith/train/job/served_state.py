@@ -243,7 +243,7 @@ class ServedState(TrainState):
         raise NotImplementedError
 
 
-def push_behind(push: Callable[[], None], pulled: Pulled, place: str) -> None:
+def push_behind(push: Callable[[], object], pulled: Pulled, place: str) -> None:
     """Push rows where no caller knows which batch failed."""
     try:
         push()

@@ -65,9 +65,7 @@ class Pipeline(Closing, Generic[Fetched]):
     batches are begun only when all ranks have them (`begin_ready`), right after a meeting of all ranks.
     """
 
-    def __init__(
-        self, source: Source, exchange: Exchange, overlap: Overlap, fetch: Callable[[Batch], Fetched]
-    ) -> None:
+    def __init__(self, source: Source, exchange: Exchange, overlap: Overlap, fetch: Callable[[Batch], Fetched]) -> None:
         """Begin nothing yet; `fetch` runs in the background and may call `exchange`, which nobody else does."""
         self.exchange, self.overlap = exchange, overlap
         self._source, self._fetch = source, fetch
