@@ -107,7 +107,7 @@ class ServedState(TrainState):
             push()
         else:
             place = place_of_batch(batch, self.global_step)
-            self._in_turn(partial(_push_behind, push, pulled, place), batch)
+            self._in_turn(partial(push_behind, push, pulled, place), batch)
 
     def step_dense(self, batch: Batch) -> None:
         """Let the owners of the dense weights step them; the model gets the new values with its next rows."""
@@ -247,7 +247,7 @@ class ServedState(TrainState):
         raise NotImplementedError
 
 
-def _push_behind(push: Callable[[], None], pulled: Pulled, place: str) -> None:
+def push_behind(push: Callable[[], object], pulled: Pulled, place: str) -> None:
     """Push rows where no caller knows which batch failed."""
     try:
         push()

@@ -88,7 +88,8 @@ class TrainState:
         """Why the model can be trained but not exported; usually nothing."""
         self.optimizer = _dense_optimizer(model, tried.specs[Mode.TRAIN])
         self.tables = self._make_tables(config)
-        self.lookup = (FusedLookup if config.fused_layout else Lookup)(self.plan, self.tables, tried.layouts)
+        self._layouts = tried.layouts
+        self.lookup = self._make_lookup(config, self.tables)
         self.clock = EventClock(
             config.evict_every_seconds,
             evict_table_every_seconds={
@@ -295,6 +296,9 @@ class TrainState:
         self.saved_step = snapshot.step if is_own and not cleared else None
         self.generation = snapshot.generation + 1
         self.epoch = snapshot.epoch
+
+    def _make_lookup(self, config: StateConfig, tables: MultiTable) -> Lookup:
+        return (FusedLookup if config.fused_layout else Lookup)(self.plan, tables, self._layouts)
 
     def _make_tables(self, config: StateConfig) -> MultiTable:
         return make_tables(self.plan, initial_capacity=config.initial_capacity)
