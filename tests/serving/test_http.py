@@ -174,8 +174,8 @@ def test_metrics(client):
     assert grown('monolith_requests_total{route="unknown",status="404"}') == 1
     assert grown(f"monolith_request_seconds_count{{{route}}}") == 2
     assert grown("monolith_predicted_examples_total") == 7
-    assert after['monolith_table_rows{table="mov"}'] == 200
-    assert after["monolith_generation"] == 4
-    assert after["monolith_sequence"] == 17
-    assert after["monolith_model_version"] == 3
-    assert 0 <= after["monolith_freshness_seconds"] < 600
+    assert after['monolith_table_rows{model="movie",table="mov"}'] == 200
+    assert after['monolith_generation{model="movie"}'] == 4
+    assert after['monolith_sequence{model="movie"}'] == 17
+    assert after['monolith_model_version{model="movie"}'] == 3
+    assert 0 <= after['monolith_freshness_seconds{model="movie"}'] < 600
