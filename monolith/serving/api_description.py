@@ -47,7 +47,7 @@ def keep_current(app: FastAPI, models: Models) -> None:
         described = operations(models)
         for route in app.routes:
             if isinstance(route, APIRoute):
-                (method,) = route.methods or ()
+                method = min(route.methods or ())  # each route has one
                 route.openapi_extra = described[method, route.path]["openapi_extra"]
         return get_openapi(title=app.title, version=app.version, routes=app.routes)
 
