@@ -27,6 +27,7 @@ CLASSES = {one.__name__: {field.name for field in fields(one)} for one in (RunCo
 OTHER_MEANINGS = {
     "environment.md": {"tf_grpc_worker_cache_threads"},  # of RunnerConfig, as the page's variables are
     "formats.md": {"filter_capacity", "index", "kafka_dump", "kafka_dump_prefix", "lagrangex_header"},  # of files
+    "serving.md": {"index"},  # a request to the server
     "what-works.md": {
         "enable_dynamic_sharding",
         "enable_gpu_training",

@@ -739,7 +739,7 @@ class TfExampleConverter:
         """Returns the records, their row splits, and (record, offset, text) per bad record."""
 
 class JsonValue:
-    """A value of a JSON text; see monolith.serving.json_values."""
+    """A value of a JSON text; see monolith.serving.forms.json_values."""
 
     @property
     def kind(self) -> str:

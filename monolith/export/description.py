@@ -14,7 +14,7 @@ from monolith.delta import DeltaPart
 from monolith.embedding.hash_shards import MAX_SHARDS
 from monolith.errors import CorruptFileError, shown
 from monolith.export.signature import Signature
-from monolith.export.versions import MODEL_FILE
+from monolith.export.versions import GRAPH_FILE, MODEL_FILE
 
 FORMAT = "monolith-export"
 MAJOR = 1
@@ -102,6 +102,15 @@ class Description:
         """The last delta of every sender that is in it."""
         family = DeltaPart(None, len(self.shard_sequences)).family()
         return dict(zip(family, (*self.shard_sequences, self.sequence), strict=True))
+
+    def is_like(self, other: "Description") -> bool:
+        """Whether two versions differ in values alone: rows and weights of one could be those of the other."""
+        return (
+            self.plan_hash == other.plan_hash
+            and self.signature == other.signature
+            and self.files.get(GRAPH_FILE) == other.files.get(GRAPH_FILE)
+            and _formats(self.tables) == _formats(other.tables)
+        )
 
     def to_bytes(self) -> bytes:
         """Return the file: JSON for people and machines, with a checksum of itself."""
@@ -239,6 +248,14 @@ def _of_type(fields: Mapping[str, Any], name: str, kind: type[Kind], what: str) 
 def _own_checksum(fields: Mapping[str, Any]) -> int:
     crc: int = native.crc32c(json.dumps(fields, sort_keys=True).encode())
     return crc
+
+
+def _formats(tables: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return how each table stores its rows."""
+    return {
+        name: {field: value for field, value in fields.items() if field != "num_rows"}
+        for name, fields in tables.items()
+    }
 
 
 def _row_to_json(row: RowInput) -> dict[str, Any]:

@@ -127,7 +127,9 @@ class LiveJob:
 
     def figures(self) -> dict[str, float]:
         lines = httpx.get(f"{self.ready()['url']}/metrics", timeout=PATIENCE_SECONDS).text.splitlines()
-        return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if line[0] != "#")}
+        figures = (line.rsplit(" ", 1) for line in lines if line[0] != "#")
+        # There is one model: its name says nothing.
+        return {name.partition("{model=")[0]: float(value) for name, value in figures}
 
     def close(self) -> None:
         for process in self.processes.values():

@@ -63,15 +63,17 @@ def test_http_answers_everybody(server):
     assert httpx.get(f"{ready['url']}/metrics", timeout=PATIENCE_SECONDS).status_code == 200
 
 
-@line("anybody changes the model over HTTP", "there is no such request")
+@line("anybody changes the model over HTTP", "is refused, unless the server was started with `--allow-control`")
 def test_http_changes_nothing(server):
     _, ready = server
     places = ["/", "/v2", "/v2/models/movie", "/v2/models/movie/versions/1", "/v1/models/movie", "/metrics"]
-    places += ["/v2/repository/index", "/v2/repository/models/movie/load", "/v2/repository/models/movie/unload"]
     with httpx.Client(base_url=ready["url"], timeout=PATIENCE_SECONDS) as client:
         for place in places:
             for method in ("POST", "PUT", "PATCH", "DELETE"):
                 assert client.request(method, place).status_code in (404, 405), (method, place)
+        for verb in ("load", "unload"):
+            assert client.post(f"/v2/repository/models/movie/{verb}").status_code == 403
+        assert client.post("/v2/repository/index").json()[0]["state"] == "READY"
         assert client.get("/v2/health/ready").status_code == 200
 
 

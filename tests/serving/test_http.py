@@ -175,9 +175,9 @@ def test_metrics(client):
     assert grown('monolith_requests_total{route="unknown",status="404"}') == 1
     assert grown(f"monolith_request_seconds_count{{{route}}}") == 2
     assert grown("monolith_predicted_examples_total") == 7
-    assert after['monolith_table_rows{table="mov"}'] == 200
-    assert after["monolith_generation"] == 4
-    assert after["monolith_sequence"] == 17
-    assert after["monolith_model_version"] == 3
-    fresh = "monolith_freshness_seconds"  # the server is as old as the tests that asked it before
+    assert after['monolith_table_rows{model="movie",table="mov"}'] == 200
+    assert after['monolith_generation{model="movie"}'] == 4
+    assert after['monolith_sequence{model="movie"}'] == 17
+    assert after['monolith_model_version{model="movie"}'] == 3
+    fresh = 'monolith_freshness_seconds{model="movie"}'  # the server is as old as the tests that asked it before
     assert 0 <= before[fresh] <= after[fresh] < 86_400

@@ -16,7 +16,7 @@ import monolith as mono
 from monolith.export import load_export
 from monolith.export.serving_model import Question
 from monolith.export.signature import Signature, TensorSpec
-from monolith.serving import predict_form
+from monolith.serving.forms import predict_form
 from monolith.tensors import Ragged
 from tests.export.taste import (
     DATATYPES,

@@ -67,7 +67,8 @@ def test_if_the_newest_version_is_damaged_the_one_before_serves(limited):
     assert ready["version"] == 1
     columns = request(20)
     np.testing.assert_allclose(ask(ready["url"], columns), eager(*trained(), columns), rtol=0, atol=1e-6)
-    assert "\nmonolith_damaged_exports 1.0\n" in httpx.get(f"{ready['url']}/metrics", timeout=PATIENCE_SECONDS).text
+    figures = httpx.get(f"{ready['url']}/metrics", timeout=PATIENCE_SECONDS).text
+    assert '\nmonolith_damaged_exports{model="movie"} 1.0\n' in figures
     warning = process.stderr.readline()
     assert "version 1 is served in place of a newer one" in warning
     assert "2/dense.onnx is damaged" in warning
@@ -195,7 +196,7 @@ def test_it_follows_a_trainer(tmp_path):
         assert np.abs(after - before).min() > 1e-3
         np.testing.assert_allclose(ask(ready["url"], columns), after, rtol=0, atol=1e-6)
         figures = httpx.get(f"{ready['url']}/metrics", timeout=PATIENCE_SECONDS).text
-        sequences = [line.split()[1] for line in figures.splitlines() if line.startswith("monolith_sequence ")]
+        sequences = [line.split()[1] for line in figures.splitlines() if line.startswith("monolith_sequence{")]
         assert [float(one) for one in sequences] == [float(sender.sequence)]
 
 

@@ -104,8 +104,8 @@ class AttackedServer:
         if not difference <= 1e-6:
             return f"predictions differ by {difference}"
         figures = self.figures()
-        held = [figures["monolith_generation"], figures["monolith_sequence"]]
-        held += [figures[f'monolith_table_rows{{table="{name}"}}'] for name in self.tables.tables]
+        held = [figures[f'monolith_{name}{{model="movie"}}'] for name in ("generation", "sequence")]
+        held += [figures[f'monolith_table_rows{{model="movie",table="{name}"}}'] for name in self.tables.tables]
         must = [self.generation, self.sequence, *(len(table) for table in self.tables.tables.values())]
         return "" if held == [float(one) for one in must] else f"position and rows are {held}, not {must}"
 

@@ -116,15 +116,15 @@ def test_a_server_answers_what_the_job_has_learned_also_after_a_kill(tmp_path, k
             steps = model_dir / "steps-1"
             await_truth("worker 1 trains", lambda: steps.exists() and steps.stat().st_size > 12)
             check_job_figures(port)
-            generation = server.figure("monolith_generation ")
+            generation = server.figure("monolith_generation{")
             job.kill(*killed)
             job.start(*killed)
             job.go()
-            await_truth("serving goes back too", lambda: server.figure("monolith_generation ") > generation)
+            await_truth("serving goes back too", lambda: server.figure("monolith_generation{") > generation)
         assert set(job.ends().values()) == {0}
         wanted = predicted(model_dir, num_events)
         await_truth("what was learned", lambda: np.allclose(server.answers(), wanted, rtol=0, atol=1e-6))
-        await_truth("all parts", lambda: server.figure("monolith_sync_parts_missing ") == 0)
+        await_truth("all parts", lambda: server.figure("monolith_sync_parts_missing{") == 0)
     assert len(load_export(newest_export(base)).parts) == 3
     if killed is None:
         check_exports_of_the_snapshot(model_dir, num_events, tmp_path)
