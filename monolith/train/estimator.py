@@ -27,6 +27,7 @@ from monolith.train.config.run_settings import (
     serving_name,
 )
 from monolith.train.config.task_settings import task_parameter
+from monolith.train.config.training_config import DATA_ROLES
 from monolith.train.config.unread import check_unread
 from monolith.train.job.evaluate_job import evaluate_job
 from monolith.train.job.local_state import run_with_local_servers
@@ -153,6 +154,8 @@ class Estimator:
         self._name_metrics()
         job = job_config(self.config)
         job.check()
+        if job.server_type in DATA_ROLES:
+            return {}  # evaluating reads without a data service
         if job.is_job:
             path = snapshot_to_look_at(Path(self.config.model_dir), restore_config(self.config), checkpoint_path)
             source = self._source(Mode.EVAL)

@@ -56,6 +56,8 @@ class PartSource:
             ValueError: The source cannot be split so often; the words say what to do.
         """
         self._whole, self._place = source, (num_workers, index)
+        # A data service names its splits, and may give one that a lost worker had begun to another worker.
+        self._has_names = getattr(source, "shares_out", False)
         self._units = [self._made(*units_of(None, num_workers, index))]
 
     @property
@@ -73,7 +75,7 @@ class PartSource:
                 reading.remove(present)
                 continue
             unit.last = batch.last
-            suffix = unit.suffix
+            suffix = "" if self._has_names else unit.suffix
             yield replace(batch, partition=f"{batch.partition}{suffix}") if suffix else batch
 
     def state(self) -> State:

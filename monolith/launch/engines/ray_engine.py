@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from monolith.launch.engines.job import Job, JobProcess, Resources
+from monolith.launch.engines.job import PS, Job, JobProcess, Resources
 from monolith.launch.engines.ray_role import RayRole
 from monolith.launch.supervisor import SCALED, how_it_ended
 
@@ -164,7 +164,7 @@ class RayEngine:
         return actors
 
     def _resources(self, role: JobProcess) -> Resources:
-        return self._config.ps if role.is_server else self._config.worker
+        return self._config.ps if role.server_type == PS else self._config.worker
 
     def _watch(self, actors: Mapping[JobProcess, Any]) -> str:
         """Wait for the end of the job; return why it failed, or nothing."""

@@ -82,7 +82,20 @@ def process_config(config: RunnerConfig) -> ProcessConfig:
 
 def input_config(config: RunnerConfig) -> InputConfig:
     """Return the settings of the input; evaluating and exporting need only these."""
-    return InputConfig(**_fields(config, InputConfig), tls=tls_config(config))
+    found = InputConfig(**_fields(config, InputConfig), tls=tls_config(config))
+    if job_config(config).is_job:
+        return found
+    if found.use_dataservice and not found.dispatcher:
+        raise ValueError(
+            "use_dataservice reads batches from a data service; set data_service_dispatcher to its address "
+            "(`monolith data-service dispatcher` prints it)"
+        )
+    if found.num_extra_workers:
+        raise ValueError(
+            f"num_extra_dsworker_on_gpu_worker={found.num_extra_workers} is for jobs with parameter servers; start "
+            "`monolith data-service worker` beside this process instead"
+        )
+    return found
 
 
 def job_config(config: RunnerConfig) -> JobConfig:

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from monolith.cluster.discovery import ServiceDiscovery
+from monolith.cluster.platform.app_master import app_master_learns_the_end
 from monolith.data import Source
 from monolith.data.parts import PartSource
 from monolith.hooks import Hook, RunContext, StepValues
-from monolith.model import MonolithModel
+from monolith.model import Mode, MonolithModel
 from monolith.parallel.coordination import Coordinator, JobOverError, WorkerLink
 from monolith.train.config import RunnerConfig
 from monolith.train.config.run_settings import RunSettings, input_config
@@ -22,15 +23,23 @@ from monolith.train.hooks.endpoint import ReadFiguresHook
 from monolith.train.hooks.live_view import LiveView
 from monolith.train.hooks.standard import standard_hooks
 from monolith.train.job.chief_state import ChiefConfig, ChiefState
+from monolith.train.job.data_roles.dispatcher_role import run_dispatcher
+from monolith.train.job.data_roles.dsworker_role import (
+    end_data_service,
+    extra_dsworkers,
+    run_dsworker,
+    service_input,
+)
 from monolith.train.job.late_stop import LateStop
 from monolith.train.job.parameter_server import run_ps
-from monolith.train.job.place import PS, WORKER, JobPlace, common_settings, coordinator_at, place_of
+from monolith.train.job.place import DISPATCHER, PS, WORKER, JobPlace, common_settings, coordinator_at, place_of
 from monolith.train.job.retries import Retries
 from monolith.train.job.scale.scaling import Scaling
 from monolith.train.job.scale.shape import CLUSTER_FOLDER, JobShape
 from monolith.train.job.status import job_figures, with_servers
 from monolith.train.job.worker_state import WorkerState
 from monolith.train.loop import RunResult, Trainer
+from monolith.train.made_model import make_source as make_model_source
 from monolith.train.roles.server_choice import ServerChoice
 from monolith.train.run import run, training_source
 from monolith.train.state import StateConfig
@@ -60,14 +69,34 @@ def run_job(
     `make_source` returns the data of all workers, each of which takes its part; by default, see `training_source`.
     """
     with place_of(config, discovery) as place:
-        if config.server_type == "ps":
-            run_ps(place, config.index)
+        if config.server_type != "worker":
+            _be_no_worker(model, config, place, make_source)
             return _not_begun("the chief ended the job")
         assert model is not None
-        read = make_source or partial(training_source, model, input_config(config))
-        if config.index == 0:
-            return _run_chief(model, config, place, read, steps=steps, max_steps=max_steps, hooks=hooks, **listeners)
-        return _run_worker(model, config, place, read, hooks)
+        reads = service_input(place, config)
+        read = make_source or partial(training_source, model, reads)
+        with extra_dsworkers(place, config, reads, model):
+            if config.index != 0:
+                return _run_worker(model, config, place, read, hooks)
+            with app_master_learns_the_end():
+                result = _run_chief(
+                    model, config, place, read, steps=steps, max_steps=max_steps, hooks=hooks, **listeners
+                )
+        end_data_service(place, reads)
+        return result
+
+
+def _be_no_worker(
+    model: MonolithModel | None, config: RunnerConfig, place: JobPlace, read: Callable[[], Source] | None
+) -> None:
+    """Hold rows, or read data, until the chief ends the job."""
+    if config.server_type == PS:
+        run_ps(place, config.index)
+    elif config.server_type == DISPATCHER:
+        run_dispatcher(place, config)
+    else:
+        assert model is not None
+        run_dsworker(place, config.index, read or partial(make_model_source, model, Mode.TRAIN, input_config(config)))
 
 
 def _run_chief(
