@@ -11,15 +11,17 @@ import onnx
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
+from monolith._core import native
 from monolith.delta.serving_tables import config_from_json
 from monolith.embedding import MultiTable
+from monolith.embedding.shard_files import fill_from_shard_files, find_shard_files
 from monolith.errors import CorruptFileError, NotFiniteError, shown
 from monolith.export.dense_session import GRAPH_ERRORS, DenseSession
 from monolith.export.description import Description
 from monolith.export.graph_check import GraphInterface, check_graph
 from monolith.export.serving_model import ServingModel, joined_rows
 from monolith.export.signature import DATATYPES, TEXT, TensorSpec, datatype_name
-from monolith.export.versions import GRAPH_FILE, MODEL_FILE, TABLES_FOLDER, WEIGHTS_FILE, version_paths
+from monolith.export.versions import GRAPH_FILE, MODEL_FILE, TABLES_FOLDER, WEIGHTS_FILE, base_of, version_paths
 from monolith.model import LookupPlan
 
 # Of inputs; many more would not fit into a request.
@@ -67,6 +69,8 @@ def load_export(path: str | Path, *, num_threads: int = 1) -> ServingModel:
         if needed not in description.files:
             raise CorruptFileError(f"{folder / MODEL_FILE} does not list {needed}; export the model again")
     description.check_files(folder)
+    for shard in range(len(description.shards)):
+        description.check_shard(folder, shard)
     try:
         return _load(folder, description, num_threads)
     except CorruptFileError:
@@ -163,15 +167,27 @@ def _tables(folder: Path, description: Description, plan: LookupPlan) -> MultiTa
             raise CorruptFileError(f"{folder / MODEL_FILE}: table {name!r} has its files in {shown(fields['files'])}")
     tables = MultiTable(configs)
     for name, fields in description.tables.items():
+        table, files = tables[name], table_files(folder, description, name)
         try:
-            num_rows = tables[name].restore(folder / fields["files"])
+            num_rows = fill_from_shard_files(table.native, table.schema(), files)
         except NotFiniteError as error:
             raise CorruptFileError(f"{folder} cannot be served, export the model again: {error}") from error
         if num_rows != fields["num_rows"]:
             raise CorruptFileError(
-                f"{folder / fields['files']} has {num_rows} rows, {MODEL_FILE} says {shown(fields['num_rows'])}"
+                f"table {name!r} of {folder} has {num_rows} rows, {MODEL_FILE} says {shown(fields['num_rows'])}"
             )
     return tables
+
+
+def table_files(folder: Path, description: Description, name: str) -> list[str]:
+    """Return the files of a table, those of all shards in order."""
+    if not description.shards:
+        return find_shard_files(str(folder / TABLES_FOLDER / name))
+    base, count = base_of(folder), len(description.shards)
+    return [
+        native.shard_file_name(str(base / shard.folder / TABLES_FOLDER / name), number, count)
+        for number, shard in enumerate(description.shards)
+    ]
 
 
 def _check_interface(folder: Path, description: Description, plan: LookupPlan, graph: GraphInterface) -> None:
