@@ -70,6 +70,8 @@ READERS: Mapping[str, str] = {
     "sync_targets": "LiveConfig.sync_targets",
     "sync_every_seconds": "LiveConfig.sync_seconds",
     "export_every_seconds": "LiveConfig.export_seconds",
+    "export_mode": "LiveConfig.mode",
+    "export_num_shards": "LiveConfig.num_shards",
     "exports_max_to_keep": "LiveConfig.keep_exports",
     "skip_zero_embedding_when_serving": "LiveConfig.skip_zero_embedding",
     "tls_cert": "LiveConfig.tls",

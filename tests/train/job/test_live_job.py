@@ -35,10 +35,11 @@ def asked(model):
 
 
 def test_servers_inside_the_process_send_their_rows(tmp_path):
-    settings = {"is_local": True, "num_ps": 3, "export_every_seconds": 3600}
+    settings = {"is_local": True, "num_ps": 3, "export_every_seconds": 3600, "export_mode": "distributed"}
     began = time.time_ns() // 1000
     live_estimator(tmp_path, 32 * 30, **settings).train(steps=2)
     served = load_export(newest_export(tmp_path / "versions"))
+    assert sorted(path.name for path in (tmp_path / "versions").glob("ps_*")) == ["ps_0", "ps_1", "ps_2"]
     assert set(served.parts) == {*(DeltaPart(shard, 3) for shard in range(3)), DeltaPart(None, 3)}
     assert all(began < number <= time.time_ns() // 1000 for number in served.parts.values()), "of senders of this run"
     receiver = DeltaReceiver(served, plan_hash=served.plan_hash, generation=served.generation, parts=served.parts)
