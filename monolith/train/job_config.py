@@ -43,6 +43,15 @@ class JobConfig:
     row_gradients: str = "mean"
     """What ranks make of their gradients of a row: mean or sum."""
 
+    exchanges_ids_ahead: bool = False
+    """Ranks exchange the ids of the next batch while they compute."""
+
+    exchanges_gradients_behind: bool = False
+    """Ranks exchange the gradients of rows while they step dense weights."""
+
+    steps_rows_late: bool = False
+    """Ranks step rows in the background; the next batch may lack that step."""
+
     is_local: bool = False
     """Everything is in this process, the parameter servers too."""
 
@@ -133,13 +142,8 @@ class JobConfig:
         ):
             if value is not None and value < 0:
                 raise ValueError(f"{name} must not be negative, got {value}")
+        self._warn_of_no_effect()
         if not self.is_job:
-            if self.ahead is not None:
-                warnings.warn(
-                    "max_staleness, embedding_prefetch_capacity, enable_embedding_postpush, enable_variable_postpush: "
-                    "they are for jobs of several processes and have no effect in one process",
-                    stacklevel=3,
-                )
             return
         if self.num_ps < 1:
             raise ValueError(
@@ -150,3 +154,24 @@ class JobConfig:
             spares = f" and {self.num_spares} spares" if self.server_type == "ps" and self.num_spares else ""
             count = "a job has one" if self.server_type == "dispatcher" else f"{name}={getattr(self, name)}{spares}"
             raise ValueError(f"index={self.index}: there is no such {self.server_type}, {count}")
+
+    def _warn_of_no_effect(self) -> None:
+        """Say which settings need another kind of job."""
+        found = []
+        if self.is_sync and (self.pushes_rows_behind or self.pushes_dense_behind):
+            found.append(
+                "enable_embedding_postpush, enable_variable_postpush: they are for workers with parameter servers and "
+                "have no effect with enable_sync_training; set enable_pipelined_bwda2a or enable_async_optimize"
+            )
+        if not self.is_sync and (self.exchanges_ids_ahead or self.exchanges_gradients_behind or self.steps_rows_late):
+            found.append(
+                "enable_pipelined_fwda2a, enable_pipelined_bwda2a, enable_async_optimize: they are for ranks and have "
+                "no effect without enable_sync_training"
+            )
+        if not self.is_job and not self.is_sync and self.ahead is not None:
+            found.append(
+                "max_staleness, embedding_prefetch_capacity, enable_embedding_postpush, enable_variable_postpush: they "
+                "are for jobs of several processes and have no effect in one process"
+            )
+        for words in found:
+            warnings.warn(words, stacklevel=4)

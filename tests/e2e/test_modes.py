@@ -4,13 +4,13 @@ import pytest
 
 from monolith.checkpoint import latest_state
 from monolith.checkpoint.format.manifest import read_manifest
-from tests.e2e.live_job import free_port
 from tests.e2e.mode_job import BATCH, EVENTS_PER_FILE, INPUT_VARIABLE, NUM_FILES, be_a_process, write_input
+from tests.free_port import free_port
 from tests.new_processes import PROCESSES
+from tests.patience import PATIENCE_SECONDS
 from tests.train.job.running_job import data_workers
 
 ROLES = {"dispatcher": 1, "dsworker": 2, "ps": 2, "worker": 2}
-PATIENCE_SECONDS = 90
 
 
 def environment() -> dict[str, str]:
@@ -25,7 +25,6 @@ def environment() -> dict[str, str]:
 
 
 @pytest.mark.services
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize("native", [False, True], ids=["tables", "multi"])
 @pytest.mark.parametrize("fused", [False, True], ids=["plain", "fused"])
 def test_cpu(tmp_path, fused, native):

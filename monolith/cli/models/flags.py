@@ -76,6 +76,7 @@ class ExportFlags(ModelFlags):
     """Flags of `monolith export` besides the settings."""
 
     checkpoint_path: str | None = setting(None, "Folder of the snapshot; the newest in model_dir if not given.")
+    dense_only: bool = setting(False, "Share the rows of the newest version, which --export-mode distributed wrote.")
 
 
 COMMANDS: Mapping[str, type] = {

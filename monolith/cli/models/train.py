@@ -10,6 +10,7 @@ from monolith.checkpoint import snapshot_path
 from monolith.cli.console import console, print_error
 from monolith.cli.mistakes import error_words
 from monolith.cli.models.estimators import config_of, estimator_of
+from monolith.launch.supervisor import SCALED
 from monolith.train.config import RunnerConfig
 from monolith.train.config.run_settings import job_config
 from monolith.train.job.place import DISPATCHER, DSWORKER, PS
@@ -52,3 +53,6 @@ def _train(model: str, settings: Mapping[str, Any], own: Mapping[str, Any], conf
     # soft_wrap and no markup: a script may read the line.
     line = f"{done}{': ' if words else ''}{words}{'' if estimator.config.index else saved}"  # of a job, the chief saves
     console.print(line, soft_wrap=True, markup=False, highlight=False)
+    if result.scale_to is not None:
+        console.print(f"{result.ending}; start all processes with these numbers", soft_wrap=True, highlight=False)
+        raise typer.Exit(SCALED)

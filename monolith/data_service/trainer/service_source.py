@@ -143,6 +143,9 @@ class ServiceSource(Closing):
         part._parts = self._parts if self._shares_splits else (*self._parts, (num_shards, index))
         return part
 
+    fixed_parts = "its splits belong to the trainers that began them"
+    """Why another number of workers cannot go on with them."""
+
     def close(self) -> None:
         """Leave the service: others may take at once what this trainer has not finished. Iterating joins again."""
         if self._membership is not None:

@@ -11,6 +11,7 @@ _PAGE = """\
 # Run each command below as a process of its own.
 # All of them need the folder {folder}. They need no environment variable.
 # Status 0: it is done. Status 2: it was started wrongly; do not start it again. Any other end: start it again.
+# Status 3 of the chief: `monolith scale` stopped the job; start all of it with the numbers in cluster/scale.json there.
 # SIGTERM to the chief ends the job in order: workers finish their batch, the chief saves, the servers end."""
 
 

@@ -1,11 +1,16 @@
 """Job: what every engine runs; each of its processes is a `monolith train` with its own role."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Protocol
+
+from monolith.train.job.scale.shape import CLUSTER_FOLDER, ScaleOutcome
 
 PS, WORKER = "ps", "worker"
 DISPATCHER, DSWORKER = "dispatcher", "dsworker"
+
+_STEP_FLAGS = ("--steps=", "--max-steps=")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -75,6 +80,17 @@ class Job:
             raise ValueError(f"a job has --num-workers of at least 1, got {self.num_workers}")
         if self.num_dsworkers < 0:
             raise ValueError(f"--num-dsworkers must not be negative, got {self.num_dsworkers}")
+
+    def scaled(self) -> "Job":
+        """Return the job in the shape that `monolith scale` asked for, after its chief has stopped for it."""
+        outcome = ScaleOutcome.read(Path(self.folder) / CLUSTER_FOLDER)
+        if outcome is None or outcome.what != "scaled":
+            raise ValueError(f"{self.folder}: the chief ended as if `monolith scale` had asked for it, and nothing has")
+        flags = [flag for flag in self.flags if outcome.last_step is None or not flag.startswith(_STEP_FLAGS)]
+        if outcome.last_step is not None:  # `steps` counts from where the job began
+            flags.append(f"--max-steps={outcome.last_step}")
+        shape = outcome.shape
+        return replace(self, num_ps=shape.num_ps, num_workers=shape.num_workers, flags=flags)
 
     @property
     def num_servers(self) -> int:

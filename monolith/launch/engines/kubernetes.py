@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from monolith.launch.engines.job import DISPATCHER, DSWORKER, PS, WORKER, Job, Resources
+from monolith.launch.supervisor import SCALED, USER_ERROR
 
 PORTS: Mapping[str, int] = {PS: 7001, WORKER: 7002, DISPATCHER: 7003, DSWORKER: 7004}
 USER_ID = 10001
@@ -116,9 +117,9 @@ class KubernetesEngine:
         return {"apiVersion": "v1", "kind": "Service", "metadata": self._meta(kind), "spec": spec}
 
     def _job(self, job: Job, kind: str, count: int, port: int) -> dict[str, Any]:
-        # A wrong setting fails the job at once; a lost node is nobody's mistake.
+        # A wrong setting, or a stop for other numbers, fails the job at once; a lost node is nobody's mistake.
         rules = [
-            {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [2]}},
+            {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [USER_ERROR, SCALED]}},
             {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
         ]
         spec = {

@@ -39,7 +39,9 @@ class CpuTrainingConfig(SharedTrainingSettings):
         True, "The probabilistic filter gives every event of an id the same chance."
     )
     hashtable_init_capacity: int = setting(0, "Rows that each table reserves at the start; 0: as its feature says.")
-    embedding_prefetch_capacity: int = setting(0, "Batches whose rows may be fetched ahead, with PS; 0 is none.")
+    embedding_prefetch_capacity: int = setting(
+        0, "Batches whose rows may be fetched ahead, with PS or ranks; 0 is none."
+    )
     enable_embedding_postpush: bool = setting(False, "Push gradients of rows and weights in the background, with PS.")
     enable_variable_prefetch: bool = setting(False, "Keep copies of dense weights in the worker, with PS.")
     enable_variable_postpush: bool = setting(False, "The same as enable_embedding_postpush.")
@@ -50,9 +52,15 @@ class CpuTrainingConfig(SharedTrainingSettings):
     mode: str = setting("train", "train, eval or infer.")
     partial_recovery: bool | None = setting(None, "Restore only the PS that are new after a failure.")
     enable_realtime_training: bool = setting(False, "Send changes to the servers while training.")
-    enable_async_optimize: bool = setting(False, "Synchronous training steps rows in the background.")
-    enable_pipelined_fwda2a: bool = setting(False, "Overlap the exchange of rows with computing.")
-    enable_pipelined_bwda2a: bool = setting(False, "Overlap the exchange of gradients with computing.")
+    enable_async_optimize: bool = setting(
+        False, "Ranks step rows in the background; the rows of the next batch may lack that step."
+    )
+    enable_pipelined_fwda2a: bool = setting(
+        False, "Ranks exchange the ids of the next batch while they compute; the same results."
+    )
+    enable_pipelined_bwda2a: bool = setting(
+        False, "Ranks exchange gradients of rows while they step dense weights; the same results."
+    )
     reorder_fids_in_data_pipeline: bool = setting(False, "Sort ids by shard while data are read.")
     dense_only_stop_training_when_save: bool = setting(False, "Workers wait during a save of dense weights alone.")
     submit_time_secs: int | None = setting(None, "Time at which the job was submitted, for the throughput metric.")

@@ -17,12 +17,10 @@ from monolith.cluster.platform.local_host import get_local_host
 from monolith.parallel.coordination import Coordinator
 from monolith.train.config import RunnerConfig
 from monolith.train.config.run_settings import tls_config
+from monolith.train.job.scale.shape import CLUSTER_FOLDER
 from monolith.train.roles.cluster import ListedCluster
 from monolith.train.roles.discovery import asked_discovery
 from monolith.wire import Address, SharedSecret, TlsConfig
-
-CLUSTER_FOLDER = "cluster"
-"""In model_dir: addresses of the processes, and their secret."""
 
 PS = "ps"
 WORKER = "worker"
