@@ -71,7 +71,7 @@ def wait_for_steps(job, index, count):
 
 
 def wait_until(condition):
-    end = time.monotonic() + 90
+    end = time.monotonic() + PATIENCE_SECONDS
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.1)

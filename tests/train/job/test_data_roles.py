@@ -15,10 +15,10 @@ from monolith.train.config import RunnerConfig
 from monolith.train.job.place import place_of
 from tests.train.job.counting_job import BATCH, Counting, config_of, counted, expected, take_part
 from tests.train.job.running_job import Job, data_workers, wait_for_steps, wait_until
-from tests.train.job.three_doors import HELD_AFTER, held_part
 
 ROOT = Path(__file__).resolve().parents[3]
 EVENTS = 640
+HELD_AFTER = 7
 
 
 def check_exact(model_dir, num_events):
@@ -31,8 +31,8 @@ def check_exact(model_dir, num_events):
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("shared", [False, True], ids=["parts", "shared"])
 def test_every_event_counts_once_whoever_is_killed(tmp_path, shared):
-    more = {"use_dataservice": True, "enable_dynamic_sharding": shared}
-    with Job(tmp_path, held_part, num_ps=1, num_events=EVENTS, **more) as job:
+    more = {"use_dataservice": True, "enable_dynamic_sharding": shared, "seconds": 0.001, "holds_after": HELD_AFTER}
+    with Job(tmp_path, take_part, num_ps=1, num_events=EVENTS, **more) as job:
         for role in (("dispatcher", 0), ("dsworker", 0), ("dsworker", 1)):
             job.start(*role)
         for index in range(2):
@@ -43,8 +43,8 @@ def test_every_event_counts_once_whoever_is_killed(tmp_path, shared):
             job.start(*role)
         # A data worker that starts after the end of the job would wait for another job.
         wait_until(lambda: len(data_workers(tmp_path, 2) - before) == 1)
-        (tmp_path / "go").touch()
-        assert set(job.ends(150).values()) == {0}
+        job.go()
+        assert set(job.ends().values()) == {0}
     check_exact(tmp_path, EVENTS)
 
 
