@@ -3,11 +3,9 @@
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Literal, Self, get_args
 
 from monolith.embedding.config.learning_rate import LearningRate, check_learning_rate, learning_rate_at
-from monolith.embedding.config.optimizers import Optimizer
 from monolith.embedding.config.proto_fields import chosen_kind
 from monolith.embedding.config.segment import Segment
 from monolith.protos.embedding_hash_table_pb2 import EmbeddingHashTableConfig, EntryConfig, SlotExpireTimeConfig
@@ -72,6 +70,9 @@ class TableConfig:
     learning_rates: tuple[LearningRate, ...] = ()
     """One number or function of the global step per segment; when empty, each optimizer's own."""
 
+    # Found at first use and kept: every step asks every table for them.
+    _rates: tuple[LearningRate, ...] | None = field(default=None, init=False, repr=False, compare=False)
+
     def __post_init__(self) -> None:
         """Reject values that could only fail later, far from here."""
         # Own, immutable or copied: a caller's list or dict must not change the config behind our back.
@@ -99,8 +100,12 @@ class TableConfig:
 
     def learning_rate_values(self, global_step: int) -> list[float]:
         """Return the learning rate of each segment at the step."""
-        rates = self.learning_rates or tuple(_own_rate(segment.optimizer) for segment in self.segments)
-        return [learning_rate_at(self._label, rate, global_step) for rate in rates]
+        rates = self._rates
+        if rates is None:
+            rates = self.learning_rates or tuple(segment.optimizer.learning_rate_fn() for segment in self.segments)
+            object.__setattr__(self, "_rates", rates)
+        label = self._label
+        return [learning_rate_at(label, rate, global_step) for rate in rates]
 
     def to_proto(self) -> EmbeddingHashTableConfig:
         """Return the message that describes this table; name and learning rates have no place in it."""
@@ -210,9 +215,3 @@ def older_names(label: str, names: Sequence[str]) -> tuple[str, ...]:
     if isinstance(names, str):
         raise TypeError(f"{label}: extra_restore_names must be a list of names, got {names!r}; write [{names!r}]")
     return tuple(names)
-
-
-@lru_cache(maxsize=4096)
-def _own_rate(optimizer: Optimizer) -> LearningRate:
-    """Return an optimizer's own learning rate; kept, for it is asked of every table in every step."""
-    return optimizer.learning_rate_fn()
