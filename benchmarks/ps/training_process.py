@@ -2,8 +2,8 @@
 
 All trainers take the same steps over batches that were made before the clock starts. The one with a parameter server
 works ahead by one batch, as a worker of a job does with `max_staleness=1`: while the net runs on one batch, a thread
-pushes the gradients of the batch before, lets the owner step the dense weights, and pulls the rows of the next batch. So
-rows and weights lack at most the last push.
+pushes the gradients of the batch before, lets the owner step the dense weights, and pulls the rows of the next batch.
+So rows and weights lack at most the last push.
 """
 
 from __future__ import annotations
