@@ -18,6 +18,7 @@ from monolith.observe.metric_client import get_cli
 from monolith.parallel import RemoteShard, RetryConfig
 from monolith.parallel.coordination import Coordinator, Opening, Position
 from monolith.parallel.coordination.server_watch import ServerWatch
+from monolith.train.job.part_source import num_events_in
 from monolith.train.job.place import JobPlace
 from monolith.train.job.served_state import ServedState, Servers
 from monolith.train.state.restore_config import RestoreConfig
@@ -116,8 +117,10 @@ class ChiefState(ServedState):
         self._coordinator.note_step(self.global_step)
 
     def num_events_of_others(self) -> int:
-        """Count the events that workers have reported."""
-        return sum(sum(one.get("offsets", {}).values()) for one in self._coordinator.positions() if one is not None)
+        """Count the events that workers have reported, and none that this process counts too."""
+        own = dict(self.offsets)
+        others = [{} if one is None else one.get("offsets", {}) for one in self._coordinator.positions()]
+        return num_events_in([own, *others], all_done=not self._coordinator.unfinished) - sum(own.values())
 
     def event_rate_of_others(self) -> float:
         """Add up what workers have reported; one that is lost trains on none."""
