@@ -1,4 +1,4 @@
-"""`python -m tests.train.job.async_quality`: the AUC of two servers and two workers beside that of one process, by seed."""
+"""`python -m tests.train.job.async_quality`: the AUC of two servers and two workers beside one process, by seed."""
 
 import argparse
 import json
