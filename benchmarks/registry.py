@@ -16,6 +16,7 @@ BENCHMARKS = {
     "ps": "pulls and pushes of a table server against the same bytes over a plain socket; what encryption costs",
     "serving": "requests per second and time to answer of `monolith serve`, alone and while deltas come, against peers",
     "shards": "how evenly ids of three kinds spread over 1,000 shards",
+    "sync": "DLRM on two ranks in step against one process and TorchRec; what exchanging and overlapping cost",
     "table": "lookup, training, insert and growth of the hash table against arrays, torch, FBGEMM and TFRA",
     "train": "DeepFM and DLRM from serialized records against torch, TorchRec and TFRA",
 }

@@ -34,7 +34,7 @@ class Cost:
         return requests * self.request + rows * self.row
 
 
-def fit(sizes: Sequence[int], seconds: Sequence[float]) -> Cost:
+def fit(sizes: Sequence[float], seconds: Sequence[float]) -> Cost:
     """Return the line through the points that is off by the smallest share; neither cost is negative.
 
     >>> fit([100, 10_000], [0.0002, 0.0101])

@@ -66,7 +66,7 @@ class TableStopwatch:
         return call
 
 
-class _Turns(Hook):
+class Turns(Hook):
     """Lets the loop run `num_steps` steps whenever it is told to; between two turns the loop stands still."""
 
     def __init__(self, shape: ClickShape) -> None:
@@ -94,9 +94,13 @@ class _Turns(Hook):
 
     def after_create_session(self, context: RunContext) -> None:
         """Give every table its first rows, then wait."""
-        fill(context.tables, self._shape)
+        self.fill(context.tables)
         self._watch.watch(context.tables)
         self._wait()
+
+    def fill(self, tables: MultiTable) -> None:
+        """Make the first rows."""
+        fill(tables, self._shape)
 
     def before_run(self, context: RunContext) -> None:
         """Note when a step begins, its batch at hand."""
@@ -124,7 +128,7 @@ class OurRun:
 
     def __init__(self, shape: ClickShape, source: Source, model_dir: str) -> None:
         """Begin."""
-        self._turns = _Turns(shape)
+        self._turns = Turns(shape)
         self._taken: dict[str, float] = {}
         self._num_rows = lambda: 0
         # All of it happens there: a second thread that calculates would have helpers of its own, one core too many.

@@ -1,6 +1,7 @@
 """Rows of a batch in the layouts that the model reads: one native call forward, one backward."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import torch
@@ -10,11 +11,16 @@ from monolith.data import Column
 from monolith.embedding import MultiTable
 from monolith.embedding.layout import LayoutPlan, ShardedFids
 from monolith.embedding.layout.sharded_fids import shard_columns
-from monolith.model.lookup import Lookup, Pulled
+from monolith.model.lookup import Lookup, PlannedBatch, Pulled
 from monolith.model.plan.layouts import Layouts
 from monolith.model.plan.lookup_plan import LookupPlan
 from monolith.model.plan.slices import PulledKey
 from monolith.tensors import Ragged
+
+
+@dataclass(frozen=True, slots=True)
+class _ShardedBatch(PlannedBatch):
+    sharded: ShardedFids | None = None
 
 
 class FusedLookup(Lookup):
@@ -31,8 +37,8 @@ class FusedLookup(Lookup):
         # The native plan has layouts in the order of their names.
         self._keys: list[PulledKey] = [key for name, _ in self._layout_plan.layouts for key in keys[name]]
 
-    def pull(self, columns: Mapping[str, Column], *, requires_grad: bool = True) -> Pulled:
-        """Return the layouts of a batch; ids without a row read as zeros."""
+    def plan_batch(self, columns: Mapping[str, Column]) -> PlannedBatch:
+        """Return what `pull_planned` needs of a batch; this reads no row."""
         missing = [one.name for one in self.plan.features if one.name not in columns]
         if missing:
             raise KeyError(f"the batch lacks the features {', '.join(missing)}; it has {', '.join(columns)}")
@@ -40,7 +46,12 @@ class FusedLookup(Lookup):
         # Repeated ids stay: the tables know each once anyway, and admission has to see every sighting.
         sharded = shard_columns(self._layout_plan, ids, 1, unique=False, allow_shared=False)
         blocks = list(sharded.shards.values())
-        batch_plan = self.tables.plan(torch.cat(blocks), [len(block) for block in blocks])
+        return _ShardedBatch(self.tables.plan(torch.cat(blocks), [len(block) for block in blocks]), sharded=sharded)
+
+    def pull_planned(self, planned: PlannedBatch, *, requires_grad: bool = True) -> Pulled:
+        """Return the layouts of a planned batch; ids without a row read as zeros."""
+        assert isinstance(planned, _ShardedBatch) and planned.sharded is not None
+        batch_plan, sharded = planned.batch_plan, planned.sharded
         rows = batch_plan.lookup()
         slices = [torch.empty(shape) for shape in self._layout_plan.output_shapes(sharded.num_samples)]
         self._layout_plan.native_plan.forward(

@@ -34,6 +34,18 @@ class Pulled:
 
 
 @dataclass(frozen=True, slots=True)
+class PlannedBatch:
+    """The ids of one batch, ready to be looked up."""
+
+    batch_plan: MultiBatchPlan
+    ids: tuple[Ids, ...] = ()
+    """By feature, in the order of the tables."""
+
+    sizes: tuple[int, ...] = ()
+    """Numbers of `ids`."""
+
+
+@dataclass(frozen=True, slots=True)
 class _Gradients:
     """Memory for the gradients of a batch, laid out like its rows."""
 
@@ -81,12 +93,20 @@ class Lookup:
 
     def pull(self, columns: Mapping[str, Column], *, requires_grad: bool = True) -> Pulled:
         """Return the rows of all ids of a batch; ids without a row read as zeros."""
+        return self.pull_planned(self.plan_batch(columns), requires_grad=requires_grad)
+
+    def plan_batch(self, columns: Mapping[str, Column]) -> PlannedBatch:
+        """Return what `pull_planned` needs of a batch; this reads no row."""
         missing = [one.name for one in self._features if one.name not in columns]
         if missing:
             raise KeyError(f"the batch lacks the features {', '.join(missing)}; it has {', '.join(columns)}")
         ids = tuple(ids_of(one.name, columns[one.name]) for one in self._features)
         flat, sizes = concatenate_ids([one.values for one in ids])
-        batch_plan = self.tables.plan(flat, self._sizes_by_table(sizes))
+        return PlannedBatch(self.tables.plan(flat, self._sizes_by_table(sizes)), ids, tuple(sizes))
+
+    def pull_planned(self, planned: PlannedBatch, *, requires_grad: bool = True) -> Pulled:
+        """Return the rows of a planned batch, as they are now."""
+        batch_plan, ids, sizes = planned.batch_plan, planned.ids, list(planned.sizes)
         rows = batch_plan.lookup()
         parts = zip(self._features, self._by_feature(rows, sizes), ids, strict=True)
         combined = {one.name: self._combined[one.name].forward(part, these) for one, part, these in parts}

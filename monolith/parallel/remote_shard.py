@@ -76,6 +76,11 @@ class RemoteShard(Closing):
         """Return what the server holds: shard, generation, rows and bytes by table; shard None if it is empty."""
         return self._ask(ControlRequest.STATUS)
 
+    def applied(self) -> tuple[dict[str, int], dict[str, int]]:
+        """Return the end of the last batch that was applied of each partition, to rows and to dense weights."""
+        said = self._ask(ControlRequest.APPLIED)
+        return said["rows"], said["dense"]
+
     def is_initialized(self) -> bool:
         """Return whether it has the state it should have."""
         return bool(self.status()["is_initialized"])

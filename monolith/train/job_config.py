@@ -23,7 +23,7 @@ class JobConfig:
     """
 
     server_type: str = "worker"
-    """What this process is: worker or ps."""
+    """What this process is: worker or ps; dispatcher or dsworker, if the job has a data service of its own."""
 
     index: int = 0
     """Which of its kind."""
@@ -42,6 +42,15 @@ class JobConfig:
 
     row_gradients: str = "mean"
     """What ranks make of their gradients of a row: mean or sum."""
+
+    exchanges_ids_ahead: bool = False
+    """Ranks exchange the ids of the next batch while they compute."""
+
+    exchanges_gradients_behind: bool = False
+    """Ranks exchange the gradients of rows while they step dense weights."""
+
+    steps_rows_late: bool = False
+    """Ranks step rows in the background; the next batch may lack that step."""
 
     is_local: bool = False
     """Everything is in this process, the parameter servers too."""
@@ -92,7 +101,7 @@ class JobConfig:
     @property
     def is_job(self) -> bool:
         """Whether there are other processes: settings name them, or a role among them."""
-        names_others = self.num_ps > 0 or self.num_workers > 1 or self.server_type == "ps" or self.index > 0
+        names_others = self.num_ps > 0 or self.num_workers > 1 or self.server_type != "worker" or self.index > 0
         return names_others and not self.is_local and not self.is_sync
 
     @property
@@ -102,7 +111,8 @@ class JobConfig:
 
     @property
     def _num_of_kind(self) -> int:
-        return self.num_ps + self.num_spares if self.server_type == "ps" else self.num_workers
+        counts = {"ps": self.num_ps + self.num_spares, "worker": self.num_workers, "dispatcher": 1}
+        return counts.get(self.server_type, self.index + 1)  # any number of data workers
 
     @property
     def call_retry(self) -> RetryConfig:
@@ -132,13 +142,8 @@ class JobConfig:
         ):
             if value is not None and value < 0:
                 raise ValueError(f"{name} must not be negative, got {value}")
+        self._warn_of_no_effect()
         if not self.is_job:
-            if self.ahead is not None:
-                warnings.warn(
-                    "max_staleness, embedding_prefetch_capacity, enable_embedding_postpush, enable_variable_postpush: "
-                    "they are for jobs of several processes and have no effect in one process",
-                    stacklevel=3,
-                )
             return
         if self.num_ps < 1:
             raise ValueError(
@@ -147,6 +152,26 @@ class JobConfig:
         if not 0 <= self.index < self._num_of_kind:
             name = "num_ps" if self.server_type == "ps" else "num_workers"
             spares = f" and {self.num_spares} spares" if self.server_type == "ps" and self.num_spares else ""
-            raise ValueError(
-                f"index={self.index}: there is no such {self.server_type}, {name}={getattr(self, name)}{spares}"
+            count = "a job has one" if self.server_type == "dispatcher" else f"{name}={getattr(self, name)}{spares}"
+            raise ValueError(f"index={self.index}: there is no such {self.server_type}, {count}")
+
+    def _warn_of_no_effect(self) -> None:
+        """Say which settings need another kind of job."""
+        found = []
+        if self.is_sync and (self.pushes_rows_behind or self.pushes_dense_behind):
+            found.append(
+                "enable_embedding_postpush, enable_variable_postpush: they are for workers with parameter servers and "
+                "have no effect with enable_sync_training; set enable_pipelined_bwda2a or enable_async_optimize"
             )
+        if not self.is_sync and (self.exchanges_ids_ahead or self.exchanges_gradients_behind or self.steps_rows_late):
+            found.append(
+                "enable_pipelined_fwda2a, enable_pipelined_bwda2a, enable_async_optimize: they are for ranks and have "
+                "no effect without enable_sync_training"
+            )
+        if not self.is_job and not self.is_sync and self.ahead is not None:
+            found.append(
+                "max_staleness, embedding_prefetch_capacity, enable_embedding_postpush, enable_variable_postpush: they "
+                "are for jobs of several processes and have no effect in one process"
+            )
+        for words in found:
+            warnings.warn(words, stacklevel=4)

@@ -50,6 +50,9 @@ class RunResult:
     metrics: Mapping[str, float]
     """Of the last predictions, each made before its event was trained on."""
 
+    scale_to: tuple[int, int] | None = None
+    """`num_ps` and `num_workers` that the job is to go on with, if `monolith scale` ended it."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LoopConfig:

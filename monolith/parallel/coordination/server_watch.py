@@ -37,7 +37,7 @@ class ServerWatch(Closing):
             while not self._closing.wait(self._every_seconds):
                 for shard in self._shards if self._is_idle() else ():
                     shard.status()
-        except Exception as error:  # noqa: BLE001  whoever trains raises it
+        except Exception as error:  # noqa: BLE001  the thread that trains raises it
             if not self._closing.is_set():
                 self._on_loss(error)
         finally:

@@ -68,7 +68,13 @@ class Exchange:
 
     def gather(self, number: int) -> list[int]:
         """Return the number of every rank."""
-        return self._gather(torch.tensor([number]), [1] * self.num_ranks).tolist()
+        return [one for (one,) in self.gather_lists([number])]
+
+    def gather_lists(self, numbers: Sequence[int]) -> list[list[int]]:
+        """Return the numbers of every rank; all ranks give equally many."""
+        flat = self._gather(torch.tensor(numbers), [len(numbers)] * self.num_ranks)
+        found: list[list[int]] = flat.view(self.num_ranks, -1).tolist()
+        return found
 
     def gather_texts(self, text: str) -> list[str]:
         """Return the text of every rank."""

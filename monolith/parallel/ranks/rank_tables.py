@@ -44,6 +44,10 @@ class RankTables:
         """Return this rank's part of one table."""
         return self.own[name]
 
+    def over(self, exchange: Exchange) -> "RankTables":
+        """Return the same tables, whose new plans go through another exchange."""
+        return RankTables(self.own, exchange, average=self.average)
+
     def plan(self, ids: Tensor, sizes: Sequence[int], *, dedup: bool = True) -> "RankBatchPlan":
         """Return the plan of this rank's batch: `ids` flattened in table order, `sizes[t]` of them for table t."""
         return RankBatchPlan(self, ids, sizes, dedup=dedup and self._merges)
@@ -54,7 +58,8 @@ class RankBatchPlan:
 
     def __init__(self, tables: RankTables, ids: Tensor, sizes: Sequence[int], *, dedup: bool) -> None:
         """Send `ids`, `sizes[t]` of them for table t, to their owners, and take those that this rank owns."""
-        exchange = tables.exchange
+        self.exchange = exchange = tables.exchange
+        """What the next call goes through: several threads may use a plan one after another, each with its own."""
         self._tables = tables
         self._sizes = list(sizes)
         self._batch = native.ShardedBatch(tables.dims, exchange.num_ranks, flat_ids(ids), self._sizes, dedup)
@@ -82,7 +87,7 @@ class RankBatchPlan:
         """Return the rows of all ids as one flat tensor, table after table; `split` cuts it."""
         out = torch.empty(self._batch.num_floats) if out is None else check_out(out, num_dims=1)
         rows = _by_row(self._own_plan.lookup(), self._own_floats)
-        self._batch.scatter_parts(self._tables.exchange.swap(rows, self._floats_asked, self._floats_wanted), out)
+        self._batch.scatter_parts(self.exchange.swap(rows, self._floats_asked, self._floats_wanted), out)
         return out
 
     def split(self, flat: Tensor) -> list[Tensor]:
@@ -96,14 +101,24 @@ class RankBatchPlan:
 
         If a gradient of some rank is NaN or infinite, all ranks get a NotFiniteError, and no row changes.
         """
+        flat, time = self.check_gradients(gradients, time)
+        return self.send_gradients(flat, global_step=global_step, time=time)
+
+    def check_gradients(self, gradients: Tensor, time: int = NO_TIME) -> tuple[Tensor, int]:
+        """Return what to send of gradients, and the newest time of all ranks; raises as `apply_gradients` does."""
         if gradients.shape != (self._batch.num_floats,):
             raise ValueError(
                 f"gradients must be one flat tensor of {self._batch.num_floats} floats, laid out like lookup's, got "
                 f"shape {tuple(gradients.shape)}"
             )
-        flat, exchange = detached_floats(gradients, "gradients"), self._tables.exchange
+        flat = detached_floats(gradients, "gradients")
+        is_finite = native.first_not_finite(flat) == flat.numel()
         # Rows have the newest time of all ranks, as if their batches were one.
-        time = exchange.check_all_finite(native.first_not_finite(flat) == flat.numel(), "the gradients of rows", time)
+        return flat, self.exchange.check_all_finite(is_finite, "the gradients of rows", time)
+
+    def send_gradients(self, flat: Tensor, *, global_step: int = 0, time: int = NO_TIME) -> native.ChangeResult:
+        """Step the optimizers of all owners with what `check_gradients` returned."""
+        exchange = self.exchange
         sums = torch.empty(self._batch.part_floats)
         self._batch.sum_parts(flat, sums)
         received = exchange.swap(sums, self._floats_wanted, self._floats_asked)

@@ -8,7 +8,10 @@ from monolith.train.config.setting import setting
 from monolith.train.config.shared_settings import SharedJobSettings, SharedTrainingSettings
 
 DEFAULT_SNAPSHOT_SECONDS = 60.0
-SERVER_TYPES = ("worker", "ps")
+DATA_ROLES = ("dispatcher", "dsworker")
+"""Processes of a job that read its data."""
+
+SERVER_TYPES = ("worker", "ps", *DATA_ROLES)
 CHIEF = "chief"
 """Another word for worker 0."""
 
@@ -26,7 +29,7 @@ class CpuTrainingConfig(SharedTrainingSettings):
     'sliding_hash_filter'
     """
 
-    server_type: str = setting("worker", "What this process is: worker or ps; chief is worker 0.")
+    server_type: str = setting("worker", "What this process is: worker, ps, dispatcher or dsworker; chief is worker 0.")
     index: int = setting(0, "Which of its kind this process is; worker 0 is the chief.")
     model_name: str = setting("", "Name in metrics and serving; if empty, the model's own name.")
     filter_capacity: int = setting(300_000_000, "Ids that the admission filter can count.")
@@ -36,7 +39,9 @@ class CpuTrainingConfig(SharedTrainingSettings):
         True, "The probabilistic filter gives every event of an id the same chance."
     )
     hashtable_init_capacity: int = setting(0, "Rows that each table reserves at the start; 0: as its feature says.")
-    embedding_prefetch_capacity: int = setting(0, "Batches whose rows may be fetched ahead, with PS; 0 is none.")
+    embedding_prefetch_capacity: int = setting(
+        0, "Batches whose rows may be fetched ahead, with PS or ranks; 0 is none."
+    )
     enable_embedding_postpush: bool = setting(False, "Push gradients of rows and weights in the background, with PS.")
     enable_variable_prefetch: bool = setting(False, "Keep copies of dense weights in the worker, with PS.")
     enable_variable_postpush: bool = setting(False, "The same as enable_embedding_postpush.")
@@ -47,9 +52,15 @@ class CpuTrainingConfig(SharedTrainingSettings):
     mode: str = setting("train", "train, eval or infer.")
     partial_recovery: bool | None = setting(None, "Restore only the PS that are new after a failure.")
     enable_realtime_training: bool = setting(False, "Send changes to the servers while training.")
-    enable_async_optimize: bool = setting(False, "Synchronous training steps rows in the background.")
-    enable_pipelined_fwda2a: bool = setting(False, "Overlap the exchange of rows with computing.")
-    enable_pipelined_bwda2a: bool = setting(False, "Overlap the exchange of gradients with computing.")
+    enable_async_optimize: bool = setting(
+        False, "Ranks step rows in the background; the rows of the next batch may lack that step."
+    )
+    enable_pipelined_fwda2a: bool = setting(
+        False, "Ranks exchange the ids of the next batch while they compute; the same results."
+    )
+    enable_pipelined_bwda2a: bool = setting(
+        False, "Ranks exchange gradients of rows while they step dense weights; the same results."
+    )
     reorder_fids_in_data_pipeline: bool = setting(False, "Sort ids by shard while data are read.")
     dense_only_stop_training_when_save: bool = setting(False, "Workers wait during a save of dense weights alone.")
     submit_time_secs: int | None = setting(None, "Time at which the job was submitted, for the throughput metric.")
@@ -69,7 +80,7 @@ class CpuTrainingConfig(SharedTrainingSettings):
     items_input_kafka_dump_prefix: bool = setting(False, "Framing of the item file.")
     device_fn: Callable[..., Any] | None = setting(None, "Where dense weights live.", flag=False)
     use_dataservice: bool | None = setting(None, "Read batches from a data service.")
-    num_extra_dsworker_on_gpu_worker: int = setting(0, "Data workers beside each GPU worker.")
+    num_extra_dsworker_on_gpu_worker: int = setting(0, "Data workers in the process of each worker.")
 
     def __post_init__(self) -> None:
         """Reject values that could only fail later, far from here."""

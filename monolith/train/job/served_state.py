@@ -107,7 +107,7 @@ class ServedState(TrainState):
             push()
         else:
             place = place_of_batch(batch, self.global_step)
-            self._in_turn(partial(_push_behind, push, pulled, place), batch)
+            self._in_turn(partial(push_behind, push, pulled, place), batch)
 
     def step_dense(self, batch: Batch) -> None:
         """Let the owners of the dense weights step them; the model gets the new values with its next rows."""
@@ -247,7 +247,7 @@ class ServedState(TrainState):
         raise NotImplementedError
 
 
-def _push_behind(push: Callable[[], None], pulled: Pulled, place: str) -> None:
+def push_behind(push: Callable[[], object], pulled: Pulled, place: str) -> None:
     """Push rows where no caller knows which batch failed."""
     try:
         push()
@@ -269,7 +269,11 @@ def key_of(batch: Batch) -> BatchKey | None:
     """Return what servers know a batch by; None for one without events of its own."""
     if batch.first == batch.last:
         return None
-    name = batch.partition
-    if len(name.encode()) > MAX_PARTITION_BYTES:  # the path of a file, say
-        name = hashlib.sha256(name.encode()).hexdigest()
-    return BatchKey(name, batch.first, batch.last)
+    return BatchKey(key_name(batch.partition), batch.first, batch.last)
+
+
+def key_name(partition: str) -> str:
+    """Return what servers call a partition."""
+    if len(partition.encode()) <= MAX_PARTITION_BYTES:
+        return partition
+    return hashlib.sha256(partition.encode()).hexdigest()  # the path of a file, say

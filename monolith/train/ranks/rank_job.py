@@ -8,6 +8,7 @@ from typing import Any
 from monolith.model import LookupPlan, MonolithModel
 from monolith.parallel import RetryConfig
 from monolith.parallel.ranks import Exchange
+from monolith.train.ranks.pipeline import Overlap
 from monolith.wire import SharedSecret, TlsConfig
 
 
@@ -24,6 +25,10 @@ class RankJob:
     """Where rank 0 reaches the rows of this rank, to save them."""
 
     retry: RetryConfig = field(default_factory=RetryConfig)
+    overlap: Overlap = field(default_factory=Overlap)
+    background: Exchange | None = field(default=None, repr=False)
+    """For what overlaps with computing, if anything does."""
+
     averages_rows: bool = True
     """Gradients of rows are averaged over the ranks, as those of weights are; otherwise they are added up."""
 

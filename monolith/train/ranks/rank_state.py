@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from enum import IntEnum
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,10 +17,15 @@ from monolith.checkpoint.keep import Retention, SnapshotStore
 from monolith.checkpoint.shards import ShardsSaver, load_into_shards
 from monolith.data import Batch, Source
 from monolith.embedding import MultiTable
-from monolith.model import MonolithModel
+from monolith.model import MonolithModel, Pulled
+from monolith.model.lookup import PlannedBatch
 from monolith.parallel import ParameterServer, RemoteShard
 from monolith.parallel.ranks import Exchange, RankTables
+from monolith.parallel.ranks.rank_tables import RankBatchPlan
+from monolith.train.culprit import place_of_batch
 from monolith.train.job.chief_state import WORKERS_KEY
+from monolith.train.job.served_state import push_behind
+from monolith.train.ranks.pipeline import RankPipeline
 from monolith.train.ranks.rank_job import RankJob
 from monolith.train.state import StateConfig, TrainState
 from monolith.train.state.restore_config import RestoreConfig
@@ -57,7 +63,14 @@ class RankState(TrainState):
         self.exchange, self._job = exchange, job
         self._cleanup = ExitStack()
         self._has_ended = False
+        self._pipeline: RankPipeline[PlannedBatch | Pulled] | None = None
         super().__init__(model, source, config)
+        if job.background is not None:
+            tables = cast(RankTables, self.tables).over(job.background)
+            # As `self.lookup`, for the thread of the pipeline.
+            self._lookup_ahead = self._make_lookup(config, cast(MultiTable, tables))
+            self._pipeline = RankPipeline(source, job.background, job.overlap, self._fetch)
+            self._cleanup.enter_context(self._pipeline)
 
     def begin_step(self) -> bool:
         """Return whether all ranks have a batch; if not, `ending` says which has none, and why."""
@@ -65,6 +78,43 @@ class RankState(TrainState):
             return True
         self._note_endings("")
         return False
+
+    def batches(self) -> Iterator[Batch]:
+        """Yield the batches of the source."""
+        return super().batches() if self._pipeline is None else self._pipeline.batches()
+
+    def pull(self, batch: Batch) -> Pulled:
+        """Return the rows of a batch, after the steps of all batches before, unless settings ask for earlier rows."""
+        if self._pipeline is None:
+            return super().pull(batch)
+        found = self._pipeline.fetched()
+        if not isinstance(found, Pulled):
+            self._pipeline.wait_for_pushes(but=int(self._job.overlap.late_steps))
+            found = self.lookup.plan_batch(batch.columns) if found is None else found
+            cast(RankBatchPlan, found.batch_plan).exchange = self.exchange
+            found = self.lookup.pull_planned(found)
+        cast(RankBatchPlan, found.batch_plan).exchange = self.exchange
+        return found
+
+    def push(self, pulled: Pulled, batch: Batch, time: int) -> None:
+        """Step the rows of a batch; if that happens in the background, the gradients are checked before."""
+        if self._pipeline is None or not self._job.overlap.pushes_behind:
+            super().push(pulled, batch, time)
+            return
+        assert pulled.row_gradients is not None
+        plan = cast(RankBatchPlan, pulled.batch_plan)
+        flat, time = plan.check_gradients(pulled.row_gradients(), time)
+        plan.exchange = self._pipeline.exchange
+        # The step before must be done if rows may lack one step only.
+        self._pipeline.wait_for_pushes()
+        send = partial(plan.send_gradients, flat, global_step=self.global_step, time=time)
+        place = place_of_batch(batch, self.global_step)
+        self._pipeline.push(partial(push_behind, send, pulled, place), doing=f"pushing {batch.name}")
+
+    def drain(self) -> None:
+        """Wait until the rows of all batches so far are stepped."""
+        if self._pipeline is not None:
+            self._pipeline.wait_for_pushes()
 
     def step_dense(self, batch: Batch) -> None:
         """Step the dense weights with the mean of all ranks' gradients."""
@@ -80,7 +130,14 @@ class RankState(TrainState):
     def evict_if_due(self) -> None:
         """Remove expired rows if it is time to, by the newest event time of all ranks."""
         self.clock.now, self.clock.first_time = self.exchange.largest(self.clock.now, self.clock.first_time)
-        super().evict_if_due()
+        if self.clock.is_eviction_due(self.tables):
+            self.drain()
+            super().evict_if_due()
+
+    def evict_expired(self) -> int:
+        """Remove rows that have expired by now, in event time; returns how many."""
+        self.drain()
+        return super().evict_expired()
 
     def wait_for_others(self, ending: str, *, interrupted: bool, tick: Callable[[], None]) -> None:
         """Let all ranks end, if they have not agreed on it."""
@@ -93,12 +150,29 @@ class RankState(TrainState):
         return not isinstance(error, ConnectionError)
 
     def close(self) -> None:
-        """Stop the server of this rank's rows."""
+        """Stop what runs in the background, and the server of this rank's rows."""
         self._cleanup.close()
 
     def _meet(self, say: Say) -> bool:
         """Say something to all ranks; return whether all go on."""
         raise NotImplementedError
+
+    def _gather(self, say: Say) -> list[int]:
+        """Say something and return what every rank says; if all go on, begin the next batches that all have."""
+        num_ready = 0 if self._pipeline is None else self._pipeline.num_ready
+        said = self.exchange.gather_lists([say, num_ready])
+        words = [word for word, _ in said]
+        if self._pipeline is not None and not any(words):
+            self._pipeline.begin_ready(min(ready for _, ready in said))
+        return words
+
+    def _fetch(self, batch: Batch) -> PlannedBatch | Pulled:
+        """Exchange the ids of a batch in the background, and its rows if settings ask for them before their turn."""
+        planned = self._lookup_ahead.plan_batch(batch.columns)
+        return self._lookup_ahead.pull_planned(planned) if self._job.overlap.num_rows_ahead else planned
+
+    def _position_after(self, batch: Batch) -> dict[str, Any]:
+        return super()._position_after(batch) if self._pipeline is None else self._pipeline.position()
 
     def _note_endings(self, ending: str) -> None:
         self._has_ended = True
@@ -139,7 +213,8 @@ class FirstRank(RankState):
     @contextmanager
     def held(self) -> Iterator[None]:
         """Inside the block all ranks stand still between two steps."""
-        self.exchange.gather(Say.HOLD)
+        self._gather(Say.HOLD)
+        self.drain()
         self._positions = [json.loads(one) for one in self.exchange.gather_texts(json.dumps(self._position()))]
         try:
             yield
@@ -162,12 +237,12 @@ class FirstRank(RankState):
 
     def evict_expired(self) -> int:
         """Remove expired rows on all ranks; the number is of this one."""
-        self.exchange.gather(Say.EVICT)
+        self._gather(Say.EVICT)
         return super().evict_expired()
 
     def let_workers_in(self, last_step: int | None) -> None:
         """Send the others everything but rows, which they have: weights, steps, and their positions."""
-        self.exchange.gather(Say.OPEN)
+        self._gather(Say.OPEN)
         opening = {
             "global_step": self.global_step,
             "last_step": last_step,
@@ -179,10 +254,10 @@ class FirstRank(RankState):
 
     def dismiss(self) -> None:
         """End the job: everything is saved."""
-        self.exchange.gather(Say.DONE)
+        self._gather(Say.DONE)
 
     def _meet(self, say: Say) -> bool:
-        return not any(self.exchange.gather(say))
+        return not any(self._gather(say))
 
     def _init_shards(self, config: StateConfig) -> None:
         self._opening_positions: list[Any] = []
@@ -249,16 +324,17 @@ class OtherRank(RankState):
         self._obey_until(Say.DONE)
 
     def _meet(self, say: Say) -> bool:
-        while (said := self.exchange.gather(say))[0] >= Say.HOLD:
+        while (said := self._gather(say))[0] >= Say.HOLD:
             self._obey(Say(said[0]))
         return not any(said)
 
     def _obey_until(self, last: Say) -> None:
-        while (order := Say(self.exchange.gather(Say.END)[0])) != last:
+        while (order := Say(self._gather(Say.END)[0])) != last:
             self._obey(order)
 
     def _obey(self, order: Say) -> None:
         if order is Say.HOLD:
+            self.drain()
             self.exchange.gather_texts(json.dumps(self._position()))
             self.exchange.barrier()  # rank 0 has taken the moment
         elif order is Say.EVICT:

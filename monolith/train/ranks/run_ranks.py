@@ -9,6 +9,7 @@ from typing import Any
 from monolith.cluster.host_addresses import loopback_ip
 from monolith.cluster.platform.local_host import get_local_host
 from monolith.data import Source
+from monolith.data.parts import PartSource
 from monolith.hooks import Hook
 from monolith.model import MonolithModel
 from monolith.parallel.ranks import Exchange, RankGroup, RankPlace
@@ -16,9 +17,9 @@ from monolith.train.config import CpuTrainingConfig, RunnerConfig
 from monolith.train.config.run_settings import RunSettings, tls_config
 from monolith.train.hooks.live_view import LiveView
 from monolith.train.hooks.standard import standard_hooks
-from monolith.train.job.part_source import PartSource
-from monolith.train.job.place import CLUSTER_FOLDER
+from monolith.train.job.scale.shape import CLUSTER_FOLDER
 from monolith.train.loop import RunResult, Trainer
+from monolith.train.ranks.pipeline import Overlap
 from monolith.train.ranks.rank_job import RankJob
 from monolith.train.ranks.rank_state import FirstRank, OtherRank
 from monolith.train.run import run, training_source
@@ -64,13 +65,22 @@ def run_ranks(model: MonolithModel, config: RunnerConfig, *, hooks: Sequence[Hoo
     milliseconds = settings.job.call_timeout_ms
     seconds = milliseconds / 1000 if milliseconds > 0 else SILENT_SECONDS
     settings.process.apply()
-    with RankGroup(place, folder, timeout_seconds=seconds) as exchange:
+    overlap = Overlap(
+        num_rows_ahead=settings.job.ahead or 0,
+        ids=settings.job.exchanges_ids_ahead,
+        gradients=settings.job.exchanges_gradients_behind,
+        late_steps=settings.job.steps_rows_late,
+    )
+    group = RankGroup(place, folder, timeout_seconds=seconds, background=bool(overlap))
+    with group as exchange:
         job = RankJob(
             settings=_common(config),
             secret=SharedSecret.made_in_folder(folder),
             tls=tls_config(config),
             listen_at=str(Address(loopback_ip(), 0)) if place.is_one_machine else f"{get_local_host()}:0",
             retry=settings.job.call_retry,
+            overlap=overlap,
+            background=group.background,
             averages_rows=settings.job.row_gradients == "mean",
         )
         source = PartSource(training_source(model, settings.input), place.num_ranks, place.rank)

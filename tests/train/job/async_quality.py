@@ -22,7 +22,7 @@ def main() -> None:
             alone, together = Path(name) / "alone", Path(name) / "job"
             movie_part(str(alone), given.events, seed=seed)
             with Job(together, movie_part, num_events=given.events, seed=seed) as job:
-                assert set(job.ends(1200).values()) == {0}
+                assert set(job.ends().values()) == {0}
             found = {"seed": seed, "alone": auc(alone, given.events), "job": auc(together, given.events)}
         sizes = {"events": given.events, "evaluated": NUM_EVALUATED}
         with given.report.open("a") as report:

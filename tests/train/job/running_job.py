@@ -3,6 +3,7 @@
 import time
 
 from tests.new_processes import PROCESSES
+from tests.patience import PATIENCE_SECONDS
 
 
 class Job:
@@ -32,11 +33,15 @@ class Job:
     def kill(self, server_type, index):
         process = self.processes[server_type, index]
         process.kill()
-        process.join(20)
+        process.join(PATIENCE_SECONDS)
 
-    def ends(self, seconds=60):
+    def go(self):
+        """Let processes go on that hold."""
+        (self.model_dir / "go").touch()
+
+    def ends(self):
         """Wait for all processes, and return their exit codes."""
-        end = time.monotonic() + seconds
+        end = time.monotonic() + PATIENCE_SECONDS
         for process in self.processes.values():
             process.join(max(0.0, end - time.monotonic()))
         return {name: process.exitcode for name, process in self.processes.items()}
@@ -55,7 +60,7 @@ class Job:
 
 def wait_for_steps(job, index, count):
     """Wait until a worker whose steps are counted in a file has taken so many."""
-    path, end = job.model_dir / f"steps-{index}", time.monotonic() + 60
+    path, end = job.model_dir / f"steps-{index}", time.monotonic() + PATIENCE_SECONDS
     while not path.exists() or path.stat().st_size < count:
         assert time.monotonic() < end
         time.sleep(0.01)

@@ -4,9 +4,10 @@ import pytest
 import torch
 
 from monolith.data import arrays
+from monolith.data.parts import PartSource
+from monolith.data.parts.part_source import num_events_in
 from monolith.errors import FencedError
 from monolith.parallel.coordination import ReplacedError
-from monolith.train.job.part_source import PartSource, num_events_in
 from monolith.train.job.retries import Retries
 from monolith.train.job.served_state import key_of
 from monolith.train.job_config import JobConfig
@@ -133,3 +134,5 @@ def test_a_log_that_workers_read_by_turns_counts_once():
     assert num_events_in(ends, all_done=False) == 8
     assert num_events_in([ends[0], {}], all_done=False) == 10
     assert num_events_in([{"a": 3, "b/c": 4}], all_done=False) == 7
+    after_a_change = [{"0/0of2": 4, "0/0of2+0of3": 10}, {"0/1of2+1of3": 8}]
+    assert num_events_in(after_a_change, all_done=False) == 8
