@@ -1,5 +1,6 @@
 """PartSource: the part of a job's data that one worker trains on."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
@@ -10,6 +11,30 @@ from monolith.data.parts.redivide import UNITS_KEY, is_of_units, redivide, units
 from monolith.data.progress import share_read
 from monolith.data.schema import Schema
 from monolith.data.source import Source, State
+
+_SUFFIX = re.compile(r"/\d+of\d+(\+\d+of\d+)*$")
+"""What parts are called besides the name of their partition."""
+
+
+def num_events_in(parts: Sequence[Mapping[str, int]], *, all_done: bool) -> int:
+    """Return how many events the parts of a job have trained on, given the ends that each has reached by partition.
+
+    Parts that read one partition by turns have their ends in it: it counts once, up to where no part is behind. The
+    last part to read something is ahead of the others in the end, once they are `all_done`.
+
+    >>> turns = [{"0/0of2": 40, "a/0of2": 7}, {"0/1of2": 30}]
+    >>> num_events_in(turns, all_done=False), num_events_in(turns, all_done=True)
+    (37, 47)
+    """
+    ends: dict[str, list[int]] = {}
+    for part in parts:
+        reached: dict[str, int] = {}
+        for partition, end in part.items():
+            name = _SUFFIX.sub("", partition)
+            reached[name] = max(end, reached.get(name, 0))
+        for name, end in reached.items():
+            ends.setdefault(name, []).append(end)
+    return sum((max if all_done else min)(one) for one in ends.values())
 
 
 @dataclass(slots=True)

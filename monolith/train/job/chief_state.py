@@ -14,6 +14,7 @@ from monolith.checkpoint.shards import ShardsSaver, load_into_shards
 from monolith.checkpoint.shards.notes import notes_of
 from monolith.data import Source
 from monolith.data.parts import PartSource
+from monolith.data.parts.part_source import num_events_in
 from monolith.data.source import State
 from monolith.model import MonolithModel
 from monolith.observe.metric_client import get_cli
@@ -134,8 +135,10 @@ class ChiefState(ServedState):
         self._coordinator.note_step(self.global_step)
 
     def num_events_of_others(self) -> int:
-        """Count the events that workers have reported."""
-        return sum(sum(one.get("offsets", {}).values()) for one in self._coordinator.positions() if one is not None)
+        """Count the events that workers have reported, and none that this process counts too."""
+        own = dict(self.offsets)
+        others = [{} if one is None else one.get("offsets", {}) for one in self._coordinator.positions()]
+        return num_events_in([own, *others], all_done=not self._coordinator.unfinished) - sum(own.values())
 
     def event_rate_of_others(self) -> float:
         """Add up what workers have reported; one that is lost trains on none."""

@@ -11,7 +11,7 @@ from monolith.data import MovieEvents
 from monolith.model.zoo.movie_ranking import MovieRanking
 from tests.train.job.counting_job import config_of
 
-NUM_EVALUATED = 50_000
+NUM_EVALUATED = 400_000
 
 
 class Movies(MovieRanking):

@@ -5,6 +5,7 @@ import torch
 
 from monolith.data import arrays
 from monolith.data.parts import PartSource
+from monolith.data.parts.part_source import num_events_in
 from monolith.errors import FencedError
 from monolith.parallel.coordination import ReplacedError
 from monolith.train.job.retries import Retries
@@ -123,3 +124,15 @@ def test_one_process_is_no_job():
     assert not JobConfig().is_job
     assert not JobConfig(num_ps=2, is_local=True).is_job
     assert all(JobConfig(**role).is_job for role in ({"num_ps": 1}, {"num_workers": 2}, {"server_type": "ps"}))
+
+
+def test_a_log_that_workers_read_by_turns_counts_once():
+    parts = [PartSource(whole(), 2, index) for index in range(2)]
+    ends = [{batch.partition: batch.last for batch in part} for part in parts]
+    assert ends == [{"0/0of2": 10}, {"0/1of2": 8}]
+    assert num_events_in(ends, all_done=True) == 10
+    assert num_events_in(ends, all_done=False) == 8
+    assert num_events_in([ends[0], {}], all_done=False) == 10
+    assert num_events_in([{"a": 3, "b/c": 4}], all_done=False) == 7
+    after_a_change = [{"0/0of2": 4, "0/0of2+0of3": 10}, {"0/1of2+1of3": 8}]
+    assert num_events_in(after_a_change, all_done=False) == 8
