@@ -17,16 +17,17 @@ from monolith.data_service import service_status
 from monolith.train.config import RunnerConfig
 from monolith.train.job.place import place_of
 from monolith.wire import SharedSecret
+from tests.patience import PATIENCE_SECONDS
 from tests.train.job.counting_job import BATCH, Counting, config_of, counted, expected, take_part
 from tests.train.job.running_job import Job, wait_for_steps
-from tests.train.job.three_doors import HELD_AFTER, held_part
 
 ROOT = Path(__file__).resolve().parents[3]
 EVENTS = 640
+HELD_AFTER = 7
 
 
 def wait_until(condition):
-    end = time.monotonic() + 90
+    end = time.monotonic() + PATIENCE_SECONDS
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.1)
@@ -56,11 +57,10 @@ def check_exact(model_dir, num_events):
 
 
 @pytest.mark.services
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize("shared", [False, True], ids=["parts", "shared"])
 def test_every_event_counts_once_whoever_is_killed(tmp_path, shared):
-    more = {"use_dataservice": True, "enable_dynamic_sharding": shared}
-    with Job(tmp_path, held_part, num_ps=1, num_events=EVENTS, **more) as job:
+    more = {"use_dataservice": True, "enable_dynamic_sharding": shared, "seconds": 0.001, "holds_after": HELD_AFTER}
+    with Job(tmp_path, take_part, num_ps=1, num_events=EVENTS, **more) as job:
         for role in (("dispatcher", 0), ("dsworker", 0), ("dsworker", 1)):
             job.start(*role)
         for index in range(2):
@@ -71,19 +71,18 @@ def test_every_event_counts_once_whoever_is_killed(tmp_path, shared):
             job.start(*role)
         # A data worker that starts after the end of the job would wait for another job.
         wait_until(lambda: len(data_workers(tmp_path, 2) - before) == 1)
-        (tmp_path / "go").touch()
-        assert set(job.ends(150).values()) == {0}
+        job.go()
+        assert set(job.ends().values()) == {0}
     check_exact(tmp_path, EVENTS)
 
 
 @pytest.mark.services
-@pytest.mark.timeout(180)
 def test_launch_starts_the_data_service_too(tmp_path):
     command = [sys.executable, "-m", "monolith", "launch", "tests.train.job.counting_job:Counting"]
     command += ["--params", json.dumps({"events": EVENTS}), "--model-dir", str(tmp_path), "--num-workers", "2"]
     command += ["--num-dsworkers", "1", "--num-extra-dsworker-on-gpu-worker", "1"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=150)
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
     assert done.returncode == 0, done.stdout + done.stderr
     logs = {path.name for path in (tmp_path / "logs").iterdir()}
     assert logs == {"ps-0.log", "dispatcher.log", "dsworker-0.log", "chief.log", "worker-1.log"}
@@ -91,7 +90,6 @@ def test_launch_starts_the_data_service_too(tmp_path):
     check_exact(tmp_path, EVENTS)
 
 
-@pytest.mark.timeout(120)
 def test_a_whole_job_in_threads(tmp_path):
     roles = [("ps", 0), ("dispatcher", 0), ("dsworker", 0)]
     common = {"num_ps": 1, "num_workers": 1, "use_dataservice": True, "num_extra_dsworker_on_gpu_worker": 1}
@@ -105,7 +103,7 @@ def test_a_whole_job_in_threads(tmp_path):
     data_workers(tmp_path, 1)
     be("worker", 0)
     for thread in threads:
-        thread.join(60)
+        thread.join(PATIENCE_SECONDS)
     assert not any(thread.is_alive() for thread in threads)
     check_exact(tmp_path, 80)
     assert not FilesServiceDiscovery(tmp_path / "cluster").query("dispatcher")
