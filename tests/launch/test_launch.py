@@ -88,8 +88,8 @@ def test_a_job_is_scaled_by_one_command(tmp_path, launch):
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
     assert done.returncode == 0, done.stderr
     assert "it goes on with num_ps=1 and num_workers=3" in done.stdout
-    found = status(tmp_path)
-    assert (len(found["servers"]), len(found["workers"])) == (1, 3)
+    while not (found := status(tmp_path)) or (len(found["servers"]), len(found["workers"])) != (1, 3):
+        assert process.poll() is None and time.monotonic() < end, found
     again = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
     assert again.returncode == 2
     assert "has num_ps=1 and num_workers=3 already" in again.stderr
