@@ -17,8 +17,6 @@ from monolith.train.job.scale.shape import CLUSTER_FOLDER, MAX_SERVERS, JobShape
 from monolith.wire import SharedSecret
 from tests.wire.conftest import certificates  # noqa: F401  a fixture
 
-pytestmark = pytest.mark.timeout(60)
-
 OPENING = Opening(generation=3, servers=["127.0.0.1:1"], plan_hash=7, settings={})
 
 

@@ -18,7 +18,6 @@ from monolith.native_training.mlp_utils import EXTRA_DSWORKERS
 from monolith.wire import SharedSecret, connect
 from tests.data_service.numbered_input import INPUT, NUM_RECORDS, Numbers, make_source, seqs
 
-pytestmark = pytest.mark.timeout(120)
 SECRET = SharedSecret.new("a test")
 
 

@@ -19,7 +19,6 @@ from monolith.parallel.replicas.replicated_tables import ReadConfig
 from monolith.wire import SharedSecret
 from tests.export.movie import eager, export, request, trained
 
-pytestmark = pytest.mark.timeout(120)
 NUM_SHARDS = 3
 
 

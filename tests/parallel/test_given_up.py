@@ -29,7 +29,6 @@ def silent():
         yield "{}:{}".format(*server.getsockname())
 
 
-@pytest.mark.timeout(60)
 def test_other_clients_of_the_same_state_do_not_wait_again(nobody):
     given_up = GivenUp()
     with RemoteDense([nobody], retry=SHORT, given_up=given_up) as dense, pytest.raises(TimeoutError):
@@ -48,7 +47,6 @@ def test_other_clients_of_the_same_state_do_not_wait_again(nobody):
         fresh.status()
 
 
-@pytest.mark.timeout(60)
 def test_what_may_be_at_work_is_not_given_up(silent):
     given_up = GivenUp()
     with RemoteShard(silent, retry=SHORT, given_up=given_up) as shard:

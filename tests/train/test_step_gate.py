@@ -24,4 +24,4 @@ def test_readers_get_in_between_the_steps_of_a_busy_trainer():
     gate.before_run(None)  # returns only when the reader, which came first, is done
     assert inside.is_set()
     assert wrong == [False]
-    reader.join(10)
+    reader.join()

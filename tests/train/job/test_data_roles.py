@@ -28,7 +28,6 @@ def check_exact(model_dir, num_events):
 
 
 @pytest.mark.services
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize("shared", [False, True], ids=["parts", "shared"])
 def test_every_event_counts_once_whoever_is_killed(tmp_path, shared):
     more = {"use_dataservice": True, "enable_dynamic_sharding": shared, "seconds": 0.001, "holds_after": HELD_AFTER}
@@ -49,13 +48,12 @@ def test_every_event_counts_once_whoever_is_killed(tmp_path, shared):
 
 
 @pytest.mark.services
-@pytest.mark.timeout(180)
 def test_launch_starts_the_data_service_too(tmp_path):
     command = [sys.executable, "-m", "monolith", "launch", "tests.train.job.counting_job:Counting"]
     command += ["--params", json.dumps({"events": EVENTS}), "--model-dir", str(tmp_path), "--num-workers", "2"]
     command += ["--num-dsworkers", "1", "--num-extra-dsworker-on-gpu-worker", "1"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=150)
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
     assert done.returncode == 0, done.stdout + done.stderr
     logs = {path.name for path in (tmp_path / "logs").iterdir()}
     assert logs == {"ps-0.log", "dispatcher.log", "dsworker-0.log", "chief.log", "worker-1.log"}
@@ -63,7 +61,6 @@ def test_launch_starts_the_data_service_too(tmp_path):
     check_exact(tmp_path, EVENTS)
 
 
-@pytest.mark.timeout(120)
 def test_a_whole_job_in_threads(tmp_path):
     roles = [("ps", 0), ("dispatcher", 0), ("dsworker", 0)]
     common = {"num_ps": 1, "num_workers": 1, "use_dataservice": True, "num_extra_dsworker_on_gpu_worker": 1}
@@ -77,7 +74,7 @@ def test_a_whole_job_in_threads(tmp_path):
     data_workers(tmp_path, 1)
     be("worker", 0)
     for thread in threads:
-        thread.join(60)
+        thread.join(PATIENCE_SECONDS)
     assert not any(thread.is_alive() for thread in threads)
     check_exact(tmp_path, 80)
     assert not FilesServiceDiscovery(tmp_path / "cluster").query("dispatcher")

@@ -8,17 +8,18 @@ import pytest
 from monolith.train.job.ask_to_scale import ask_to_scale
 from monolith.train.job.scale.shape import CLUSTER_FOLDER, JobShape, ScaleOutcome
 from monolith.train.job.status import job_status
+from tests.patience import PATIENCE_SECONDS
 from tests.train.job.counting_job import BATCH, counted, expected, take_part
 from tests.train.job.running_job import Job
 
-pytestmark = [pytest.mark.timeout(900), pytest.mark.services]
+pytestmark = pytest.mark.services
 
 NUM_EVENTS = 12_000
 """At 0.1 s a batch and worker, far more than is trained on before a job is asked to stop."""
 
 
-def wait_until(condition, seconds=300):
-    end = time.monotonic() + seconds
+def wait_until(condition):
+    end = time.monotonic() + PATIENCE_SECONDS
     while not (found := condition()):
         assert time.monotonic() < end
         time.sleep(0.02)
@@ -51,7 +52,7 @@ class Asked(threading.Thread):
     def run(self):
         try:
             numbers = {"num_ps": self.shape.num_ps, "num_workers": self.shape.num_workers}
-            ask_to_scale(self.folder, **numbers, wait_seconds=300, say=self.said.append)
+            ask_to_scale(self.folder, **numbers, wait_seconds=PATIENCE_SECONDS, say=self.said.append)
         except Exception as error:  # noqa: BLE001  shown by the test
             self.error = error
 
@@ -88,7 +89,7 @@ def test_a_job_grows_and_shrinks_and_trains_every_event_once(tmp_path, job):
         assert sum(rows.values()) == BATCH * step and batches == step
         running = job(shape, 0.0 if shape is shapes[-1] else 0.1)
         if shape is not shapes[-1]:  # which may come to its end before somebody asks how it is
-            asked.join(300)
+            asked.join(PATIENCE_SECONDS)
             assert asked.error is None and f"it goes on with {shape}" in asked.said[-1]
     assert set(running.ends().values()) == {0}
     rows, batches, step = counted(tmp_path)

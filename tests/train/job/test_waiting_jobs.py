@@ -6,20 +6,21 @@ from contextlib import suppress
 import pytest
 
 from monolith.train.job.status import job_status
+from tests.patience import PATIENCE_SECONDS
 from tests.train.job.counting_job import BATCH, counted, expected, take_part
 from tests.train.job.running_job import Job
 from tests.train.job.waiting_job import GIVEN_UP, MORE, take_waiting_part
 
-pytestmark = [pytest.mark.services, pytest.mark.timeout(500)]
+pytestmark = pytest.mark.services
 
 
 def await_status(model_dir, wanted):
     """Wait until the job is as wanted, and return how it is."""
-    end = time.monotonic() + 200
+    end = time.monotonic() + PATIENCE_SECONDS
     while True:
         assert time.monotonic() < end
         with suppress(OSError):  # no chief yet, or it has just begun again
-            found = job_status(model_dir, timeout_seconds=20)
+            found = job_status(model_dir, timeout_seconds=PATIENCE_SECONDS)
             if wanted(found):
                 return found
         time.sleep(0.05)
@@ -48,6 +49,6 @@ def test_a_job_that_waits_for_events_goes_back_when_a_server_is_lost(tmp_path):
 def test_a_chief_that_is_stopped_while_it_waits_for_servers_ends_the_job(tmp_path):
     with Job(tmp_path, take_part, missing_ps=[1]) as job:
         await_status(tmp_path, lambda status: status["workers"][1]["state"] == "waiting")
-        assert job_status(tmp_path, timeout_seconds=20)["generation"] == 0
+        assert job_status(tmp_path, timeout_seconds=PATIENCE_SECONDS)["generation"] == 0
         job.processes["worker", 0].terminate()
         assert set(job.ends().values()) == {0}

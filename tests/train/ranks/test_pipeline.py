@@ -9,8 +9,6 @@ import torch
 from monolith.data import arrays
 from monolith.train.ranks.pipeline import Overlap, RankPipeline
 
-pytestmark = pytest.mark.timeout(60)
-
 
 def make(overlap, fetch=lambda batch: (batch.first, threading.current_thread().name)):
     return RankPipeline(arrays({"uid": torch.arange(6)}, batch_size=2), None, overlap, fetch)
