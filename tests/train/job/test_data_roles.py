@@ -13,6 +13,7 @@ import monolith as mono
 from monolith.cluster.discovery import FilesServiceDiscovery
 from monolith.train.config import RunnerConfig
 from monolith.train.job.place import place_of
+from tests.patience import PATIENCE_SECONDS
 from tests.train.job.counting_job import BATCH, Counting, config_of, counted, expected, take_part
 from tests.train.job.running_job import Job, data_workers, wait_for_steps, wait_until
 
