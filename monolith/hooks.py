@@ -70,6 +70,9 @@ class RunContext:
     save_dense: Callable[[], None] | None = None
     """As `save`, of dense weights alone, into the folder `dense_only`; nothing where all of this step is saved."""
 
+    fail: Callable[[Exception], None] = lambda error: None
+    """Ends the run with an error before its next step, also while it waits for events; any thread may call it."""
+
     error: BaseException | None = None
     """Why the run ends, when `end` is called because of an exception."""
 

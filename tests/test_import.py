@@ -6,6 +6,7 @@ import tomllib
 from pathlib import Path
 
 import monolith
+from tests.patience import PATIENCE_SECONDS
 
 ROOT = Path(__file__).resolve().parent.parent
 OPTIONAL = {
@@ -15,7 +16,9 @@ OPTIONAL = {
 
 def run_python(program: str) -> str:
     """Run a program in a new interpreter at the repository's root and return what it printed."""
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_SECONDS
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -12,6 +12,7 @@ import monolith
 from monolith.native_training.absent import NOT_YET, RETIRED
 from monolith.native_training.finder import fetch
 from monolith.native_training.homes import EVERYTHING, HOMES
+from tests.patience import PATIENCE_SECONDS
 
 ROOT = Path(__file__).resolve().parent.parent
 NAMES = json.loads((ROOT / "tests" / "golden" / "names.json").read_text(encoding="utf-8"))
@@ -66,7 +67,9 @@ sys.modules["tensorboard"] = sys.modules["confluent_kafka"] = None
 for path in {list(NAMES)!r}:
     importlib.import_module(path)
 """
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_SECONDS
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -94,7 +97,9 @@ for path, names in {fetched!r}.items():
     assert all(getattr(module, name) is not None for name in names)
     assert set(names) <= vars(module).keys(), path
 """
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_SECONDS
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -124,7 +129,9 @@ try:
 except ImportError as error:
     print(error)
 """
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_SECONDS
+    )
     assert "compiled core cannot be loaded" in done.stdout
     assert done.stdout.count("\n") == 1
 
@@ -141,7 +148,9 @@ print([name for name in ("torch", "monolith._core") if name in sys.modules and n
 """
     # The front door may load torch; an original path must not load more than that.
     program = "import sys, monolith; before = set(sys.modules)" + program
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_SECONDS
+    )
     assert done.stdout == "[]\n", done.stderr
 
 

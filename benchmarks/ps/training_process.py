@@ -1,9 +1,9 @@
 """A trainer of DeepFM, or the parameter server of one: a process of its own for each.
 
 All trainers take the same steps over batches that were made before the clock starts. The one with a parameter server
-works ahead by one batch: while the net runs on one batch, a thread pushes the gradients of the batch before, lets the
-owner step the dense weights, and pulls the rows of the next batch. So a step uses values that are at most two batches
-old.
+works ahead by one batch, as a worker of a job does with `max_staleness=1`: while the net runs on one batch, a thread
+pushes the gradients of the batch before, lets the owner step the dense weights, and pulls the rows of the next batch.
+So rows and weights lack at most the last push.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from monolith.embedding import MultiTable
 from monolith.model import Lookup, Mode, Pulled, dry_run, make_tables, run_dense
 from monolith.model.zoo.deepfm import DeepFM
 from monolith.parallel import DenseShard, RemoteDense, RemoteTables, TableServer
+from monolith.parallel.remote_dense import PackedGradients
 from monolith.wire import SharedSecret, listen
 
 ADDRESSES_NAME = "training_addresses.json"
@@ -105,22 +106,21 @@ def with_parameter_server(settings: Mapping[str, Any]) -> Callable[[], None]:
     thread = ThreadPoolExecutor(1)
     _running.extend([tables, dense, thread])
 
-    def between(pulled: Pulled | None, step: int, following: Columns | None) -> Pulled | None:
-        if pulled is not None:
-            lookup.push(pulled, global_step=step)
-        return None if following is None else lookup.pull(following)
+    def push(pulled: Pulled, gradients: PackedGradients, step: int) -> None:
+        lookup.push(pulled, global_step=step)
+        dense.send(gradients)
 
     def train() -> None:
-        last: Pulled | None = None
-        here: Pulled | None = lookup.pull(trainer.batches[0])
+        here = thread.submit(lookup.pull, trainer.batches[0])
         for columns, following in zip(trainer.batches, [*trainer.batches[1:], None], strict=True):
-            coming: Future[Pulled | None] = thread.submit(between, last, trainer.num_steps, following)
-            assert here is not None
-            trainer.backward(here, columns)
-            dense.step()
+            pulled = here.result()
+            if following is not None:
+                here = thread.submit(lookup.pull, following)
+            dense.assign()
+            trainer.backward(pulled, columns)
+            pushed = thread.submit(push, pulled, dense.packed(), trainer.num_steps)
             trainer.model.zero_grad()
-            last, here = here, coming.result()
-        between(last, trainer.num_steps, None)
+        pushed.result()
 
     return train
 

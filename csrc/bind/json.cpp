@@ -206,7 +206,7 @@ nb::bytes json_objects(const std::vector<std::pair<std::string, AnyArray>>& memb
 }  // namespace
 
 void bind_json(nb::module_& m) {
-  nb::class_<JsonValue>(m, "JsonValue", "A value of a JSON text; see monolith.serving.json_values.")
+  nb::class_<JsonValue>(m, "JsonValue", "A value of a JSON text; see monolith.serving.forms.json_values.")
       .def_prop_ro("kind", &JsonValue::kind, "null, bool, number, text, list or object.")
       .def_prop_ro("is_true", &JsonValue::is_true)
       .def("__len__", &JsonValue::size)

@@ -75,7 +75,7 @@ class PythonConnection : public ShardedCall::Connection {
 std::shared_ptr<TableService> make_service(const std::vector<SharedTable>& tables,
                                            const std::vector<bool>& counts_occurrences, std::uint64_t plan_hash,
                                            std::uint32_t shard, std::uint32_t num_shards, std::size_t max_partitions,
-                                           std::uint64_t max_frame_bytes) {
+                                           std::uint64_t max_frame_bytes, bool read_only) {
   if (counts_occurrences.size() != tables.size()) {
     throw std::invalid_argument("counts_occurrences must have one value per table");
   }
@@ -86,6 +86,7 @@ std::shared_ptr<TableService> make_service(const std::vector<SharedTable>& table
   options.shard = shard;
   options.num_shards = num_shards;
   options.max_partitions = max_partitions;
+  options.read_only = read_only;
   options.limits.max_frame_bytes = max_frame_bytes;
   return std::make_shared<TableService>(std::move(served), options);
 }
@@ -206,7 +207,7 @@ void sum_parts(const ShardedBatch& batch, FloatsIn values, FloatsOut out) {
 void bind_service(nb::module_& m) {
   nb::class_<TableService>(m, "TableService")
       .def(nb::new_(&make_service), "tables"_a, "counts_occurrences"_a, nb::kw_only(), "plan_hash"_a, "shard"_a,
-           "num_shards"_a, "max_partitions"_a, "max_frame_bytes"_a)
+           "num_shards"_a, "max_partitions"_a, "max_frame_bytes"_a, "read_only"_a = false)
       .def(
           "serve",
           [](TableService& service, int socket, std::int64_t frame_timeout_ms) {

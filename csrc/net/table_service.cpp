@@ -64,27 +64,37 @@ void TableService::answer(const Header& header, std::span<const std::byte> frame
 }
 
 void TableService::carry_out(const FrameView& request, const Deadline& deadline, Scratch& scratch, ByteSink& sink) {
-  switch (static_cast<RequestType>(request.header().type)) {
+  const auto type = static_cast<RequestType>(request.header().type);
+  switch (type) {
     case RequestType::kPull:
       return pull(request, scratch, sink);
+    case RequestType::kContains:
+      return contains(request, sink);
+    case RequestType::kStatus:
+      return status(request, sink);
+    default:
+      break;
+  }
+  require_writable();
+  switch (type) {
     case RequestType::kStep:
       return change(request, ChangeRequest::Kind::kStep, deadline, scratch, sink);
     case RequestType::kAssign:
       return change(request, ChangeRequest::Kind::kAssign, deadline, scratch, sink);
     case RequestType::kAdd:
       return change(request, ChangeRequest::Kind::kAdd, deadline, scratch, sink);
-    case RequestType::kContains:
-      return contains(request, sink);
     case RequestType::kErase:
       return erase(request, sink);
     case RequestType::kEvict:
       return evict(request, sink);
-    case RequestType::kStatus:
-      return status(request, sink);
-    case RequestType::kHello:
+    default:
       break;
   }
   refuse("a table server has no request of type " + std::to_string(request.header().type));
+}
+
+void TableService::require_writable() const {
+  if (options_.read_only) refuse("this table server serves: its rows can be read, not changed");
 }
 
 TableService::Ids TableService::ids_of(const FrameView& request) const {

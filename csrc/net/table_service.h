@@ -33,6 +33,7 @@ struct ServiceOptions {
   std::uint32_t shard = 0;
   std::uint32_t num_shards = 1;
   std::size_t max_partitions = 65536;
+  bool read_only = false;  // every request that would change a row is refused
   FrameLimits limits;
 };
 
@@ -73,6 +74,7 @@ class TableService {
   };
 
   void carry_out(const FrameView& request, const Deadline& deadline, Scratch& scratch, ByteSink& sink);
+  void require_writable() const;
   Ids ids_of(const FrameView& request) const;
   void check_routes(std::span<const std::int64_t> ids) const;
   std::span<const float> values_of(const FrameView& request, const Ids& ids, Scratch& scratch) const;

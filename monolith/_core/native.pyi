@@ -739,7 +739,7 @@ class TfExampleConverter:
         """Returns the records, their row splits, and (record, offset, text) per bad record."""
 
 class JsonValue:
-    """A value of a JSON text; see monolith.serving.json_values."""
+    """A value of a JSON text; see monolith.serving.forms.json_values."""
 
     @property
     def kind(self) -> str:
@@ -873,6 +873,7 @@ class TableService:
         num_shards: int,
         max_partitions: int,
         max_frame_bytes: int,
+        read_only: bool = False,
     ) -> None: ...
     def serve(self, socket: int, frame_timeout_ms: int) -> None: ...
     def answer(self, frame: _Bytes, deadline_ms: int | None, write: Callable[[memoryview], None]) -> bool: ...

@@ -13,6 +13,7 @@ from monolith.cli.control import control
 from monolith.cli.data_service import data_service
 from monolith.cli.demo import demo
 from monolith.cli.info import info
+from monolith.cli.job.scale import scale
 from monolith.cli.job.status import status
 from monolith.cli.model_commands import FLAGS_ARE_SETTINGS, ModelCommand, evaluate, export, launch, predict, train
 from monolith.cli.new import new
@@ -44,6 +45,7 @@ app.command(
 )(row)
 app.command(short_help="Pause, resume or save a run.")(control)
 app.command(short_help="Show how a job of several processes is.")(status)
+app.command(short_help="Let a job go on with other numbers of processes.")(scale)
 app.command(short_help="Watch a whole live system for a minute.")(demo)
 app.command(short_help="Show what this installation can do.")(info)
 app.add_typer(ckpt)

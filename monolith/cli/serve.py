@@ -1,5 +1,6 @@
 """`monolith serve`: answer predictions over HTTP from an export, and follow the trainer."""
 
+from collections.abc import Collection, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,16 +15,46 @@ if TYPE_CHECKING:
 
 
 def serve(
-    export_base: Annotated[Path, typer.Argument(help="Folder of exported versions; the newest complete one serves.")],
+    export_base: Annotated[
+        Path | None,
+        typer.Argument(help="Folder of exported versions; the newest complete one serves.", show_default=False),
+    ] = None,
+    model: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=BASE", help="Serve the versions in BASE as NAME; repeat it for several models."),
+    ] = None,
+    pin: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="[NAME=]VERSION", help="Serve this version of a model, whatever comes after it; repeat it."
+        ),
+    ] = None,
     host: Annotated[str, typer.Option(help="Where to listen; 0.0.0.0 lets other machines ask.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on; 0 picks a free one.", min=0, max=65535)] = 8500,
     sync_address: Annotated[
-        str | None, typer.Option(help="Where to take deltas from a trainer: HOST:PORT or unix:/PATH.")
+        list[str] | None,
+        typer.Option(
+            metavar="[NAME=]ADDRESS",
+            help="Where to take deltas from a model's trainer: HOST:PORT or unix:/PATH; repeat it.",
+        ),
     ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for the first version rather than fail.")] = False,
     ready_file: Annotated[
         Path | None, typer.Option(help="File to write, as JSON, when the server is about to answer.")
     ] = None,
+    poll_seconds: Annotated[
+        float, typer.Option(help="How often to look for new versions; 0 never looks.", min=0)
+    ] = 1.0,
+    keep_versions: Annotated[
+        int, typer.Option(help="Versions of each model in memory; older ones answer requests that name them.", min=1)
+    ] = 1,
+    allow_control: Annotated[
+        bool, typer.Option("--allow-control", help="Let clients load, pin and unload versions.")
+    ] = False,
+    drain_seconds: Annotated[
+        float, typer.Option(help="After SIGTERM, how long to go on answering while not ready any more.", min=0)
+    ] = 0.0,
+    stop_seconds: Annotated[float, typer.Option(help="Then, how long requests under way may take.", min=0)] = 5.0,
     threads: Annotated[int, typer.Option(help="Threads that share the work of one request.", min=1)] = 1,
     max_body_bytes: Annotated[int, typer.Option(help="Largest request, also when unpacked.", min=1)] = 4 << 20,
     max_connections: Annotated[int, typer.Option(help="Connections at a time.", min=1)] = 512,
@@ -38,20 +69,68 @@ def serve(
     tls_ca: Annotated[Path | None, typer.Option(help="Authority that the trainer's certificate must have.")] = None,
 ) -> None:
     """Serve the newest export over HTTP until Ctrl-C: Open Inference Protocol v2, TF-Serving's form, /metrics."""
+    bases: dict[str | None, Path] = {} if export_base is None else {None: export_base}
+    for text in model or ():
+        name, equals, base = text.partition("=")
+        if not name or not equals or not base:
+            raise ValueError(f"--model must be NAME=BASE, got {text!r}")
+        if name in bases:
+            raise ValueError(f"--model {name}=... is given twice; each model needs a name of its own")
+        bases[name] = Path(base)
+    if not bases:
+        raise ValueError(
+            "`monolith serve` needs EXPORT_BASE (folder of exported versions) or --model NAME=BASE; "
+            "`monolith serve --help` shows how"
+        )
+    pins = _by_model("--pin", pin or (), bases)
+    addresses = _by_model("--sync-address", sync_address or (), bases)
     server = _server_module()
     config = server.ServerConfig(
-        export_base=export_base,
+        models=tuple(
+            server.ModelConfig(base=base, name=name, version=_version(pins.get(name)), sync_address=addresses.get(name))
+            for name, base in bases.items()
+        ),
         host=host,
         port=port,
-        sync_address=sync_address,
         tls=tls_config(tls_cert, tls_key, tls_ca),
         ready_file=ready_file,
         wait=wait,
         num_threads=threads,
         max_body_bytes=max_body_bytes,
         limits=server.ConnectionLimits(max_connections=max_connections, request_seconds=request_seconds),
+        poll_seconds=poll_seconds,
+        num_kept_versions=keep_versions,
+        allow_control=allow_control,
+        drain_seconds=drain_seconds,
+        stop_seconds=stop_seconds,
     )
     server.serve(config, announce=_announce)
+
+
+def _by_model(option: str, values: Sequence[str], bases: Collection[str | None]) -> dict[str | None, str]:
+    """Return the value of an option for each model: NAME=VALUE, or VALUE alone if there is one model."""
+    found: dict[str | None, str] = {}
+    for text in values:
+        name, equals, value = text.partition("=")
+        if equals and name in bases:
+            key: str | None = name
+        elif len(bases) == 1:
+            (key,), value = bases, text
+        elif None in bases and not equals:
+            key, value = None, text
+        else:
+            names = ", ".join(one for one in bases if one is not None)
+            raise ValueError(f"{option} {text!r} does not say for which model; write NAME=VALUE, NAME one of {names}")
+        if key in found:
+            raise ValueError(f"{option} is given twice for {'the model' if key is None else key}")
+        found[key] = value
+    return found
+
+
+def _version(text: str | None) -> int | None:
+    if text is not None and not (text.isascii() and text.isdecimal()):
+        raise ValueError(f"--pin must be the number of a version, got {text!r}")
+    return None if text is None else int(text)
 
 
 def _server_module() -> Any:
@@ -67,8 +146,10 @@ def _server_module() -> Any:
 
 
 def _announce(ready: "Ready") -> None:
-    # soft_wrap and no markup: a script may read the line.
-    line = f"Serving {ready.model} version {ready.version} at {ready.url}/v2/models/{ready.model}/infer"
-    if ready.sync_address is not None:
-        line += f", deltas at {ready.sync_address}"
-    console.print(f"{line}. Ctrl-C ends it.", soft_wrap=True, markup=False, highlight=False)
+    # soft_wrap and no markup: a script may read the lines.
+    for number, model in enumerate(ready.models):
+        line = f"Serving {model.name} version {model.version} at {ready.url}/v2/models/{model.name}/infer"
+        if model.sync_address is not None:
+            line += f", deltas at {model.sync_address}"
+        end = ". Ctrl-C ends it." if number + 1 == len(ready.models) else "."
+        console.print(f"{line}{end}", soft_wrap=True, markup=False, highlight=False)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from monolith.data.files import PbFraming, gen_patterns
 from monolith.data.record_forms import RecordForm
 from monolith.features.feature_list import default_feature_list
-from monolith.wire import TlsConfig
+from monolith.wire import SharedSecret, TlsConfig
 
 _FORMS: dict[str, RecordForm] = {"instance": "instance", "example": "example", "examplebatch": "example_batch"}
 
@@ -52,14 +52,36 @@ class InputConfig:
     tls: TlsConfig | None = None
     """Certificate of this process, if the data service has TLS."""
 
+    secret: SharedSecret | None = None
+    """Of the job that the data service belongs to."""
+
+    num_extra_workers: int = 0
+    """Data workers that run in the process of each trainer."""
+
+    shares_splits: bool = False
+    """Workers of a job take splits of the data service as they are free; without it, each has a part of its own."""
+
+    splits_at_a_time: int = 1
+    """Splits that a worker holds at a time if it shares them."""
+
     def __post_init__(self) -> None:
         """Reject values that could only fail later, far from here."""
         if self.data_type is not None and self.data_type.lower() not in _FORMS:
             raise ValueError(f"data_type must be Instance, Example or ExampleBatch, got {self.data_type!r}")
-        if self.use_dataservice and not self.dispatcher:
+        for name, value, least in (
+            ("num_extra_dsworker_on_gpu_worker", self.num_extra_workers, 0),
+            ("max_task_num_per_worker", self.splits_at_a_time, 1),
+        ):
+            if value < least:
+                raise ValueError(f"{name} must be at least {least}, got {value}")
+        asked = {
+            "num_extra_dsworker_on_gpu_worker": self.num_extra_workers > 0,
+            "enable_dynamic_sharding": self.shares_splits,
+        }
+        for name in (name for name, is_asked in asked.items() if is_asked and not self.use_dataservice):
             raise ValueError(
-                "use_dataservice reads batches from a data service; set data_service_dispatcher to its address "
-                "(`monolith data-service dispatcher` prints it)"
+                f"{name} needs a data service, which gives out the data: set use_dataservice, or start the job by "
+                "`monolith launch` with --num-dsworkers"
             )
 
     @property

@@ -26,6 +26,8 @@ from monolith.data.flow.parse import Parser, ParseStep
 from monolith.data.input_config import current_input
 from monolith.data.joiner import JoinConfig, Joiner
 from monolith.data.parse.column_request import Missing
+from monolith.data.parts import redivide
+from monolith.data.parts.every_nth import split
 from monolith.data.prefetch import Prefetched
 from monolith.data.progress import share_read
 from monolith.data.record_forms import RecordForm, make_parser
@@ -66,6 +68,14 @@ class Pipeline:
     def shard(self, num_shards: int, index: int) -> "Pipeline":
         """Return the same chain over part `index` of `num_shards` of the data."""
         return Pipeline(self.source.shard(num_shards, index))
+
+    def split(self, count: int, index: int) -> "Pipeline":
+        """Return the same chain over piece `index` of `count` of what it has left."""
+        return Pipeline(split(self.source, count, index))
+
+    def redivide(self, positions: Sequence[State | None], num_workers: int) -> list[State | None]:
+        """Return where each of another number of workers begins; see `monolith.data.parts.redivide`."""
+        return redivide(self.source, positions, num_workers)
 
     def map(self, function: BatchFunction, schema: Schema | None = None) -> "Pipeline":
         """Change each batch; give the schema if the function changes the columns."""

@@ -6,7 +6,7 @@
 from monolith.data_service.dispatch.dispatcher import Dispatcher, DispatcherConfig
 from monolith.data_service.dispatch.ledger_file import DispatcherInUseError
 from monolith.data_service.input_name import load_input
-from monolith.data_service.status import service_status
+from monolith.data_service.status import end_service, service_status
 from monolith.data_service.trainer.service_source import ServiceSource
 from monolith.data_service.worker.data_worker import DataWorker, DataWorkerConfig
 
@@ -17,6 +17,7 @@ __all__ = [
     "DispatcherConfig",
     "DispatcherInUseError",
     "ServiceSource",
+    "end_service",
     "load_input",
     "service_status",
 ]

@@ -2,7 +2,7 @@
 
 import threading
 
-from monolith.wire import Address, Client, Deadline, Message, TlsConfig
+from monolith.wire import Address, Client, Deadline, Message, SharedSecret, TlsConfig
 
 _PAUSE_SECONDS = 0.1
 _ATTEMPT_SECONDS = 10.0
@@ -22,6 +22,7 @@ class PatientClient:
         *,
         patience_seconds: float,
         tls: TlsConfig | None = None,
+        secret: SharedSecret | None = None,
         stop: threading.Event | None = None,
     ) -> None:
         """Remember where the server is and what it is; nothing is connected yet.
@@ -31,12 +32,13 @@ class PatientClient:
             what: What it is, for error messages: "dispatcher".
             patience_seconds: How long to go on trying.
             tls: As of `Client`.
+            secret: As of `Client`.
             stop: When set, waiting ends with a `StoppedError`.
         """
         self.address = Address.parse(address)
         self.patience_seconds = patience_seconds
         self._what = what
-        self._client = Client(self.address, tls=tls)
+        self._client = Client(self.address, tls=tls, secret=secret)
         self._stop = threading.Event() if stop is None else stop
 
     def request(self, message: Message) -> Message:

@@ -11,13 +11,13 @@ from monolith.wire import Message
 
 
 class ServiceRequest(IntEnum):
-    """Type of a message; the first five go to the dispatcher, the others to a data worker."""
+    """Type of a message; those below 620 go to the dispatcher, the others to a data worker."""
 
     DESCRIBE = 600
     """-> input, num_splits, schema (None before the first worker), lease_seconds."""
 
     REGISTER = 601
-    """From a worker, again and again: address, schema, num_streams -> {}."""
+    """From a worker, again and again: address, schema, num_streams, leave -> over: whether the service ends."""
 
     JOIN = 602
     """From a trainer that starts: trainer, life, holding -> as DESCRIBE, and round, lost."""
@@ -33,6 +33,9 @@ class ServiceRequest(IntEnum):
 
     STATUS = 606
     """-> everything, for people."""
+
+    END = 607
+    """From the chief of the job that the service belongs to -> {}; workers learn it from REGISTER."""
 
     OPEN = 620
     """trainer, round, split, num_splits, state -> stream."""

@@ -6,6 +6,7 @@ from monolith.delta.loop import DeltaLoop
 from monolith.delta.messages import DeltaPosition
 from monolith.delta.receiver import DeltaReceiver, DeltaTarget, Freshness
 from monolith.delta.sender import DeltaSender, PushReport, Sender
+from monolith.delta.taken_part import TakenPart
 
 __all__ = [
     "Delivery",
@@ -19,4 +20,5 @@ __all__ = [
     "Freshness",
     "PushReport",
     "Sender",
+    "TakenPart",
 ]

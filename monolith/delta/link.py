@@ -11,6 +11,8 @@ from torch import Tensor
 from monolith.delta.delta_part import DeltaPart
 from monolith.delta.messages import DeltaAnswer, DeltaContent, DeltaPosition, DeltaType, Status, positions_to_meta
 from monolith.delta.parts import DeltaPiece, parts_of, pieces_of_changes, pieces_of_tables
+from monolith.delta.shared_changes import SharedChanges
+from monolith.delta.taken_part import WHOLE_TARGET, TakenPart
 from monolith.embedding.table import Changes, Table
 from monolith.errors import FencedError, PlanMismatchError, RemoteError
 from monolith.wire import Address, Client, Message, SharedSecret, TlsConfig
@@ -85,6 +87,7 @@ class DeltaJob:
     """What all targets of a sender have in common."""
 
     tables: Mapping[str, Table]
+    changes: SharedChanges
     part: DeltaPart
     plan_hash: int
     generation: int
@@ -135,12 +138,13 @@ class DeltaLink:
             secret=settings.secret,
         )
         self._lock = threading.Lock()
-        self._trackers = {name: table.track_changes() for name, table in job.tables.items()}
-        # A target at this number or beyond loaded an export that began after the trackers: it misses nothing.
+        self._changes = job.changes.follow()
+        # A target at this number or beyond loaded an export that began after this: it misses nothing.
         start = DeltaPosition(job.generation, job.sequences.value)
         self._bases = [start] if base is None else [start, base]
         self._dense_version: int | None = None
         self._needs_full = False
+        self._takes = WHOLE_TARGET  # until it says otherwise; it drops what it does not take
 
     def push(self, *, watermark: Mapping[str, int] | None = None, after: Sequence[DeltaPosition] = ()) -> Delivery:
         """Bring the target up to date; on any error nothing is lost, the next push brings it too.
@@ -166,12 +170,11 @@ class DeltaLink:
         """Stop following the tables and close the connection."""
         with self._lock:
             self._client.close()
-            for tracker in self._trackers.values():
-                tracker.close()
+            self._changes.close()
 
     def _push_delta(self, ends: Ends) -> Delivery | None:
         """Send what changed; None if the target needs everything."""
-        changes = {name: tracker.take() for name, tracker in self._trackers.items()}
+        changes = self._changes.take()
         try:
             if any(change.overflowed for change in changes.values()):
                 self._needs_full = True
@@ -179,8 +182,7 @@ class DeltaLink:
             return self._send_changes(changes, ends)
         except BaseException:
             # Also of parts that arrived: sending a row twice does no harm, losing one does.
-            for name, tracker in self._trackers.items():
-                tracker.give_back(changes[name])
+            self._changes.give_back(changes)
             raise
 
     def _send_changes(self, changes: Mapping[str, Changes], ends: Ends) -> Delivery | None:
@@ -202,8 +204,7 @@ class DeltaLink:
 
     def _push_full(self, ends: Ends) -> Delivery:
         self._needs_full = True
-        for tracker in self._trackers.values():
-            tracker.take()  # what is read from here on contains it
+        self._changes.take()  # what is read from here on contains it
         job = self._job
         sequence = job.sequences.next()
         delivery = Delivery(self.address, DeltaPosition(job.generation, sequence), full=True)
@@ -220,11 +221,12 @@ class DeltaLink:
 
     def _parts(self, pieces: Iterator[DeltaPiece]) -> Iterator[DeltaContent]:
         job, settings = self._job, self._job.settings
-        return parts_of(
-            pieces, job.tables, settings.max_message_bytes, skip_zero_embedding=settings.skip_zero_embedding
-        )
+        own = (replace(piece, ids=self._takes.own(piece.ids)) for piece in pieces)
+        return parts_of(own, job.tables, settings.max_message_bytes, skip_zero_embedding=settings.skip_zero_embedding)
 
     def _with_dense(self, content: DeltaContent, *, always: bool) -> tuple[int, DeltaContent]:
+        if not self._takes.dense:
+            return 0, content
         version, weights = self._job.dense_weights()
         if version == self._dense_version and not always:
             return version, content
@@ -245,7 +247,8 @@ class DeltaLink:
             meta={**meta, **job.part.to_meta()},
             arrays=content.arrays(),
         )
-        answer = DeltaAnswer.of(self._client.request(message, job.settings.request_timeout_seconds))
+        reply = self._client.request(message, job.settings.request_timeout_seconds)
+        answer, self._takes = DeltaAnswer.of(reply), TakenPart.of(reply.meta)
         if answer.position.generation == job.generation:
             job.sequences.advance_to(answer.position.sequence)
         if answer.status == Status.FENCED:

@@ -23,6 +23,7 @@ from monolith.delta.messages import (
     bases_of,
     watermark_of,
 )
+from monolith.delta.taken_part import WHOLE_TARGET, TakenPart
 from monolith.embedding.hash_shards import shards_of_ids
 from monolith.embedding.multi_table import MultiTable
 from monolith.errors import CorruptFrameError, RemoteError
@@ -109,9 +110,14 @@ class DeltaReceiver:
         generation: int,
         sequence: int = 0,
         parts: Mapping[DeltaPart, int] | None = None,
+        takes: TakenPart = WHOLE_TARGET,
     ) -> None:
-        """Follow on from the export that the target was loaded from; `parts` has the sequences of several senders."""
+        """Follow on from the export that the target was loaded from; `parts` has the sequences of several senders.
+
+        Of every message, only what the target `takes` is applied.
+        """
         self._lock = threading.Lock()
+        self._takes = takes
         self.adopt(target, plan_hash=plan_hash, generation=generation, sequence=sequence, parts=parts)
 
     def adopt(
@@ -161,7 +167,9 @@ class DeltaReceiver:
     def handle(self, message: Message) -> Message:
         """Return the answer to one delta message; what cannot be applied raises and leaves the position as it is."""
         with self._lock:
-            return self._answer(message).to_message(message.type)
+            answer = self._answer(message).to_message(message.type)
+        answer.meta = {**answer.meta, **self._takes.to_meta()}
+        return answer
 
     def _answer(self, message: Message) -> DeltaAnswer:
         try:
@@ -225,7 +233,7 @@ class DeltaReceiver:
 
     def _checked(self, part: DeltaPart, message: Message) -> DeltaContent:
         """Return the content once it is certain that all of it can be applied."""
-        content = DeltaContent.of(message)
+        content = self._takes.of_content(DeltaContent.of(message))
         check_content(content, part, self._target.tables, self._target.dense_weights)
         # A server that was started anew in between has taken this push's rows of some senders only.
         after = after_of(message.meta)
@@ -249,7 +257,7 @@ class DeltaReceiver:
     def _remove_unseen(self, part: DeltaPart, seen_ids: Mapping[str, Sequence[Array]]) -> None:
         """Remove rows that the sender does not have: left by an abandoned generation, or erased since."""
         place = part.rows_of
-        if place is None:
+        if place is None or self._takes.rows_of is None:
             return
         for name, table in self._target.tables.tables.items():
             here = [ids[shards_of_ids(ids, place[1]) == place[0]].numpy() for ids, _ in table.items()]

@@ -19,6 +19,7 @@ from monolith.delta.link import (
     Watermark,
 )
 from monolith.delta.messages import DeltaPosition
+from monolith.delta.shared_changes import SharedChanges
 from monolith.embedding.multi_table import MultiTable
 from monolith.errors import CorruptFrameError, FencedError, PlanMismatchError, RemoteError
 from monolith.wire import Address
@@ -87,9 +88,9 @@ class Sender(Closing):
 class DeltaSender(Sender):
     """Keeps serving targets up to date with the tables of one training job.
 
-    Every target has a change tracker per table from the moment the sender is made. A target that comes from an export
-    whose sequence was read from `sequence` gets what changed since; any other gets everything once, then changes.
-    At most six consumers can track a table, delta checkpoints included.
+    Changes count from the moment the sender is made. A target that comes from an export whose sequence was read from
+    `sequence` gets what changed since; any other gets everything once, then changes. At most six consumers can track a
+    table, delta checkpoints included; all targets of a sender are one.
     """
 
     def __init__(
@@ -121,8 +122,10 @@ class DeltaSender(Sender):
         """
         # Microseconds: a sender started later has higher numbers, even if a crash made it reuse the generation.
         sequences = SequenceCounter(time.time_ns() // 1000)
+        followed = {} if tables is None else tables.tables
         job = DeltaJob(
-            tables={} if tables is None else tables.tables,
+            tables=followed,
+            changes=SharedChanges(followed),
             part=part,
             plan_hash=plan_hash,
             generation=generation,

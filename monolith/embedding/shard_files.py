@@ -246,15 +246,35 @@ def fill_from_shard_files(
     """
     with _errors_of_files():
         _check_kind(schema, paths)
-        native.check_table_fits(table, list(paths), True)
+        return _fill(table, paths, checksums, not_finite)
+
+
+def fill_from_one_shard(table: native.RowTable, schema: str, path: str, shard: HashShard) -> int:
+    """Load the file of one shard into a table without rows; returns the number of rows.
+
+    The table is empty again after any error.
+    """
+    check_shard(shard)
+    with _errors_of_files():
+        info = native.read_table_file_info(path)
+        if (info.shard, info.num_shards) != shard:
+            raise CorruptFileError(f"{path} says it is shard {info.shard} of {info.num_shards}, not {shard}")
+        _check_same_rows(path, _schema_of(path, info), schema)
+        return _fill(table, [path], None, NotFinite.REFUSE)
+
+
+def _fill(
+    table: native.RowTable, paths: Sequence[str], checksums: Mapping[str, int] | None, not_finite: NotFinite
+) -> int:
+    native.check_table_fits(table, list(paths), True)
+    table.clear()
+    try:
+        loaded = load_shard_files(table, paths, not_finite=not_finite)
+        _check_checksums(paths, loaded, checksums)
+    except BaseException:
         table.clear()
-        try:
-            loaded = load_shard_files(table, paths, not_finite=not_finite)
-            _check_checksums(paths, loaded, checksums)
-        except BaseException:
-            table.clear()
-            raise
-        return loaded.num_rows
+        raise
+    return loaded.num_rows
 
 
 @contextmanager

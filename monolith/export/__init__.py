@@ -11,10 +11,11 @@ if TYPE_CHECKING:
     from monolith.export.load import load_export, load_newest_export
     from monolith.export.serving_model import ServingModel
     from monolith.export.versions import latest_version, newest_export, next_version, remove_unfinished
-    from monolith.export.write import Export, trace_model, write_export
+    from monolith.export.write import Export, RowsOfVersion, trace_model, write_export
 
 __all__ = [
     "Export",
+    "RowsOfVersion",
     "ServingModel",
     "import_saved_model",
     "latest_version",
@@ -30,6 +31,7 @@ __all__ = [
 # Loaded when first asked for: a server must not wait for what only writing needs, nor the other way round.
 _HOMES = {
     "Export": "write",
+    "RowsOfVersion": "write",
     "ServingModel": "serving_model",
     "import_saved_model": "imported",
     "latest_version": "versions",

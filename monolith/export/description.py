@@ -14,14 +14,15 @@ from monolith.delta import DeltaPart
 from monolith.embedding.hash_shards import MAX_SHARDS
 from monolith.errors import CorruptFileError, shown
 from monolith.export.signature import Signature
-from monolith.export.versions import MODEL_FILE
+from monolith.export.versions import GRAPH_FILE, MODEL_FILE, base_of, is_shard_part
 
 FORMAT = "monolith-export"
 MAJOR = 1
 """A reader refuses another major number."""
-MINOR = 3
+MINOR = 4
 """Since 1, inputs may be texts (datatype BYTES) and lists (shape [-1, -1]); since 2, null may stand for a value; since
-3, several senders may bring deltas, each with a sequence of its own (`shard_sequences`)."""
+3, several senders may bring deltas, each with a sequence of its own (`shard_sequences`); since 4, rows may be in
+folders of their own (`shards`)."""
 
 Kind = TypeVar("Kind", str, "dict[str, Any]")
 
@@ -55,6 +56,35 @@ class FileCheck:
     def of(cls, path: Path) -> Self:
         """Return size and checksum of a file."""
         return cls(num_bytes=path.stat().st_size, crc32c=file_crc32c(path))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ShardFiles:
+    """The rows of one shard of a version of the distributed layout."""
+
+    folder: str
+    """Below the export base: ``ps_<i>/<version>``. The version may be an older one, whose rows this one shares."""
+
+    files: dict[str, FileCheck]
+    """By path below that folder."""
+
+    num_rows: dict[str, int]
+    """By table."""
+
+    @classmethod
+    def _of(cls, fields: Mapping[str, Any], shard: int) -> Self:
+        folder = _text(fields, "folder")
+        if not is_shard_part(folder, shard):
+            raise ValueError(f"the rows of shard {shard} cannot be in {shown(folder)}")
+        rows = _object(fields, "num_rows")
+        return cls(
+            folder=folder,
+            files=_checks(_object(fields, "files")),
+            num_rows={table: _count(rows, table) for table in rows},
+        )
+
+    def _to_json(self) -> dict[str, Any]:
+        return {"folder": self.folder, "num_rows": self.num_rows, "files": _checks_to_json(self.files)}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -97,11 +127,23 @@ class Description:
     shard_sequences: tuple[int, ...] = ()
     """Of a model on parameter servers: the last delta of each shard that is in the tables."""
 
+    shards: tuple[ShardFiles, ...] = ()
+    """Of the distributed layout: where the rows of each shard are; else they are in the version's own folder."""
+
     @property
     def parts(self) -> dict[DeltaPart, int]:
         """The last delta of every sender that is in it."""
         family = DeltaPart(None, len(self.shard_sequences)).family()
         return dict(zip(family, (*self.shard_sequences, self.sequence), strict=True))
+
+    def is_like(self, other: "Description") -> bool:
+        """Whether two versions differ in values alone: rows and weights of one could be those of the other."""
+        return (
+            self.plan_hash == other.plan_hash
+            and self.signature == other.signature
+            and self.files.get(GRAPH_FILE) == other.files.get(GRAPH_FILE)
+            and _formats(self.tables) == _formats(other.tables)
+        )
 
     def to_bytes(self) -> bytes:
         """Return the file: JSON for people and machines, with a checksum of itself."""
@@ -122,9 +164,8 @@ class Description:
             "weights": self.weights,
             "tables": self.tables,
             "plan": self.plan,
-            "files": {
-                name: {"bytes": check.num_bytes, "crc32c": check.crc32c} for name, check in sorted(self.files.items())
-            },
+            "files": _checks_to_json(self.files),
+            **({"shards": [shard._to_json() for shard in self.shards]} if self.shards else {}),
         }
         fields["crc32c"] = _own_checksum(fields)
         return json.dumps(fields, indent=1).encode()
@@ -167,28 +208,41 @@ class Description:
             tables={name: _object(fields["tables"], name) for name in _object(fields, "tables")},
             signature=Signature.from_json(_object(fields, "signature")),
             rows={name: _row_from_json(_object(fields["rows"], name)) for name in _object(fields, "rows")},
-            files={
-                name: FileCheck(num_bytes=_count(check, "bytes"), crc32c=_count(check, "crc32c"))
-                for name, check in _object(fields, "files").items()
-            },
+            files=_checks(_object(fields, "files")),
+            shards=_shards(fields),
         )
 
     def check_files(self, folder: Path) -> None:
-        """Compare size and checksum of every file; a CorruptFileError names the first that is not as it was written."""
-        refuse_links(folder)
-        for name, wanted in self.files.items():
-            parts = PurePosixPath(name).parts
-            if not parts or PurePosixPath(name).is_absolute() or ".." in parts:
-                raise CorruptFileError(f"{folder / MODEL_FILE} names the file {name!r}, which is not below its folder")
-            path = folder / name
-            if not path.is_file():
-                raise CorruptFileError(f"{path} is missing, but {MODEL_FILE} lists it; export the model again")
-            found = FileCheck.of(path)
-            if found != wanted:
-                raise CorruptFileError(
-                    f"{path} is damaged: it has {found.num_bytes} bytes with CRC-32C {found.crc32c:08x}, written were "
-                    f"{wanted.num_bytes} with {wanted.crc32c:08x}; copy or export the model again"
-                )
+        """Compare size and checksum of every file; a CorruptFileError names the first that is not as it was written.
+
+        Rows of shards have folders of their own: see `check_shard`.
+        """
+        _check_files(folder, self.files)
+
+    def check_shard(self, folder: Path, shard: int) -> Path:
+        """Compare the files of one shard of the version in `folder`; return where they are."""
+        part = base_of(folder) / self.shards[shard].folder
+        if part.parent.is_symlink():
+            raise CorruptFileError(f"{part.parent} is a symbolic link; copy what it leads to in its place")
+        _check_files(part, self.shards[shard].files)
+        return part
+
+
+def _check_files(folder: Path, files: Mapping[str, FileCheck]) -> None:
+    refuse_links(folder)
+    for name, wanted in files.items():
+        parts = PurePosixPath(name).parts
+        if not parts or PurePosixPath(name).is_absolute() or ".." in parts:
+            raise CorruptFileError(f"{MODEL_FILE} names the file {name!r}, which is not below its folder {folder}")
+        path = folder / name
+        if not path.is_file():
+            raise CorruptFileError(f"{path} is missing, but {MODEL_FILE} lists it; export the model again")
+        found = FileCheck.of(path)
+        if found != wanted:
+            raise CorruptFileError(
+                f"{path} is damaged: it has {found.num_bytes} bytes with CRC-32C {found.crc32c:08x}, written were "
+                f"{wanted.num_bytes} with {wanted.crc32c:08x}; copy or export the model again"
+            )
 
 
 def refuse_links(folder: Path) -> None:
@@ -229,6 +283,24 @@ def _sequences(fields: Mapping[str, Any]) -> tuple[int, ...]:
     return tuple(_count({"shard_sequences": one}, "shard_sequences") for one in found)
 
 
+def _checks(members: Mapping[str, Any]) -> dict[str, FileCheck]:
+    return {
+        name: FileCheck(num_bytes=_count(check, "bytes"), crc32c=_count(check, "crc32c"))
+        for name, check in members.items()
+    }
+
+
+def _checks_to_json(files: Mapping[str, FileCheck]) -> dict[str, Any]:
+    return {name: {"bytes": check.num_bytes, "crc32c": check.crc32c} for name, check in sorted(files.items())}
+
+
+def _shards(fields: Mapping[str, Any]) -> tuple[ShardFiles, ...]:
+    found = fields.get("shards", [])
+    if not isinstance(found, list) or len(found) > MAX_SHARDS:
+        raise ValueError(f"'shards' must be a list of at most {MAX_SHARDS} objects, got {shown(found)}")
+    return tuple(ShardFiles._of(one, shard) for shard, one in enumerate(found))
+
+
 def _of_type(fields: Mapping[str, Any], name: str, kind: type[Kind], what: str) -> Kind:
     value = fields[name]
     if not isinstance(value, kind):
@@ -239,6 +311,14 @@ def _of_type(fields: Mapping[str, Any], name: str, kind: type[Kind], what: str) 
 def _own_checksum(fields: Mapping[str, Any]) -> int:
     crc: int = native.crc32c(json.dumps(fields, sort_keys=True).encode())
     return crc
+
+
+def _formats(tables: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return how each table stores its rows."""
+    return {
+        name: {field: value for field, value in fields.items() if field != "num_rows"}
+        for name, fields in tables.items()
+    }
 
 
 def _row_to_json(row: RowInput) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import json
 import logging
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,15 +12,17 @@ import onnx
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
+from monolith._core import native
 from monolith.delta.serving_tables import config_from_json
-from monolith.embedding import MultiTable
+from monolith.embedding import MultiTable, TableConfig
+from monolith.embedding.shard_files import fill_from_shard_files, find_shard_files
 from monolith.errors import CorruptFileError, NotFiniteError, shown
 from monolith.export.dense_session import GRAPH_ERRORS, DenseSession
 from monolith.export.description import Description
 from monolith.export.graph_check import GraphInterface, check_graph
 from monolith.export.serving_model import ServingModel, joined_rows
 from monolith.export.signature import DATATYPES, TEXT, TensorSpec, datatype_name
-from monolith.export.versions import GRAPH_FILE, MODEL_FILE, TABLES_FOLDER, WEIGHTS_FILE, version_paths
+from monolith.export.versions import GRAPH_FILE, MODEL_FILE, TABLES_FOLDER, WEIGHTS_FILE, base_of, version_paths
 from monolith.model import LookupPlan
 
 # Of inputs; many more would not fit into a request.
@@ -27,6 +30,9 @@ _MAX_VALUES_PER_EXAMPLE = 1 << 20
 
 # Of rows, 64 MiB: the longest sequences that anybody serves have a tenth of that.
 _MAX_FLOATS_PER_EXAMPLE = 1 << 24
+
+RowsElsewhere = Callable[[Description, Mapping[str, TableConfig]], MultiTable]
+"""Returns tables of a version whose rows other processes have; they can be looked up as a MultiTable can."""
 
 _log = logging.getLogger(__name__)
 
@@ -51,12 +57,13 @@ def load_newest_export(base: str | Path, *, num_threads: int = 1) -> tuple[Servi
     raise failures[0]
 
 
-def load_export(path: str | Path, *, num_threads: int = 1) -> ServingModel:
+def load_export(path: str | Path, *, num_threads: int = 1, rows: RowsElsewhere | None = None) -> ServingModel:
     """Return the model of one version folder, after comparing every file with its checksum and with the others.
 
     Args:
-        path: ``<base>/<version>``.
+        path: ``<base>/<version>``, or ``<base>/entry/<version>``.
         num_threads: threads that share the dense work of one prediction; many predictions may run at a time.
+        rows: returns the tables if other processes have the rows; the files of rows are not looked at then.
 
     Raises:
         CorruptFileError: the export is not complete, a file is damaged, or they do not fit; the message names it.
@@ -67,8 +74,11 @@ def load_export(path: str | Path, *, num_threads: int = 1) -> ServingModel:
         if needed not in description.files:
             raise CorruptFileError(f"{folder / MODEL_FILE} does not list {needed}; export the model again")
     description.check_files(folder)
+    if rows is None:
+        for shard in range(len(description.shards)):
+            description.check_shard(folder, shard)
     try:
-        return _load(folder, description, num_threads)
+        return _load(folder, description, num_threads, rows)
     except CorruptFileError:
         raise
     # The checksums are right, but the content may still be wrong: a reader must not trust it.
@@ -77,10 +87,11 @@ def load_export(path: str | Path, *, num_threads: int = 1) -> ServingModel:
         raise CorruptFileError(f"{folder / MODEL_FILE} describes no model that can be served: {reason}") from error
 
 
-def _load(folder: Path, description: Description, num_threads: int) -> ServingModel:
-    plan = _plan(folder, description)
+def _load(folder: Path, description: Description, num_threads: int, rows: RowsElsewhere | None) -> ServingModel:
+    plan = plan_of(folder, description)
     _check_rows(folder, description, plan)
-    tables = _tables(folder, description, plan)
+    configs = table_configs(folder, description, plan)
+    tables = _tables(folder, description, configs) if rows is None else rows(description, configs)
     try:
         weights = load_file(folder / WEIGHTS_FILE)
     except SafetensorError as error:
@@ -114,7 +125,8 @@ def _try_out(folder: Path, model: ServingModel) -> None:
         raise CorruptFileError(f"{folder / GRAPH_FILE} is no graph that ONNX Runtime can run: {error}") from error
 
 
-def _plan(folder: Path, description: Description) -> LookupPlan:
+def plan_of(folder: Path, description: Description) -> LookupPlan:
+    """Return the lookup plan of a version; a CorruptFileError if it is not the one that was written."""
     plan = LookupPlan.from_json(json.dumps(description.plan))
     if plan.hash != description.plan_hash:
         raise CorruptFileError(
@@ -149,7 +161,8 @@ def _check_rows(folder: Path, description: Description, plan: LookupPlan) -> Non
         raise CorruptFileError(f"{folder / MODEL_FILE}: an example would look up {floats} floats")
 
 
-def _tables(folder: Path, description: Description, plan: LookupPlan) -> MultiTable:
+def table_configs(folder: Path, description: Description, plan: LookupPlan) -> dict[str, TableConfig]:
+    """Return the serving tables of a version; a CorruptFileError if they are not those of the plan."""
     configs = {name: config_from_json(name, fields) for name, fields in description.tables.items()}
     planned = {name: [segment.dim for segment in config.segments] for name, config in plan.tables().items()}
     described = {name: [segment.dim for segment in config.segments] for name, config in configs.items()}
@@ -161,17 +174,33 @@ def _tables(folder: Path, description: Description, plan: LookupPlan) -> MultiTa
     for name, fields in description.tables.items():
         if fields["files"] != f"{TABLES_FOLDER}/{name}":
             raise CorruptFileError(f"{folder / MODEL_FILE}: table {name!r} has its files in {shown(fields['files'])}")
+    return configs
+
+
+def _tables(folder: Path, description: Description, configs: Mapping[str, TableConfig]) -> MultiTable:
     tables = MultiTable(configs)
     for name, fields in description.tables.items():
+        table, files = tables[name], table_files(folder, description, name)
         try:
-            num_rows = tables[name].restore(folder / fields["files"])
+            num_rows = fill_from_shard_files(table.native, table.schema(), files)
         except NotFiniteError as error:
             raise CorruptFileError(f"{folder} cannot be served, export the model again: {error}") from error
         if num_rows != fields["num_rows"]:
             raise CorruptFileError(
-                f"{folder / fields['files']} has {num_rows} rows, {MODEL_FILE} says {shown(fields['num_rows'])}"
+                f"table {name!r} of {folder} has {num_rows} rows, {MODEL_FILE} says {shown(fields['num_rows'])}"
             )
     return tables
+
+
+def table_files(folder: Path, description: Description, name: str) -> list[str]:
+    """Return the files of a table, those of all shards in order."""
+    if not description.shards:
+        return find_shard_files(str(folder / TABLES_FOLDER / name))
+    base, count = base_of(folder), len(description.shards)
+    return [
+        native.shard_file_name(str(base / shard.folder / TABLES_FOLDER / name), number, count)
+        for number, shard in enumerate(description.shards)
+    ]
 
 
 def _check_interface(folder: Path, description: Description, plan: LookupPlan, graph: GraphInterface) -> None:

@@ -2,8 +2,9 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
-from typing import overload
+from typing import Self, overload
 
 import numpy as np
 import torch
@@ -47,6 +48,7 @@ class ServingModel:
         self, description: Description, *, plan: LookupPlan, tables: MultiTable, session: DenseSession
     ) -> None:
         """Join the parts; generation, sequence and time of creation are those of the files and stay."""
+        self.description = description
         self.name = description.name
         self.version = description.version
         self.signature = description.signature
@@ -77,6 +79,12 @@ class ServingModel:
     def dense_weights(self) -> Mapping[str, Array]:
         """The dense weights in force; not to be written to."""
         return self._session.weights
+
+    def as_version(self, number: int) -> Self:
+        """Return the same tables and weights under another version number."""
+        other = copy(self)
+        other.version = number
+        return other
 
     def predict(self, columns: Mapping[str, Values]) -> dict[str, Array]:
         """Return the outputs by name, one row per example; ids that have no row read as zeros.

@@ -2,32 +2,25 @@
 
 import json
 import math
-import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
 
-from monolith.checkpoint.format.durable_files import make_folder, sync_file, sync_folder
+from monolith._core import native
 from monolith.checkpoint.format.tensor_file import save_arrays
 from monolith.data import ColumnType, Schema
 from monolith.delta.serving_tables import OnRowsServed, config_to_json, serving_config, to_serving
 from monolith.embedding import Compressor, MultiTable, TableConfig
 from monolith.export.dense_graph import DenseGraph, dense_weights, graph_bytes, trace_dense
-from monolith.export.description import Description, FileCheck, RowInput
+from monolith.export.description import Description, RowInput
 from monolith.export.graph_check import weight_places
 from monolith.export.signature import TEXT, Array, Signature, TensorSpec
-from monolith.export.versions import (
-    GRAPH_FILE,
-    MODEL_FILE,
-    TABLES_FOLDER,
-    WEIGHTS_FILE,
-    unfinished_path,
-    version_path,
-)
+from monolith.export.unfinished import UnfinishedVersion, synced
+from monolith.export.versions import GRAPH_FILE, TABLES_FOLDER, WEIGHTS_FILE
 from monolith.features import ids_of_texts
 from monolith.model import LookupPlan, MonolithModel
 from monolith.model.hyper_params.spelling import to_snake_case
@@ -49,11 +42,29 @@ def trace_model(model: MonolithModel, plan: LookupPlan, schema: Schema) -> Dense
 
 
 class TablesElsewhere(Protocol):
-    """Tables whose rows are in other processes, which write them by themselves."""
+    """Tables whose rows are in other processes, one per shard, which write them by themselves."""
 
-    def write(self, folder: Path, *, skip_zero_embedding: bool) -> tuple[dict[str, int], list[int]]:
-        """Write all tables into a folder; return their numbers of rows, and the sequence of each shard before that."""
+    @property
+    def num_shards(self) -> int:
+        """Number of processes."""
         ...
+
+    def write(
+        self, folder_of: Callable[[int], Path], *, skip_zero_embedding: bool
+    ) -> tuple[list[dict[str, int]], list[int]]:
+        """Write the tables of each shard into its folder.
+
+        Returns the numbers of rows by table, and the sequence before that, of each shard.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class RowsOfVersion:
+    """Rows that are not written again: those of an earlier version of the distributed layout."""
+
+    path: Path
+    """Folder with the `model.json` of that version."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,8 +77,11 @@ class Export:
     plan: LookupPlan
     """What it looks up."""
 
-    tables: MultiTable | TablesElsewhere
+    tables: MultiTable | TablesElsewhere | RowsOfVersion
     """One table per feature of the plan."""
+
+    num_shards: int | None = None
+    """Write the distributed layout, with the rows in this many folders; by default a version is one folder."""
 
     schema: Schema
     """Columns of the source; those that predictions need become inputs."""
@@ -98,44 +112,47 @@ class Export:
 
 
 def write_export(base: str | Path, version: int, export: Export) -> Path:
-    """Write ``<base>/<version>/`` and return it; on any error, or Ctrl-C, nothing is left behind.
+    """Write a version and return its folder; on any error, or Ctrl-C, nothing is left behind.
 
-    The folder `base` and the shared secret of trainer and server are made if they are missing. A version that
-    exists already is a FileExistsError.
+    The folder is ``<base>/<version>/``. With `num_shards`, it is ``<base>/entry/<version>/``, and the rows are in
+    ``<base>/ps_<i>/<version>/``. The folder `base` and the shared secret of trainer and server are made if they are
+    missing. A version that exists already is a FileExistsError.
 
     Training may go on: rows newer than `sequence` get in, and the deltas after it bring them again. Given
     `graph` and `weights`, the model itself is not touched, so that training may go on in another thread.
     """
     root = Path(base)
-    final, unfinished = version_path(root, version), unfinished_path(root, version)
-    if final.exists():
-        raise FileExistsError(f"export version {version} is already in {root}; versions are never written twice")
+    shares_rows = isinstance(export.tables, RowsOfVersion)
+    unfinished = UnfinishedVersion(root, version, 0 if shares_rows else _num_shards(export))
     weights = dense_weights(export.model) if export.weights is None else export.weights
     graph = export.graph or trace_model(export.model, export.plan, export.schema)
     # Before rows are read: it bears the time from which on deltas bring what is newer.
     description = _describe(export, version, graph)
-    make_folder(root)
-    # Left by a writer that was killed.
-    shutil.rmtree(unfinished, ignore_errors=True)
     try:
-        (unfinished / TABLES_FOLDER).mkdir(parents=True)
-        _write_dense(unfinished, graph, weights)
-        tables, sequences = _write_tables(unfinished, export)
-        description = replace(
-            description, tables=tables, shard_sequences=tuple(sequences), files=_sync_files(unfinished)
-        )
-        (unfinished / MODEL_FILE).write_bytes(description.to_bytes())
-        sync_file(unfinished / MODEL_FILE)
-        # The folder of the tables is synced with each of them.
-        sync_folder(unfinished)
+        unfinished.make_folders()
+        _write_dense(unfinished.folder, graph, weights)
+        if isinstance(export.tables, RowsOfVersion):
+            description = _with_rows_of(description, export.tables.path)
+        else:
+            description = _write_tables(description, unfinished, export)
         # Before the version is there: a server that waits for it reads the secret at once.
         make_secret(root)
-        unfinished.rename(final)
+        return unfinished.commit(replace(description, files=synced(unfinished.folder)))
     except BaseException:
-        shutil.rmtree(unfinished, ignore_errors=True)
+        unfinished.discard()
         raise
-    sync_folder(root)
-    return final
+
+
+def _num_shards(export: Export) -> int | None:
+    if export.num_shards is None or isinstance(export.tables, MultiTable):
+        return export.num_shards
+    assert not isinstance(export.tables, RowsOfVersion)
+    if export.num_shards != export.tables.num_shards:
+        raise ValueError(
+            f"num_shards={export.num_shards}, but {export.tables.num_shards} parameter servers hold the rows, and each "
+            "writes its own part; leave out the number of shards"
+        )
+    return export.num_shards
 
 
 def _describe(export: Export, version: int, graph: DenseGraph) -> Description:
@@ -167,26 +184,70 @@ def _write_dense(folder: Path, graph: DenseGraph, weights: Mapping[str, Array]) 
     (folder / GRAPH_FILE).write_bytes(graph_bytes(graph, WEIGHTS_FILE, weight_places(path)))
 
 
-def _write_tables(folder: Path, export: Export) -> tuple[dict[str, dict[str, Any]], list[int]]:
-    """Write one table after the other: only one is in memory twice. Also return the sequences of shards."""
-    written = {}
-    if not isinstance(export.tables, MultiTable):
+def _write_tables(description: Description, unfinished: UnfinishedVersion, export: Export) -> Description:
+    """Write all rows and return the description with them."""
+    if isinstance(export.tables, MultiTable):
+        configs, num_rows = _write_own_tables(export.tables, unfinished, export)
+    else:
+        assert not isinstance(export.tables, RowsOfVersion)
         skips = export.skip_zero_embedding
-        num_rows, sequences = export.tables.write(folder / TABLES_FOLDER, skip_zero_embedding=skips)
-        for name, config in export.plan.tables().items():
-            served_config = serving_config(config, skip_zero_embedding=skips)
-            written[name] = _written(name, served_config, num_rows[name])
-        return written, sequences
+        num_rows, sequences = export.tables.write(unfinished.tables_of, skip_zero_embedding=skips)
+        configs = {
+            name: serving_config(config, skip_zero_embedding=skips) for name, config in export.plan.tables().items()
+        }
+        description = replace(description, shard_sequences=tuple(sequences))
+    return replace(
+        description,
+        tables={name: _written(name, config, sum(one[name] for one in num_rows)) for name, config in configs.items()},
+        shards=() if export.num_shards is None else unfinished.sync_shards(num_rows),
+    )
+
+
+def _write_own_tables(
+    tables: MultiTable, unfinished: UnfinishedVersion, export: Export
+) -> tuple[dict[str, TableConfig], list[dict[str, int]]]:
+    """Write one table after the other: only one is in memory twice. Return their configurations, and rows by shard."""
+    configs: dict[str, TableConfig] = {}
+    num_rows: list[dict[str, int]] = [{} for _ in range(export.num_shards or 1)]
     for name in export.plan.tables():
         served = to_serving(
-            export.tables[name],
+            tables[name],
             export.compressors.get(name),
             export.progress,
             skip_zero_embedding=export.skip_zero_embedding,
         )
-        served.save(folder / TABLES_FOLDER / name, plan_hash=export.plan.hash, generation=export.generation)
-        written[name] = _written(name, served.config, len(served))
-    return written, []
+        configs[name] = served.config
+        path = unfinished.tables_of(0) / name
+        served.save(path, num_shards=export.num_shards, plan_hash=export.plan.hash, generation=export.generation)
+        if export.num_shards is None:
+            num_rows[0][name] = len(served)
+            continue
+        for shard, rows in enumerate(num_rows):
+            file = Path(native.shard_file_name(str(path), shard, export.num_shards))
+            rows[name] = native.read_table_file_info(str(file)).num_rows
+            file.rename(unfinished.tables_of(shard) / file.name)
+    return configs, num_rows
+
+
+def _with_rows_of(description: Description, path: Path) -> Description:
+    """Return the description of a version that shares the rows of another one."""
+    rows = Description.read(path)
+    if not rows.shards:
+        raise ValueError(
+            f"Only DISTRIBUTED mode is allowed when dense_only=True: {path} is of one folder, and a version without "
+            "rows of its own would need it; export all of it"
+        )
+    if rows.plan_hash != description.plan_hash:
+        raise ValueError(f"dense_only=True: the rows of {path} are of another lookup plan; export all of it")
+    # Deltas since those rows are still to come. Of a trainer before the last restore none do: 0 asks for everything.
+    is_same = rows.generation == description.generation
+    return replace(
+        description,
+        tables=rows.tables,
+        shards=rows.shards,
+        sequence=rows.sequence if is_same else 0,
+        shard_sequences=rows.shard_sequences if is_same else tuple(0 for _ in rows.shard_sequences),
+    )
 
 
 def _written(name: str, config: TableConfig, num_rows: int) -> dict[str, Any]:
@@ -229,11 +290,3 @@ def _row_inputs(graph: DenseGraph, plan: LookupPlan) -> dict[str, RowInput]:
         offset, dim = plan.places[feature, slice_name]
         inputs[name] = RowInput(feature=feature, slice_name=slice_name, table=tables[feature], offset=offset, dim=dim)
     return inputs
-
-
-def _sync_files(folder: Path) -> dict[str, FileCheck]:
-    """Bring every file to the disk and return what each must be."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    for path in files:
-        sync_file(path)
-    return {path.relative_to(folder).as_posix(): FileCheck.of(path) for path in files}

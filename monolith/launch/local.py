@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from monolith.errors import MonolithError
 
-STOP_SECONDS = 10.0
+STOP_SECONDS = 60.0
 """A process that has not ended so long after SIGTERM is killed."""
 
 _POLL_SECONDS = 0.05

@@ -18,7 +18,7 @@ from monolith.launch.local import ProcessEndedError, role_command
 from monolith.launch.movie_stream import MovieStream
 from monolith.launch.supervisor import JobRole, Supervisor, SupervisorConfig
 
-JOB_STOP_SECONDS = 30.0
+JOB_STOP_SECONDS = 120.0
 """How long the processes of a job may take to end in order before they are killed."""
 
 _LOG_WAIT_SECONDS = 60.0
@@ -116,7 +116,8 @@ class TrainerJobRole:
 
     def run(self) -> None:
         """Train until SIGTERM: then workers finish their batch, the chief saves, and all end."""
-        config = SupervisorConfig(stop_seconds=JOB_STOP_SECONDS / 2, kill_seconds=JOB_STOP_SECONDS / 6)
+        part = JOB_STOP_SECONDS / 6
+        config = SupervisorConfig(stop_seconds=3 * part, grace_seconds=part, kill_seconds=part)
         supervisor = Supervisor(self._roles(), self.folder, config, say=_log.info)
         if supervisor.run():
             raise ProcessEndedError(supervisor.failure)

@@ -15,6 +15,9 @@ from monolith.launch.log_tail import LogTail
 USER_ERROR = 2
 """Status of a process that was started wrongly: started again, it would end in the same way."""
 
+SCALED = 3
+"""Status of a chief that stopped for another number of processes, and saved: all are to be started in the new shape."""
+
 _POLL_SECONDS = 0.1
 
 
@@ -51,6 +54,9 @@ class SupervisorConfig:
     stop_seconds: float = 60.0
     """How long an orderly end may take before processes are ended one by one."""
 
+    grace_seconds: float = 10.0
+    """How long processes have, when the leader has ended, to end before they get SIGTERM."""
+
     kill_seconds: float = 10.0
     """A process that has not ended so long after SIGTERM is killed."""
 
@@ -59,7 +65,7 @@ class SupervisorConfig:
 
     def __post_init__(self) -> None:
         """Reject values that could only fail later, far from here."""
-        for name in ("max_restarts", "restart_pause_seconds", "stop_seconds", "kill_seconds"):
+        for name in ("max_restarts", "restart_pause_seconds", "stop_seconds", "grace_seconds", "kill_seconds"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
 
@@ -111,17 +117,20 @@ class Supervisor:
         config: SupervisorConfig | None = None,
         *,
         say: Callable[[str], None] = lambda line: None,
+        scaled: Callable[[], Sequence[JobRole]] | None = None,
     ) -> None:
-        """Take what to run; `say` gets a line when something happens."""
+        """Take what to run; `say` gets a line when something happens.
+
+        `scaled` returns what to run after the leader has ended with the status SCALED.
+        """
         self._config = config or SupervisorConfig()
         self._say = say
+        self._scaled = scaled
         self._stops = 0
-        folder = Path(log_folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        self.processes = []
-        for role in roles:
-            log = folder / f"{role.name.replace(' ', '-')}.log"
-            self.processes.append(RoleProcess(role, log, LogTail(log)))
+        self._folder = Path(log_folder)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self.processes: list[RoleProcess] = []
+        self.processes = self._processes(roles)
         self.failure = ""
         """Why the job failed, in words."""
 
@@ -140,13 +149,18 @@ class Supervisor:
                 self._end_in_order(show)
             elif self.failure:
                 self._say(self.failure)
-            self._end_all(grace_seconds=0.0 if self.failure else self._config.kill_seconds, show=show)
+            self._end_all(grace_seconds=0.0 if self.failure else self._config.grace_seconds, show=show)
             show()
         finally:
             self._kill_all()
             for number, handler in before.items():
                 signal.signal(number, handler)
         return 1 if self.failure else 0
+
+    def _processes(self, roles: Sequence[JobRole]) -> list[RoleProcess]:
+        logs = [self._folder / f"{role.name.replace(' ', '-')}.log" for role in roles]
+        read = {one.log: one.tail for one in self.processes}  # last lines of earlier processes are shown too
+        return [RoleProcess(role, log, read.get(log) or LogTail(log)) for role, log in zip(roles, logs, strict=True)]
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
         self._stops += 1
@@ -169,6 +183,9 @@ class Supervisor:
         for one in self.processes:
             if one.process is not None and one.process.poll() is not None:
                 self._note_end(one)
+                if self._scaled is not None and one.role.is_leader and one.status == SCALED:
+                    self._start_scaled(self._scaled())
+                    return
                 if self._config.restarts_all and not one.is_done:
                     self._restart_all(one)
                     return
@@ -206,13 +223,21 @@ class Supervisor:
         pause = self._config.restart_pause_seconds
         if one.is_done and any(other.role.is_leader for other in self.processes):
             # The leader ends servers just before it ends itself: a new one would be in its way.
-            pause += self._config.kill_seconds
+            pause += self._config.grace_seconds
         one.restart_at = time.monotonic() + pause
         left = self._config.max_restarts - one.num_restarts
         self._say(f"{one.role.name} is started again in {pause:g} s (restarts left: {left - 1})")
 
-    def _restart_all(self, first: RoleProcess) -> None:
-        """Let the others end, which they do when they notice that they lost one, and start all again."""
+    def _start_scaled(self, roles: Sequence[JobRole]) -> None:
+        """Let the others end, whom the leader has told to, and start the job in its new shape."""
+        self._wait_for_ends_of_all()
+        self._say(f"the job goes on in its new shape: {', '.join(role.name for role in roles)}")
+        self.processes = self._processes(roles)
+        for one in self.processes:
+            self._start(one)
+
+    def _wait_for_ends_of_all(self) -> None:
+        """Wait for the ends of all processes, and kill those that take too long."""
         end = time.monotonic() + self._config.kill_seconds
         while (running := [one for one in self.processes if one.process is not None]) and time.monotonic() < end:
             for one in running:
@@ -225,6 +250,10 @@ class Supervisor:
             one.process.kill()
             one.process.wait()
             self._note_end(one)
+
+    def _restart_all(self, first: RoleProcess) -> None:
+        """Let the others end, which they do when they notice that they lost one, and start all again."""
+        self._wait_for_ends_of_all()
         culprit = next((one for one in self.processes if one.status == USER_ERROR), first)
         self._restart_later(culprit)
         for one in self.processes:
@@ -242,7 +271,7 @@ class Supervisor:
         waits_for = [one for one in self.processes if not one.role.is_server]
         self._wait_for_ends(leaders or waits_for, self._config.stop_seconds, show)
         # A leader that ended before its job began has not ended the others.
-        self._wait_for_ends(waits_for, self._config.kill_seconds, show)
+        self._wait_for_ends(waits_for, self._config.grace_seconds, show)
 
     def _end_all(self, *, grace_seconds: float, show: Callable[[], None]) -> None:
         """Wait a little for servers, which the leader ends; end by signal what is left."""

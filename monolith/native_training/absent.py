@@ -16,9 +16,6 @@ RETIRED: Final[dict[str, str]] = {
 
 NOT_YET: Final[frozenset[str]] = frozenset(
     {
-        "monolith.native_training.cpu_training:create_exporter",
-        "monolith.native_training.mlp_utils:mlp_pass",
-        "monolith.native_training.mlp_utils:EXTRA_DSWORKERS",
         "monolith.native_training.sync_training_hooks:ParameterSyncHook",
         "monolith.tpu_runner:TPURunner",
         "monolith.tpu_runner:main",

@@ -18,7 +18,7 @@ from monolith.native_training.finder import names_from_table
 from monolith.parallel.ranks import RankPlace
 from monolith.train.config import CpuTrainingConfig as CpuTrainingConfig
 from monolith.train.config import RunnerConfig
-from monolith.train.config.run_settings import input_config, job_config, restore_config
+from monolith.train.config.run_settings import input_config, job_config, restore_config, versions_of
 from monolith.train.config.task_settings import task_parameter, task_settings
 from monolith.train.config.training_config import SERVER_TYPES
 from monolith.train.estimator import Estimator
@@ -77,6 +77,63 @@ class CpuTraining:
     def _source(self, mode: Mode) -> Source:
         settings = input_config(_runner_config(self.config))
         return training_source(self.task, settings) if mode is Mode.TRAIN else make_source(self.task, mode, settings)
+
+
+class SavedModelExporter:
+    """Writes versions of a task from its snapshots; made by `create_exporter`."""
+
+    def __init__(self, estimator: Estimator, *, dense_only: bool, global_step_as_timestamp: bool) -> None:
+        """Take the task as the estimator has it."""
+        self._estimator = estimator
+        self._dense_only = dense_only
+        self._by_step = global_step_as_timestamp
+
+    def export_saved_model(
+        self,
+        serving_input_receiver_fn: Callable[..., Any] | None = None,
+        checkpoint_path: str | None = None,
+        global_step: int | None = None,
+    ) -> Path:
+        """Write a snapshot, by default the newest one, as a version; return the folder of its `model.json`.
+
+        Requests have the columns of the task's source, so `serving_input_receiver_fn` is not called. The number of the
+        version is the next one, or the step if the exporter was made so.
+        """
+        version = None
+        if self._by_step:
+            step = self._estimator.get_variable_value("global_step") if global_step is None else global_step
+            version = int(step)
+        return self._estimator.export_saved_model(
+            dense_only=self._dense_only, checkpoint_path=checkpoint_path, version=version
+        )
+
+
+def create_exporter(
+    task: CpuTraining,
+    model_dir: str | Path,
+    warmup_file: str | Path | None,
+    export_dir_base: str | Path,
+    dense_only: bool,
+    include_graphs: Sequence[str] | None = None,
+    global_step_as_timestamp: bool = False,
+) -> SavedModelExporter:
+    """Return what writes versions of a task into `export_dir_base`, a folder below `model_dir` unless absolute.
+
+    The task's `serving.export_mode` is "standalone" or "distributed", unless the configuration sets `export_mode`. One
+    process writes all parts of a version, so `include_graphs` must be None. With `global_step_as_timestamp`, the number
+    of a version is the step of its snapshot.
+    """
+    if include_graphs is not None:
+        raise ValueError(f"include_graphs={list(include_graphs)}: a version is written whole; leave it out")
+    if warmup_file is not None and Path(warmup_file).exists():
+        raise NotImplementedError(f"warmup_file: servers do not read {warmup_file} yet; pass None")
+    config = _runner_config(task.config)
+    config.is_local, config.model_dir, config.export_base = True, model_dir, str(Path(model_dir) / export_dir_base)
+    if dense_only and versions_of(config, task.task).shards_of(config.num_ps) is None:
+        raise ValueError("Only DISTRIBUTED mode is allowed when dense_only=True")
+    return SavedModelExporter(
+        Estimator(task.task, config), dense_only=dense_only, global_step_as_timestamp=global_step_as_timestamp
+    )
 
 
 def local_train(

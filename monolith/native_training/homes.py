@@ -23,6 +23,8 @@ HOMES: Final[dict[str, dict[str, str]]] = {
         "check_port": "monolith.cluster.alive_check:check_port",
         "MLPEnv": "monolith.cluster.platform.mlp_env:MLPEnv",
         "add_mpi_exception_hook": "monolith.cluster.platform.mpi:add_mpi_exception_hook",
+        "mlp_pass": "monolith.data_service.mlp_roles:mlp_pass",
+        "EXTRA_DSWORKERS": "monolith.data_service.extra_workers:EXTRA_DSWORKERS",
     },
     "monolith.native_training.model": {
         "TestFFMModel": "monolith.model.zoo.ffm:TestFFMModel",

@@ -34,6 +34,7 @@ class ControlRequest(IntEnum):
     FOLLOW = 120
     PUSH = 121
     EXPORT = 122
+    APPLIED = 123
 
 
 _KINDS: Final = (

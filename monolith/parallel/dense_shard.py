@@ -135,14 +135,8 @@ class DenseShard:
             missing = message.meta.get("missing")
             if not isinstance(missing, list):
                 raise ValueError(f"a step lists the parameters without a gradient, got {shown(missing)}")
-            gradients = [
-                None if number in missing else gradient
-                for number, gradient in zip(
-                    part.numbers, part.packing.unpack(message.arrays.get("gradients")), strict=True
-                )
-            ]
             kept = part.kept_packing.unpack(message.arrays["kept"]) if "kept" in message.arrays else part.kept
-            part.step(gradients, message.meta.get("groups"))
+            part.step(message.arrays.get("gradients"), missing, message.meta.get("groups"))
             part.kept = [tensor.clone() for tensor in kept]
             self._applied.add(partition, end)
             self._version += 1
@@ -173,9 +167,9 @@ class DenseShard:
 
     def _checked_part(self, message: Message) -> LivePart:
         part = self._created()
-        if message.meta.get("layout") != part.layout.hash:
+        if message.meta.get("layout") != part.layout_hash:
             raise PlanMismatchError(
                 f"the dense part of the model differs: layout {shown(message.meta.get('layout'))}, here it is "
-                f"{part.layout.hash}; start all processes with the same model and number of parameter servers"
+                f"{part.layout_hash}; start all processes with the same model and number of parameter servers"
             )
         return part

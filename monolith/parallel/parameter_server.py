@@ -137,6 +137,7 @@ class ParameterServer(Closing):
             ControlRequest.FOLLOW: self._follow,
             ControlRequest.PUSH: self._push,
             ControlRequest.EXPORT: self._export,
+            ControlRequest.APPLIED: self._applied,
         }
         self._server = listen(
             address,
@@ -276,6 +277,9 @@ class ParameterServer(Closing):
         self.shard.mark_initialized()
         self.shard.is_ready = True
         return {}
+
+    def _applied(self, message: Message) -> dict[str, Any]:
+        return {"rows": self.shard.served.applied_batches(), "dense": self.shard.dense_shard.applied_batches()}
 
     def _freeze(self, message: Message) -> dict[str, Any]:
         self._finish_work()

@@ -20,9 +20,9 @@ from monolith.parallel.batch_key import BatchKey
 from monolith.parallel.dense.control_clients import ControlClients
 from monolith.parallel.dense.layout import DenseLayout, kept_tensors
 from monolith.parallel.dense.live_part import LivePart, sent_settings
-from monolith.parallel.dense.packing import Packing, pack_named, unpack_named
+from monolith.parallel.dense.packing import Packing, copy_all, pack_named, unpack_named
 from monolith.parallel.dense.requests import PROTOCOL, DenseRequest
-from monolith.parallel.server_group import RetryConfig
+from monolith.parallel.server_group import GivenUp, RetryConfig
 from monolith.wire import Address, Array, Message, SharedSecret, TlsConfig
 
 _JOIN_PAUSE_SECONDS = 0.1
@@ -44,6 +44,7 @@ class RemoteDense(Closing):
         secret: SharedSecret | None = None,
         tls: TlsConfig | None = None,
         retry: RetryConfig | None = None,
+        given_up: GivenUp | None = None,
     ) -> None:
         """Remember where the parameter servers are, in the order of their shards."""
         self.generation = generation
@@ -51,7 +52,7 @@ class RemoteDense(Closing):
         self.global_step = 0
         """Batches applied by all workers together, as shard 0 last said."""
         self._retry = retry or RetryConfig()
-        self._clients = ControlClients(addresses, secret=secret, tls=tls, retry=self._retry)
+        self._clients = ControlClients(addresses, secret=secret, tls=tls, retry=self._retry, given_up=given_up)
         self._plan_hash = plan_hash
         self._bound: _Bound | None = None
         self._lock = threading.RLock()
@@ -163,6 +164,8 @@ class RemoteDense(Closing):
             own = [gradients[number] for number in bound.numbers[shard]]
             missing = [number for number in bound.numbers[shard] if gradients[number] is None]
             arrays = {**batch, "gradients": bound.packings[shard].pack(own)}
+            if name := bound.packings[shard].first_not_finite(arrays["gradients"]):
+                raise NotFiniteError(f"the gradient of {name} is not finite; nothing was sent")
             if shard == 0 and bound.is_chief and bound.layout.kept:
                 arrays["kept"] = bound.kept_packing.pack(kept_tensors(bound.model, bound.layout))
             meta = {"layout": bound.hash, "missing": missing, "groups": groups, "fetch": fetch}
@@ -279,8 +282,6 @@ class _Bound:
                     f"{tuple(gradient.shape)}; a parameter server takes dense gradients like the parameter. Rows of "
                     "ids belong in a table, with its own optimizer"
                 )
-            if not bool(torch.isfinite(gradient).all()):
-                raise NotFiniteError(f"the gradient of {spec.name} is not finite; nothing was sent")
         return gradients
 
     def settings(self) -> list[dict[str, object]]:
@@ -293,17 +294,13 @@ class _Bound:
 
     def assign(self, shard: int, array: Array) -> None:
         """Copy a shard's values into the model."""
-        with torch.no_grad():
-            for number, value in zip(self.numbers[shard], self.packings[shard].unpack(array), strict=True):
-                self.parameters[number].copy_(value)
+        copies = [self.parameters[number] for number in self.numbers[shard]]
+        copy_all(list(zip(copies, self.packings[shard].unpack(array), strict=True)))
 
     def assign_kept(self, array: Array) -> None:
         """Copy the chief's buffers into the model."""
-        with torch.no_grad():
-            for tensor, value in zip(
-                kept_tensors(self.model, self.layout), self.kept_packing.unpack(array), strict=True
-            ):
-                tensor.copy_(value)
+        copies = kept_tensors(self.model, self.layout)
+        copy_all(list(zip(copies, self.kept_packing.unpack(array), strict=True)))
 
     def set_group_steps(self, steps: Sequence[int]) -> None:
         """Let the optimizer here know the steps that its groups have taken: its rates may follow them."""

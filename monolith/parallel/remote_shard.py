@@ -8,8 +8,10 @@ from monolith.closing import Closing
 from monolith.errors import CorruptFrameError
 from monolith.model import LookupPlan
 from monolith.parallel.control import ControlRequest, raise_failure, request
-from monolith.parallel.server_group import CallPatience, RetryConfig
+from monolith.parallel.server_group import CallPatience, GivenUp, RetryConfig
 from monolith.wire import Address, Client, Message, SharedSecret, TlsConfig
+
+_NEED_NO_TURN = (ControlRequest.STATUS, ControlRequest.WAIT)
 
 
 class RemoteShard(Closing):
@@ -26,15 +28,20 @@ class RemoteShard(Closing):
         secret: SharedSecret | None = None,
         tls: TlsConfig | None = None,
         retry: RetryConfig | None = None,
+        given_up: GivenUp | None = None,
     ) -> None:
         """Remember where the server is; nothing is connected yet."""
         self.address = Address.parse(address)
         self._retry, self._secret, self._tls = retry or RetryConfig(), secret, tls
+        self._given_up = given_up
         self._client = Client(self.address, secret=secret, tls=tls, connect_timeout_seconds=self._retry.connect_seconds)
 
     def another(self, retry: RetryConfig | None = None) -> "RemoteShard":
         """Return the same shard over another connection, whose requests wait for none of this one."""
-        return RemoteShard(self.address, secret=self._secret, tls=self._tls, retry=retry or self._retry)
+        # With less patience than others have, it must not give a server up for all of them.
+        given_up = self._given_up if retry is None else None
+        retry = retry or self._retry
+        return RemoteShard(self.address, secret=self._secret, tls=self._tls, retry=retry, given_up=given_up)
 
     def init(
         self,
@@ -68,6 +75,11 @@ class RemoteShard(Closing):
     def status(self) -> dict[str, Any]:
         """Return what the server holds: shard, generation, rows and bytes by table; shard None if it is empty."""
         return self._ask(ControlRequest.STATUS)
+
+    def applied(self) -> tuple[dict[str, int], dict[str, int]]:
+        """Return the end of the last batch that was applied of each partition, to rows and to dense weights."""
+        said = self._ask(ControlRequest.APPLIED)
+        return said["rows"], said["dense"]
 
     def is_initialized(self) -> bool:
         """Return whether it has the state it should have."""
@@ -176,7 +188,7 @@ class RemoteShard(Closing):
         return said
 
     def _reply(self, message: Message) -> Message:
-        patience = CallPatience(self._retry)
+        patience = CallPatience(self._retry, self._given_up, [self.address])
         while True:
             deadline = patience.attempt()
             try:
@@ -184,4 +196,6 @@ class RemoteShard(Closing):
             except PermissionError:
                 raise  # a wrong secret does not become right
             except (OSError, CorruptFrameError) as error:
-                patience.pause(str(error))
+                # One that listens and does not answer may be at work, unless the answer needs no turn.
+                is_lost = message.type in _NEED_NO_TURN or not isinstance(error, TimeoutError)
+                patience.pause(str(error), self.address if is_lost else None)

@@ -17,7 +17,7 @@ from monolith.parallel.batch_key import CallNumbers
 from monolith.parallel.dense.control_clients import ControlClients
 from monolith.parallel.messages import Hello, TableRequest, tables_of
 from monolith.parallel.remote_plan import RemoteBatchPlan, TablesOnServers
-from monolith.parallel.server_group import RetryConfig, ServerGroup
+from monolith.parallel.server_group import GivenUp, RetryConfig, ServerGroup
 from monolith.parallel.server_link import ServerLink
 from monolith.wire import Address, Message, SharedSecret, TlsConfig
 from monolith.wire.message import Array
@@ -41,11 +41,12 @@ class RemoteTables(Closing):
         tls: TlsConfig | None = None,
         half: bool = False,
         retry: RetryConfig | None = None,
+        given_up: GivenUp | None = None,
     ) -> None:
         """Connect to the servers, given in the order of their shards.
 
         With `half`, rows and gradients travel as fp16: half the bytes, three decimal digits; the servers keep fp32.
-        With a `generation`, a server of another one is a FencedError.
+        With a `generation`, a server of another one is a FencedError. Servers in `given_up` are not waited for again.
         """
         if not configs or not addresses:
             raise ValueError(f"got {len(configs)} tables and {len(addresses)} addresses; there must be one of each")
@@ -70,6 +71,7 @@ class RemoteTables(Closing):
                 for shard, address in enumerate(addresses)
             ],
             retry,
+            given_up,
         )
         self._proof: dict[str, Any] = {"secret": secret, "tls": tls, "retry": retry}
         self._on_servers = TablesOnServers(

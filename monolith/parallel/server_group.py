@@ -4,7 +4,7 @@ import itertools
 import logging
 import threading
 import time
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
@@ -13,7 +13,7 @@ from monolith.closing import Closing
 from monolith.errors import CorruptFrameError
 from monolith.parallel.messages import raise_refusal
 from monolith.parallel.server_link import ServerLink
-from monolith.wire import Deadline, Message
+from monolith.wire import Address, Deadline, Message
 from monolith.wire.connection import Connection
 
 _log = logging.getLogger(__name__)
@@ -47,15 +47,39 @@ class RetryConfig:
                 raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
 
 
+class GivenUp:
+    """Servers that did not answer before the deadline of a call: later calls to them fail at once.
+
+    What ends a run asks its servers once more, in many places; each would wait as long as the first. A job that begins
+    again has another of these.
+    """
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self._words: dict[str, str] = {}
+
+    def add(self, address: str, words: str) -> None:
+        """Give a server up."""
+        self._words[address] = words
+
+    def check(self, addresses: Iterable[Address]) -> None:
+        """Raise a ConnectionError if one of these was given up."""
+        if not self._words:
+            return
+        for address in addresses:
+            if words := self._words.get(str(address)):
+                raise ConnectionError(f"{address}: this parameter server was given up: {words}")
+
+
 class ServerGroup(Closing):
     """The links to the servers of all shards, in their order. Calls of several threads take turns."""
 
-    def __init__(self, links: Sequence[ServerLink], retry: RetryConfig) -> None:
+    def __init__(self, links: Sequence[ServerLink], retry: RetryConfig, given_up: GivenUp | None = None) -> None:
         """Connect to all servers; those that are not there yet are waited for, up to the deadline."""
         self.links = list(links)
         self.num_retries = 0
         """Attempts after the first, since the start."""
-        self._retry = retry
+        self._retry, self._given_up = retry, given_up
         self._lock = threading.Lock()
         self._request_ids = itertools.count(1)
         try:
@@ -70,7 +94,7 @@ class ServerGroup(Closing):
         A change has a key, so a server that had carried it out before its reply was lost skips it.
         """
         with self._lock:
-            patience = CallPatience(self._retry)
+            patience = self._patience()
             refusals: dict[int, bytes] = {}
             while failures := self._attempt(call, refusals, patience):
                 lost = {shard: words for shard, words, refusal in failures if not refusal}
@@ -81,7 +105,7 @@ class ServerGroup(Closing):
                     break
                 shard, words = next(iter(lost.items()))
                 self.num_retries += 1
-                patience.pause(f"{self.links[shard].address}: {words}")
+                patience.pause(f"{self.links[shard].address}: {words}", self.links[shard].address)
             for shard, refusal in sorted(refusals.items()):
                 raise_refusal(self.links[shard].address, refusal)
 
@@ -120,7 +144,7 @@ class ServerGroup(Closing):
         self, shards: "Sequence[int] | dict[int, Message] | range", action: Callable[[int, Deadline], _Reply]
     ) -> dict[int, _Reply]:
         done: dict[int, _Reply] = {}
-        patience = CallPatience(self._retry)
+        patience = self._patience()
         for shard in shards:
             while shard not in done:
                 deadline = patience.attempt()  # not below: a TimeoutError of its own ends the call
@@ -131,14 +155,23 @@ class ServerGroup(Closing):
                 except (OSError, CorruptFrameError) as error:
                     self.links[shard].drop()
                     self.num_retries += 1
-                    patience.pause(str(error))
+                    patience.pause(str(error), self.links[shard].address)
         return done
+
+    def _patience(self) -> "CallPatience":
+        return CallPatience(self._retry, self._given_up, [link.address for link in self.links])
 
 
 class CallPatience:
-    """The time that one call has, and the pauses between its attempts."""
+    """The time that one call has, and the pauses between its attempts.
 
-    def __init__(self, retry: RetryConfig) -> None:
+    It has none if one of the servers that it asks was given up before.
+    """
+
+    def __init__(self, retry: RetryConfig, given_up: GivenUp | None = None, addresses: Iterable[Address] = ()) -> None:
+        self._given_up = GivenUp() if given_up is None else given_up
+        self._given_up.check(addresses)
+        self._silent: Address | None = None
         self._retry = retry
         self._deadline = Deadline.after(retry.deadline_seconds)
         self._pause_seconds = retry.first_pause_seconds
@@ -147,12 +180,15 @@ class CallPatience:
     def attempt(self) -> Deadline:
         """Return when the next attempt ends; TimeoutError with the reason of the last failure if there is none."""
         if self._deadline.expired:
-            raise TimeoutError(f"no answer within {self._retry.deadline_seconds} seconds; last: {self._last_words}")
+            words = f"no answer within {self._retry.deadline_seconds} seconds; last: {self._last_words}"
+            if self._silent is not None:
+                self._given_up.add(str(self._silent), words)
+            raise TimeoutError(words)
         return Deadline.after(self._retry.attempt_seconds).earlier(self._deadline)
 
-    def pause(self, words: str) -> None:
-        """Wait before the next attempt."""
-        self._last_words = words
+    def pause(self, words: str, silent: Address | None) -> None:
+        """Wait before the next attempt; a server that was `silent` until the end of the time is given up."""
+        self._last_words, self._silent = words, silent
         seconds = min(self._pause_seconds, max(0.0, self._deadline.at_seconds - time.monotonic()))
         _log.warning("a parameter server did not answer, trying again in %.2f seconds: %s", seconds, words)
         time.sleep(seconds)

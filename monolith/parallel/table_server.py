@@ -32,8 +32,9 @@ class ServedTables(Closing):
         max_frame_bytes: int = 1 << 30,
         max_partitions: int = MAX_PARTITIONS,
         frame_timeout_seconds: float = 60.0,
+        read_only: bool = False,
     ) -> None:
-        """Serve shard `shard` of `num_shards`."""
+        """Serve shard `shard` of `num_shards`; with `read_only`, clients can read rows but not change them."""
         self.hello = Hello(
             plan_hash=plan_hash,
             shard=shard,
@@ -50,6 +51,7 @@ class ServedTables(Closing):
             num_shards=num_shards,
             max_partitions=max_partitions,
             max_frame_bytes=max_frame_bytes,
+            read_only=read_only,
         )
         self._frame_timeout_seconds = frame_timeout_seconds
         self._lock = threading.Lock()
@@ -134,10 +136,12 @@ class TableServer(Closing):
         max_frame_bytes: int = 1 << 30,
         max_partitions: int = MAX_PARTITIONS,
         frame_timeout_seconds: float = 60.0,
+        read_only: bool = False,
     ) -> None:
         """Listen for clients of shard `shard` of `num_shards`.
 
         Without TLS the address must be this machine's. `insecure=True` says that everyone who reaches it is trusted.
+        With `read_only`, clients can read rows but not change them.
         """
         check_proof(secret, tls, insecure=insecure)
         self.tables = tables
@@ -149,6 +153,7 @@ class TableServer(Closing):
             max_frame_bytes=max_frame_bytes,
             max_partitions=max_partitions,
             frame_timeout_seconds=frame_timeout_seconds,
+            read_only=read_only,
         )
         self._server = listen(
             address,

@@ -1,7 +1,7 @@
 """Requests that were read, and their answers: predictions as bytes, values and errors as JSON."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,11 +38,18 @@ class Inquiry:
 def require_finite(outputs: Mapping[str, Array]) -> None:
     """Raise a NotFiniteError that names the output if a value is NaN or infinite: JSON cannot hold it."""
     for name, values in outputs.items():
-        if not np.isfinite(values).all():
-            raise NotFiniteError(f"output {name!r} has a prediction that is NaN or infinite")
+        finite = np.isfinite(values)
+        if not finite.all():
+            example = int(np.argwhere(~finite)[0][0])
+            raise NotFiniteError(
+                f"output {name!r} of example {example} is NaN or infinite: the model cannot predict for these inputs; "
+                "is a number in them far from those it was trained on?"
+            )
 
 
-def json_response(value: Mapping[str, Any], status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+def json_response(
+    value: Mapping[str, Any] | Sequence[Any], status: int = 200, headers: Mapping[str, str] | None = None
+) -> Response:
     """Return a value as an answer."""
     # ASCII: a path may hold halves of characters, which nothing else could write down.
     return Response(json.dumps(value).encode(), status, headers, "application/json")

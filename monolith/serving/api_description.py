@@ -3,8 +3,13 @@
 from collections.abc import Sequence
 from typing import Any
 
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute
+
 from monolith.export.serving_model import ServingModel
 from monolith.export.signature import TensorSpec
+from monolith.serving.models.models import Models
 
 Json = dict[str, Any]
 
@@ -20,49 +25,126 @@ _ELEMENTS: dict[str, Json] = {
 }
 _ERRORS = {
     400: "The request is wrong, as the message says.",
+    403: "Clients may not do this here.",
     404: "There is no such model or version.",
+    409: "The version is damaged.",
     413: "The request is too large.",
     415: "The request is compressed in another way than gzip or deflate.",
-    500: "The server failed, or the model predicted NaN or infinity.",
+    422: "The model predicted NaN or infinity.",
+    500: "The server failed.",
     503: "There are too many requests at a time.",
 }
 
 
-def operations(model: ServingModel) -> dict[tuple[str, str], Json]:
-    """Return, by method and path, what FastAPI's `add_api_route` takes to describe an endpoint of this model."""
+_OF_PREDICTIONS = (400, 404, 413, 415, 422, 500, 503)
+_OF_CONTROL = (400, 403, 404, 409, 413, 500, 503)
+
+
+def keep_current(app: FastAPI, models: Models) -> None:
+    """Let ``/openapi.json`` describe the versions that answer when it is asked for."""
+
+    def openapi() -> Json:
+        described = operations(models)
+        for route in app.routes:
+            if isinstance(route, APIRoute):
+                method = min(route.methods or ())  # each route has one
+                route.openapi_extra = described[method, route.path]["openapi_extra"]
+        return get_openapi(title=app.title, version=app.version, routes=app.routes)
+
+    app.openapi = openapi  # type: ignore[method-assign]
+
+
+def operations(models: Models) -> dict[tuple[str, str], Json]:
+    """Return, by method and path, what FastAPI's `add_api_route` takes to describe an endpoint of these models."""
     found = {
         ("GET", "/v2/health/live"): _get("Whether the server lives.", _object(live={"const": True})),
-        ("GET", "/v2/health/ready"): _get("Whether it answers predictions.", _object(ready={"const": True})),
+        ("GET", "/v2/health/ready"): _ready("Whether it answers predictions.", _object(ready={"type": "boolean"})),
         ("GET", "/v2"): _get("Name, version and extensions of the server.", _server()),
         ("GET", "/metrics"): _operation("Figures for Prometheus.", {200: _content("Figures.", "text/plain", _TEXT)}),
+        **_repository(models),
     }
     tensors = {"inputs": _list(_spec()), "outputs": _list(_spec())}
     metadata = _object(name=_TEXT, versions=_list(_TEXT), platform=_TEXT, **tensors)
     status = _object(model_version_status=_list(_object(version=_TEXT, state=_TEXT, status={"type": "object"})))
+    current = [model.current for model in models if model.is_loaded]
+    versions = sorted({str(one.version) for model in models for one in model.held})
     for version in ("", "/versions/{version}"):
-        place = [_path_parameter("name", model.name)]
-        place += [_path_parameter("version", str(model.version))] if version else []
+        place = [_name_parameter(models)]
+        place += [_path_parameter("version", versions)] if version else []
         here: dict[tuple[str, str], Json] = {
-            ("GET", f"/v2/models/{{name}}{version}/ready"): _get(
-                "Whether the model answers.", _object(name=_TEXT, ready={"const": True}), 404
+            ("GET", f"/v2/models/{{name}}{version}/ready"): _ready(
+                "Whether the model answers.", _object(name=_TEXT, ready={"type": "boolean"}), 404
             ),
             ("GET", f"/v2/models/{{name}}{version}"): _get("Inputs and outputs of the model.", metadata, 404),
             ("GET", f"/v1/models/{{name}}{version}"): _get("State of the model, as TensorFlow Serving.", status, 404),
-            ("POST", f"/v2/models/{{name}}{version}/infer"): _infer(model),
-            ("POST", f"/v1/models/{{name}}{version}:predict"): _predict(model),
+            ("POST", f"/v2/models/{{name}}{version}/infer"): _infer(current),
+            ("POST", f"/v1/models/{{name}}{version}:predict"): _predict(current),
         }
-        for (method, path), operation in here.items():
-            extra = operation["openapi_extra"]
-            found[method, path] = {
-                **operation,
-                "openapi_extra": {**extra, "parameters": [*place, *extra.get("parameters", [])]},
-            }
+        found |= {key: _with_parameters(operation, place) for key, operation in here.items()}
     for (method, path), operation in found.items():
         operation["operation_id"] = f"{method} {path}"
     return found
 
 
-def _infer(model: ServingModel) -> Json:
+def _repository(models: Models) -> dict[tuple[str, str], Json]:
+    version = _object(name=_TEXT, version=_TEXT, state={"enum": ["READY", "UNAVAILABLE"]}, reason=_TEXT)
+    index = _get("All versions of all models.", _list(version), 400, 413, 500, 503)
+    number = {"anyOf": [{"type": "string", "pattern": "^[0-9]{1,18}$"}, {"type": "integer", "minimum": 0}]}
+    load = _get(
+        "Let a version answer, or the newest.",
+        _object(name=_TEXT, version=_TEXT, state={"const": "READY"}),
+        *_OF_CONTROL,
+    )
+    unload = _get("Let a model answer no more.", _object(name=_TEXT, state={"const": "UNAVAILABLE"}), *_OF_CONTROL)
+    wanted = {"type": "object", "properties": {"version": number}, "additionalProperties": False}
+    for operation, request in (
+        (index, {"type": "object", "properties": {"ready": {"type": "boolean"}}}),
+        (load, {"type": "object", "properties": {"parameters": wanted}}),
+        (unload, {"type": "object"}),
+    ):
+        operation["openapi_extra"] = {"requestBody": {"content": {"application/json": {"schema": request}}}}
+    place = [_name_parameter(models)]
+    return {
+        ("POST", "/v2/repository/index"): index,
+        ("POST", "/v2/repository/models/{name}/load"): _with_parameters(load, place),
+        ("POST", "/v2/repository/models/{name}/unload"): _with_parameters(unload, place),
+    }
+
+
+def _with_parameters(operation: Json, place: Sequence[Json]) -> Json:
+    extra = operation["openapi_extra"]
+    return {**operation, "openapi_extra": {**extra, "parameters": [*place, *extra.get("parameters", [])]}}
+
+
+def _any_of(schemas: Sequence[Json]) -> Json:
+    """Return a schema of requests to several models, each of which has its own."""
+    return schemas[0] if len(schemas) == 1 else {"anyOf": list(schemas)} if schemas else {"type": "object"}
+
+
+def _infer(models: Sequence[ServingModel]) -> Json:
+    answered = _object(
+        ["data", "parameters"],
+        **{"name": _TEXT, "datatype": _TEXT, "shape": _list({"type": "integer"})},
+        data={"type": "array"},
+        parameters={"type": "object"},
+    )
+    answer = _object(["id"], id=_TEXT, model_name=_TEXT, model_version=_TEXT, outputs=_list(answered))
+    described = _content("Predictions.", "application/json", answer)
+    described["content"]["application/octet-stream"] = {"schema": _BINARY}
+    operation = _operation("Predictions, Open Inference Protocol.", {200: described}, *_OF_PREDICTIONS)
+    request = _any_of([_infer_request(model) for model in models])
+    body = {"application/json": {"schema": request}, "application/octet-stream": {"schema": _BINARY}}
+    length = {
+        "name": "Inference-Header-Content-Length",
+        "in": "header",
+        "description": "Bytes of the body that are JSON; binary tensors follow them.",
+        "schema": {"type": "integer", "minimum": 0},
+    }
+    operation["openapi_extra"] = {"requestBody": {"required": True, "content": body}, "parameters": [length]}
+    return operation
+
+
+def _infer_request(model: ServingModel) -> Json:
     tensor = {
         "oneOf": [
             _open_object(
@@ -79,50 +161,34 @@ def _infer(model: ServingModel) -> Json:
     output = _open_object(
         ["parameters"], name={"enum": [spec.name for spec in model.signature.outputs]}, parameters={"type": "object"}
     )
-    request = _open_object(
+    return _open_object(
         ["id", "outputs", "parameters"],
         id=_TEXT,
         inputs={**_list(tensor), "minItems": len(model.signature.request_tensors)},
         outputs=_list(output),
         parameters={"type": "object"},
     )
-    answered = _object(
-        ["data", "parameters"],
-        **{"name": _TEXT, "datatype": _TEXT, "shape": _list({"type": "integer"})},
-        data={"type": "array"},
-        parameters={"type": "object"},
-    )
-    answer = _object(["id"], id=_TEXT, model_name=_TEXT, model_version=_TEXT, outputs=_list(answered))
-    described = _content("Predictions.", "application/json", answer)
-    described["content"]["application/octet-stream"] = {"schema": _BINARY}
-    operation = _operation("Predictions, Open Inference Protocol.", {200: described}, *_ERRORS)
-    body = {"application/json": {"schema": request}, "application/octet-stream": {"schema": _BINARY}}
-    length = {
-        "name": "Inference-Header-Content-Length",
-        "in": "header",
-        "description": "Bytes of the body that are JSON; binary tensors follow them.",
-        "schema": {"type": "integer", "minimum": 0},
-    }
-    operation["openapi_extra"] = {"requestBody": {"required": True, "content": body}, "parameters": [length]}
+
+
+def _predict(models: Sequence[ServingModel]) -> Json:
+    answer = {"oneOf": [_object(predictions={"type": "array"}), _object(outputs={})]}
+    described = {200: _content("Predictions.", "application/json", answer)}
+    operation = _operation("Predictions, TensorFlow Serving's form.", described, *_OF_PREDICTIONS)
+    content = {"application/json": {"schema": _any_of([_predict_request(model) for model in models])}}
+    operation["openapi_extra"] = {"requestBody": {"required": True, "content": content}}
     return operation
 
 
-def _predict(model: ServingModel) -> Json:
+def _predict_request(model: ServingModel) -> Json:
     example = _object(**{spec.name: _value(spec, spec.shape[1:]) for spec in model.signature.inputs})
     signature = {"signature_name": {"const": "serving_default"}}
     columns = _object(**{spec.name: _data(spec) for spec in model.signature.inputs})
-    request = {
+    return {
         "oneOf": [
             _open_object(["signature_name"], instances=_list(example), **signature),
             _open_object(["signature_name"], inputs=columns, **signature),
         ]
     }
-    answer = {"oneOf": [_object(predictions={"type": "array"}), _object(outputs={})]}
-    described = {200: _content("Predictions.", "application/json", answer)}
-    operation = _operation("Predictions, TensorFlow Serving's form.", described, *_ERRORS)
-    content = {"application/json": {"schema": request}}
-    operation["openapi_extra"] = {"requestBody": {"required": True, "content": content}}
-    return operation
 
 
 def _value(spec: TensorSpec, shape: tuple[int, ...]) -> Json:
@@ -150,6 +216,13 @@ def _get(summary: str, schema: Json, *errors: int) -> Json:
     return _operation(summary, {200: _content(summary, "application/json", schema)}, *errors)
 
 
+def _ready(summary: str, schema: Json, *errors: int) -> Json:
+    """Return an operation whose answer has another status when the server is about to stop."""
+    operation = _get(summary, schema, *errors)
+    operation["responses"][503] = _content("Not ready: the server is about to stop.", "application/json", schema)
+    return operation
+
+
 def _operation(summary: str, responses: dict[int, Json], *errors: int) -> Json:
     failures = {status: _content(_ERRORS[status], "application/json", _object(error=_TEXT)) for status in errors}
     return {"summary": summary, "responses": {**responses, **failures}, "openapi_extra": {}}
@@ -159,8 +232,13 @@ def _content(description: str, media_type: str, schema: Json) -> Json:
     return {"description": description, "content": {media_type: {"schema": schema}}}
 
 
-def _path_parameter(name: str, value: str) -> Json:
-    return {"name": name, "in": "path", "required": True, "schema": {"type": "string", "enum": [value]}}
+def _name_parameter(models: Models) -> Json:
+    return _path_parameter("name", [model.name for model in models])
+
+
+def _path_parameter(name: str, values: Sequence[str]) -> Json:
+    schema = {"type": "string", "enum": list(values)} if values else _TEXT
+    return {"name": name, "in": "path", "required": True, "schema": schema}
 
 
 def _object(optional: Sequence[str] = (), /, **members: Json) -> Json:

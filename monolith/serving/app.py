@@ -1,4 +1,4 @@
-"""The HTTP side of a served model: routes, and nothing that knows how predictions are made."""
+"""The HTTP side of served models: routes, and nothing that knows how predictions are made."""
 
 import logging
 import os
@@ -15,12 +15,16 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from monolith._core.native import release_free_memory
-from monolith.errors import NotFiniteError, shown
+from monolith.errors import CorruptFileError, NotFiniteError, shown
 from monolith.export.serving_model import ServingModel
-from monolith.serving import api_description, inference_protocol, predict_form
+from monolith.serving import api_description
 from monolith.serving.answer import Answer, error_response, json_response
 from monolith.serving.batching import Batches, Read
+from monolith.serving.forms import inference_protocol, predict_form
+from monolith.serving.forms.repository_form import read_index_request, read_load_request
 from monolith.serving.metrics import Metrics
+from monolith.serving.models.models import Models
+from monolith.serving.models.served_model import NotServedError, ServedModel
 from monolith.serving.request_body import (
     MAX_BODY_BYTES,
     MIN_COMPRESSED_BYTES,
@@ -55,56 +59,131 @@ _log = logging.getLogger(__name__)
 
 
 def create_app(
-    model: ServingModel,
+    models: Models,
     metrics: Metrics,
     *,
     max_body_bytes: int = MAX_BODY_BYTES,
+    allow_control: bool = False,
     on_ready: Callable[[], None] = lambda: None,
 ) -> FastAPI:
-    """Return the application that answers for one model; `on_ready` is called when it is about to answer."""
-    batches = Batches(model, num_threads=min(_MAX_BATCH_THREADS, max(1, (os.cpu_count() or 1) - 1)))
+    """Return the application that answers for models; `on_ready` is called when it is about to answer.
+
+    With `allow_control`, clients may load, pin and unload versions.
+    """
+    batches = Batches(num_threads=min(_MAX_BATCH_THREADS, max(1, (os.cpu_count() or 1) - 1)))
     app = FastAPI(title="Monolith", lifespan=_lifespan(batches, on_ready), docs_url=None, redoc_url=None)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(BodyError, _body_error)
+    app.add_exception_handler(NotServedError, _not_served)
     # The last one is the first to see a request.
     app.add_middleware(WholeBodies, max_bytes=max_body_bytes)
-    app.add_middleware(_Counting, metrics=metrics)
-    answers = _Answers(model, batches, metrics, max_body_bytes)
-    software = {"name": "monolith", "version": __version__}
-    described = api_description.operations(model)
+    app.add_middleware(_Counting, metrics=metrics, models=models)
+    answers = _Answers(models, batches, metrics, max_body_bytes)
+    described = api_description.operations(models)
 
     def add(method: str, path: str, endpoint: Endpoint) -> None:
         app.add_api_route(path, endpoint, methods=[method], response_model=None, **described[method, path])
 
-    def add_constant(path: str, value: dict[str, Any]) -> None:
-        async def constant(request: Request) -> Response:
-            _require(model, request)
-            return json_response(value)
-
-        add("GET", path, constant)
-
-    async def figures(_: Request) -> Response:
-        return Response(await to_thread.run_sync(metrics.text), media_type=METRICS_TYPE)
-
-    add_constant("/v2/health/live", {"live": True})
-    add_constant("/v2/health/ready", {"ready": True})
-    add_constant("/v2", {**software, "extensions": inference_protocol.EXTENSIONS})
-    add("GET", "/metrics", figures)
+    state = _State(models, metrics)
+    add("GET", "/v2/health/live", state.live)
+    add("GET", "/v2/health/ready", state.ready)
+    add("GET", "/v2", state.server)
+    add("GET", "/metrics", state.figures)
+    control = _Control(models, allow_control)
+    add("POST", "/v2/repository/index", control.index)
+    add("POST", "/v2/repository/models/{name}/load", control.load)
+    add("POST", "/v2/repository/models/{name}/unload", control.unload)
     for version in ("", "/versions/{version}"):
-        add_constant(f"/v2/models/{{name}}{version}/ready", {"name": model.name, "ready": True})
-        add_constant(f"/v2/models/{{name}}{version}", inference_protocol.model_metadata(model))
+        add("GET", f"/v2/models/{{name}}{version}/ready", state.model_ready)
+        add("GET", f"/v2/models/{{name}}{version}", state.metadata)
         add("POST", f"/v2/models/{{name}}{version}/infer", answers.to(inference_protocol.read_request))
         # Before the status: a name may have a colon in it as far as that is concerned.
         add("POST", f"/v1/models/{{name}}{version}:predict", answers.to(predict_form.read_request))
-        add_constant(f"/v1/models/{{name}}{version}", predict_form.model_status(model))
+        add("GET", f"/v1/models/{{name}}{version}", state.status)
+    api_description.keep_current(app, models)
     return app
+
+
+class _State:
+    """What the server says of itself and of its models."""
+
+    def __init__(self, models: Models, metrics: Metrics) -> None:
+        self._models = models
+        self._metrics = metrics
+
+    async def live(self, _: Request) -> Response:
+        return json_response({"live": True})
+
+    async def ready(self, _: Request) -> Response:
+        is_ready = self._models.is_ready
+        return json_response({"ready": is_ready}, 200 if is_ready else 503)
+
+    async def server(self, _: Request) -> Response:
+        return json_response({"name": "monolith", "version": __version__, "extensions": inference_protocol.EXTENSIONS})
+
+    async def figures(self, _: Request) -> Response:
+        return Response(await to_thread.run_sync(self._metrics.text), media_type=METRICS_TYPE)
+
+    async def model_ready(self, request: Request) -> Response:
+        model, is_ready = _asked(self._models, request), self._models.is_ready
+        return json_response({"name": model.name, "ready": is_ready}, 200 if is_ready else 503)
+
+    async def metadata(self, request: Request) -> Response:
+        model = _asked(self._models, request)
+        held = self._models.named(request.path_params["name"]).held
+        versions = [model] if "version" in request.path_params else held
+        return json_response(inference_protocol.model_metadata(model, versions))
+
+    async def status(self, request: Request) -> Response:
+        model = _asked(self._models, request)
+        held = self._models.named(request.path_params["name"]).held
+        return json_response(predict_form.model_status([model] if "version" in request.path_params else held))
+
+
+class _Control:
+    """What Triton calls a model repository: which versions there are, and which answer."""
+
+    def __init__(self, models: Models, is_allowed: bool) -> None:
+        self._models = models
+        self._is_allowed = is_allowed
+
+    async def index(self, request: Request) -> Response:
+        try:
+            only_ready = read_index_request(await request.body())
+        except ValueError as error:
+            raise HTTPException(400, str(error)) from error
+        listed = await to_thread.run_sync(lambda: self._models.index(only_ready=only_ready))
+        return json_response(listed)
+
+    async def load(self, request: Request) -> Response:
+        model = self._changed(request)
+        try:
+            version = read_load_request(await request.body())
+            loaded = await to_thread.run_sync(model.load, version)
+        except CorruptFileError as error:
+            raise HTTPException(409, str(error)) from error
+        except ValueError as error:
+            raise HTTPException(400, str(error)) from error
+        return json_response({"name": model.name, "version": str(loaded.version), "state": "READY"})
+
+    async def unload(self, request: Request) -> Response:
+        model = self._changed(request)
+        await to_thread.run_sync(model.unload)
+        return json_response({"name": model.name, "state": "UNAVAILABLE"})
+
+    def _changed(self, request: Request) -> ServedModel:
+        if not self._is_allowed:
+            raise HTTPException(
+                403, "clients may not load or unload models here; start the server with --allow-control"
+            )
+        return self._models.named(request.path_params["name"])
 
 
 class _Answers:
     """Predicts in threads, so that other requests do not wait: small requests together, others one by one."""
 
-    def __init__(self, model: ServingModel, batches: Batches, metrics: Metrics, max_body_bytes: int) -> None:
-        self._model = model
+    def __init__(self, models: Models, batches: Batches, metrics: Metrics, max_body_bytes: int) -> None:
+        self._models = models
         self._batches = batches
         self._metrics = metrics
         self._max_body_bytes = max_body_bytes
@@ -118,21 +197,24 @@ class _Answers:
         """Return an endpoint for one form of request."""
 
         async def endpoint(request: Request) -> Response:
-            _require(self._model, request)
+            # Once: if another version takes over meanwhile, this one still answers.
+            model = _asked(self._models, request)
             json_bytes = _json_bytes(request)
             encoding = request.headers.get("content-encoding", "")
             wanted = wanted_encoding(request.headers.get("accept-encoding", ""))
             body = await request.body()
             try:
                 if len(body) <= _SMALL_BODY_BYTES and not encoding:
-                    answer = await self._batches.answer(read, body, json_bytes)
+                    answer = await self._batches.answer(model, read, body, json_bytes)
                 else:
                     limiter = self._threads if len(body) < _LARGE_BODY_BYTES else self._threads_of_large
-                    answer = await to_thread.run_sync(self._alone, read, body, json_bytes, encoding, limiter=limiter)
+                    answer = await to_thread.run_sync(
+                        self._alone, model, read, body, json_bytes, encoding, limiter=limiter
+                    )
             except ValueError as error:
                 raise HTTPException(400, str(error)) from error
             except NotFiniteError as error:
-                raise HTTPException(500, str(error)) from error
+                raise HTTPException(422, str(error)) from error
             self._metrics.count_examples(answer.num_examples)
             if wanted is None or len(answer.content) < MIN_COMPRESSED_BYTES:
                 return _response(answer, answer.content, None)
@@ -140,9 +222,9 @@ class _Answers:
 
         return endpoint
 
-    def _alone(self, read: Read, body: bytes, json_bytes: int | None, encoding: str) -> Answer:
+    def _alone(self, model: ServingModel, read: Read, body: bytes, json_bytes: int | None, encoding: str) -> Answer:
         try:
-            return self._predicted(read, unpacked(body, encoding, self._max_body_bytes), json_bytes)
+            return _predicted(model, read, unpacked(body, encoding, self._max_body_bytes), json_bytes)
         except ValueError as error:
             _forget_frames(error)
             raise
@@ -150,10 +232,11 @@ class _Answers:
             if len(body) >= _LARGE_BODY_BYTES:
                 release_free_memory()
 
-    def _predicted(self, read: Read, body: bytes, json_bytes: int | None) -> Answer:
-        # A function of its own: what was read is free when it returns.
-        inquiry = read(self._model, body, json_bytes)
-        return inquiry.answer(self._model.predict_together([inquiry.question])[0])
+
+def _predicted(model: ServingModel, read: Read, body: bytes, json_bytes: int | None) -> Answer:
+    # A function of its own: what was read is free when it returns.
+    inquiry = read(model, body, json_bytes)
+    return inquiry.answer(model.predict_together([inquiry.question])[0])
 
 
 def _forget_frames(error: ValueError) -> None:
@@ -164,13 +247,9 @@ def _forget_frames(error: ValueError) -> None:
         one = one.__context__
 
 
-def _require(model: ServingModel, request: Request) -> None:
-    """Refuse a path that names another model or version."""
-    name, version = request.path_params.get("name", model.name), request.path_params.get("version")
-    if name != model.name:
-        raise HTTPException(404, f"there is no model {shown(name)}; this server has {model.name!r}")
-    if version is not None and version != str(model.version):
-        raise HTTPException(404, f"model {name!r} has no version {shown(version)} here; it has {str(model.version)!r}")
+def _asked(models: Models, request: Request) -> ServingModel:
+    """Return the version that a path names; a NotServedError says which there are."""
+    return models.find(request.path_params["name"], request.path_params.get("version"))
 
 
 def _json_bytes(request: Request) -> int | None:
@@ -198,6 +277,10 @@ async def _http_error(_: Request, error: Exception) -> Response:
     return error_response(error.status_code, error.detail, error.headers)
 
 
+async def _not_served(_: Request, error: Exception) -> Response:
+    return error_response(404, str(error))
+
+
 async def _body_error(_: Request, error: Exception) -> Response:
     assert isinstance(error, BodyError)
     return error_response(error.status, str(error), error.headers)
@@ -206,9 +289,10 @@ async def _body_error(_: Request, error: Exception) -> Response:
 class _Counting:
     """Counts every answer; a defect of ours becomes an answer too."""
 
-    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+    def __init__(self, app: ASGIApp, metrics: Metrics, models: Models) -> None:
         self._app = app
         self._metrics = metrics
+        self._models = models
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -220,6 +304,9 @@ class _Counting:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
+                if not self._models.is_ready:
+                    # About to stop: the client's next request goes to another server.
+                    message["headers"] = [*message["headers"], (b"connection", b"close")]
             await send(message)
 
         try:

@@ -33,6 +33,9 @@ Read = Callable[[ServingModel, bytes, int | None], Inquiry]
 class _Waiting:
     """A request that nobody has read yet, and who waits for its answer."""
 
+    model: ServingModel
+    """The version that answers, also if another one has taken over by the time it is read."""
+
     read: Read
     body: bytes
     json_bytes: int | None
@@ -42,9 +45,8 @@ class _Waiting:
 class Batches:
     """Threads that answer requests in batches, while the block runs."""
 
-    def __init__(self, model: ServingModel, num_threads: int = 1) -> None:
+    def __init__(self, num_threads: int = 1) -> None:
         """Prepare; more threads than cores to spare would only take turns at the interpreter lock."""
-        self._model = model
         self._queue: queue.SimpleQueue[_Waiting | None] = queue.SimpleQueue()
         self._threads = [
             threading.Thread(target=self._run, name=f"predict {number}", daemon=True) for number in range(num_threads)
@@ -65,59 +67,74 @@ class Batches:
         for thread in self._threads:
             thread.join(_STOP_SECONDS)
 
-    async def answer(self, read: Read, body: bytes, json_bytes: int | None) -> Answer:
-        """Return the answer to one request.
+    async def answer(self, model: ServingModel, read: Read, body: bytes, json_bytes: int | None) -> Answer:
+        """Return the answer of a model to one request.
 
         Raises:
             ValueError: the request is wrong.
             NotFiniteError: a prediction is NaN or infinite.
         """
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._queue.put(_Waiting(read, body, json_bytes, future))
+        self._queue.put(_Waiting(model, read, body, json_bytes, future))
         return await future
 
     def _run(self) -> None:
-        while (first := self._queue.get()) is not None:
-            taken = [first]
-            while len(taken) < MAX_REQUESTS:
-                try:
-                    waiting = self._queue.get_nowait()
-                except queue.Empty:
-                    break
-                if waiting is None:
-                    # For a thread that ends: this one, after this batch.
-                    self._queue.put(None)
-                    break
-                taken.append(waiting)
-            outcomes = self._answers(taken)
-            first.future.get_loop().call_soon_threadsafe(_settle, taken, outcomes)
+        # A call for each batch: while this thread waits, nothing of the last one, nor a replaced version, is kept.
+        while self._answer_next():
+            pass
 
-    def _answers(self, taken: Sequence[_Waiting]) -> list[Answer | Exception]:
-        """Return an answer or an error for each request; the error of one is not that of the others."""
-        requests = [_outcome(partial(one.read, self._model, one.body, one.json_bytes)) for one in taken]
-        outcomes: list[Answer | Exception] = []
-        together: list[Inquiry] = []
-        num_examples = 0
-        for request in requests:
-            if isinstance(request, Exception):
-                continue
-            if together and num_examples + request.question.num_examples > MAX_EXAMPLES:
-                outcomes += self._predicted(together)
-                together, num_examples = [], 0
-            together.append(request)
-            num_examples += request.question.num_examples
-        outcomes += self._predicted(together)
-        answered = iter(outcomes)
-        return [one if isinstance(one, Exception) else next(answered) for one in requests]
+    def _answer_next(self) -> bool:
+        """Wait for requests and answer them; return False when it is time to end."""
+        first = self._queue.get()
+        if first is None:
+            return False
+        taken = [first]
+        while len(taken) < MAX_REQUESTS:
+            try:
+                waiting = self._queue.get_nowait()
+            except queue.Empty:
+                break
+            if waiting is None:
+                # For a thread that ends: this one, after this batch.
+                self._queue.put(None)
+                break
+            taken.append(waiting)
+        by_model: dict[int, list[_Waiting]] = {}
+        for one in taken:
+            by_model.setdefault(id(one.model), []).append(one)
+        for some in by_model.values():
+            first.future.get_loop().call_soon_threadsafe(_settle, some, _answers(some))
+        return True
 
-    def _predicted(self, requests: Sequence[Inquiry]) -> list[Answer | Exception]:
-        if not requests:
-            return []
-        found = _outcome(lambda: self._model.predict_together([one.question for one in requests]))
-        if isinstance(found, Exception):
-            # One by one, to know whose it is.
-            return [found] if len(requests) == 1 else [self._predicted([one])[0] for one in requests]
-        return [_outcome(partial(one.answer, outputs)) for one, outputs in zip(requests, found, strict=True)]
+
+def _answers(taken: Sequence[_Waiting]) -> list[Answer | Exception]:
+    """Return an answer or an error for each request of one model; the error of one is not that of the others."""
+    model = taken[0].model
+    requests = [_outcome(partial(one.read, model, one.body, one.json_bytes)) for one in taken]
+    outcomes: list[Answer | Exception] = []
+    together: list[Inquiry] = []
+    num_examples = 0
+    for request in requests:
+        if isinstance(request, Exception):
+            continue
+        if together and num_examples + request.question.num_examples > MAX_EXAMPLES:
+            outcomes += _predicted(model, together)
+            together, num_examples = [], 0
+        together.append(request)
+        num_examples += request.question.num_examples
+    outcomes += _predicted(model, together)
+    answered = iter(outcomes)
+    return [one if isinstance(one, Exception) else next(answered) for one in requests]
+
+
+def _predicted(model: ServingModel, requests: Sequence[Inquiry]) -> list[Answer | Exception]:
+    if not requests:
+        return []
+    found = _outcome(lambda: model.predict_together([one.question for one in requests]))
+    if isinstance(found, Exception):
+        # One by one, to know whose it is.
+        return [found] if len(requests) == 1 else [_predicted(model, [one])[0] for one in requests]
+    return [_outcome(partial(one.answer, outputs)) for one, outputs in zip(requests, found, strict=True)]
 
 
 def _outcome(work: Callable[[], _T]) -> _T | Exception:

@@ -1,8 +1,9 @@
 """The metrics of a server for Prometheus: requests and their durations, rows and their freshness."""
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -28,11 +29,32 @@ class Progress:
     """Senders of this generation that have not sent anything yet."""
 
 
+class Served(Protocol):
+    """A model whose figures are shown."""
+
+    name: str
+
+    @property
+    def held(self) -> Sequence[ServingModel]:
+        """Every version in memory, the one that answers first."""
+        ...
+
+    @property
+    def progress(self) -> Progress | None:
+        """How much of training is being served; None if nothing is."""
+        ...
+
+    @property
+    def num_damaged(self) -> int:
+        """Number of damaged versions that were passed over."""
+        ...
+
+
 class Metrics:
     """The counters of one server."""
 
-    def __init__(self, model: ServingModel, progress: Callable[[], Progress], *, num_damaged_exports: int = 0) -> None:
-        """Count from zero; `progress` is asked at every scrape."""
+    def __init__(self, models: Iterable[Served]) -> None:
+        """Count from zero; the models are asked at every scrape."""
         self._registry = CollectorRegistry()
         self._requests = Counter(
             "monolith_requests", "Requests answered.", ["route", "status"], registry=self._registry
@@ -47,9 +69,7 @@ class Metrics:
             ["reason"],
             registry=self._registry,
         )
-        self._model = model
-        self._progress = progress
-        self._num_damaged_exports = num_damaged_exports
+        self._models = models
         self._registry.register(self)
 
     def count_request(self, route: str, status: int, seconds: float) -> None:
@@ -70,20 +90,35 @@ class Metrics:
         return generate_latest(self._registry)
 
     def collect(self) -> Iterable[Metric]:
-        """Yield the present values of the model; Prometheus's registry calls this."""
-        rows = GaugeMetricFamily("monolith_table_rows", "Rows of a serving table.", labels=["table"])
-        held = GaugeMetricFamily("monolith_table_bytes", "Memory a serving table takes.", labels=["table"])
-        for name, table in self._model.tables.tables.items():
-            rows.add_metric([name], len(table))
-            held.add_metric([name], table.memory().bytes_total)
-        yield from (rows, held)
-        now = self._progress()
-        for name, meaning, value in (
-            ("monolith_model_version", "Version of the export that was loaded.", self._model.version),
-            ("monolith_damaged_exports", "Newer versions passed over as damaged.", self._num_damaged_exports),
-            ("monolith_generation", "Generation of the trainer that rows come from.", now.generation),
-            ("monolith_sequence", "Last delta in force.", now.sequence),
-            ("monolith_sync_parts_missing", "Senders of this generation that are still to come.", now.num_missing),
-            ("monolith_freshness_seconds", "Time since rows were last brought up to date.", time.time() - now.as_of),
-        ):
-            yield GaugeMetricFamily(name, meaning, value=float(value))
+        """Yield the present values of the models; Prometheus's registry calls this."""
+        rows = GaugeMetricFamily("monolith_table_rows", "Rows of a serving table.", labels=["model", "table"])
+        held = GaugeMetricFamily("monolith_table_bytes", "Memory a serving table takes.", labels=["model", "table"])
+        gauges = {
+            name: GaugeMetricFamily(name, meaning, labels=["model"])
+            for name, meaning in (
+                ("monolith_model_version", "Version that answers."),
+                ("monolith_model_versions", "Versions in memory."),
+                ("monolith_damaged_exports", "Versions passed over as damaged."),
+                ("monolith_generation", "Generation of the trainer that rows come from."),
+                ("monolith_sequence", "Last delta in force."),
+                ("monolith_sync_parts_missing", "Senders of this generation that are still to come."),
+                ("monolith_freshness_seconds", "Time since rows were last brought up to date."),
+            )
+        }
+        for model in self._models:
+            versions, now = model.held, model.progress
+            values: dict[str, float] = {
+                "monolith_model_versions": len(versions),
+                "monolith_damaged_exports": model.num_damaged,
+            }
+            if versions and now is not None:
+                for name, table in versions[0].tables.tables.items():
+                    rows.add_metric([model.name, name], len(table))
+                    held.add_metric([model.name, name], table.memory().bytes_total)
+                values["monolith_model_version"] = versions[0].version
+                values["monolith_generation"], values["monolith_sequence"] = now.generation, now.sequence
+                values["monolith_sync_parts_missing"] = now.num_missing
+                values["monolith_freshness_seconds"] = time.time() - now.as_of
+            for name, value in values.items():
+                gauges[name].add_metric([model.name], value)
+        yield from (rows, held, *gauges.values())

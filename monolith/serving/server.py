@@ -1,13 +1,10 @@
-"""A process that serves: loads the newest export, follows the trainer, answers over HTTP until a signal stops it."""
+"""A process that serves: loads the newest exports, follows trainers, answers over HTTP until a signal stops it."""
 
-import errno
 import json
 import os
-import signal
-import socket
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self, cast
@@ -17,14 +14,17 @@ import uvicorn
 from fastapi import FastAPI
 
 from monolith._core import native
-from monolith.delta.receiver import DeltaReceiver
-from monolith.export.load import load_newest_export
-from monolith.export.serving_model import ServingModel
-from monolith.export.versions import latest_version
+from monolith.export.versions import complete_versions, latest_version
 from monolith.serving.app import create_app
 from monolith.serving.connections import ConnectionLimits, Connections
-from monolith.serving.metrics import Metrics, Progress
+from monolith.serving.listening import better_bind_error, bind, start_listening
+from monolith.serving.metrics import Metrics
+from monolith.serving.models.follower import Follower
+from monolith.serving.models.models import Models
+from monolith.serving.models.served_model import ModelConfig, ServedModel
+from monolith.serving.models.warm_up import warm_up
 from monolith.serving.request_body import MAX_BODY_BYTES
+from monolith.serving.stopping import StoppableServer, stop_signals
 from monolith.wire import SharedSecret, TlsConfig
 
 DEFAULT_HOST = "127.0.0.1"
@@ -32,8 +32,16 @@ DEFAULT_PORT = 8500
 DEFAULT_LIMITS = ConnectionLimits()
 
 _POLL_SECONDS = 0.2
-_SHUTDOWN_SECONDS = 5
-_BACKLOG = 128
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReadyModel:
+    """A model that a server answers for."""
+
+    name: str
+    version: int
+    sync_address: str | None
+    """Where it takes deltas."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,13 +49,17 @@ class Ready:
     """What a server says of itself when it is about to answer; also the content of the ready file."""
 
     model: str
+    """The first model."""
+
     version: int
     host: str
     port: int
     sync_address: str | None
-    """Where it takes deltas."""
+    """Where the first model takes deltas."""
 
     pid: int
+
+    models: tuple[ReadyModel, ...]
 
     @property
     def url(self) -> str:
@@ -55,10 +67,17 @@ class Ready:
         return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
 
     @classmethod
-    def of(cls, model: ServingModel, host: str, port: int, sync_address: str | None) -> Self:
-        """Return what this process says when it serves a model."""
+    def of(cls, models: Sequence[ReadyModel], host: str, port: int) -> Self:
+        """Return what this process says when it serves these models."""
+        first = models[0]
         return cls(
-            model=model.name, version=model.version, host=host, port=port, sync_address=sync_address, pid=os.getpid()
+            model=first.name,
+            version=first.version,
+            host=host,
+            port=port,
+            sync_address=first.sync_address,
+            pid=os.getpid(),
+            models=tuple(models),
         )
 
     def write(self, path: Path) -> None:
@@ -72,8 +91,14 @@ class Ready:
 class ServerConfig:
     """What to serve, and where."""
 
-    export_base: str | Path
-    """Folder of the versions."""
+    export_base: str | Path | None = None
+    """Folder of the versions, for a server of one model."""
+
+    sync_address: str | None = None
+    """Where to take deltas for it from a trainer ("127.0.0.1:7001", "unix:/path"); None takes none."""
+
+    models: tuple[ModelConfig, ...] = ()
+    """What to serve, beside `export_base`."""
 
     host: str = DEFAULT_HOST
     """Where to listen for HTTP; by default only this machine can ask."""
@@ -81,18 +106,15 @@ class ServerConfig:
     port: int = DEFAULT_PORT
     """0 lets the system choose; the ready file says which."""
 
-    sync_address: str | None = None
-    """Where to take deltas from a trainer ("127.0.0.1:7001", "unix:/path"); None takes none."""
-
     tls: TlsConfig | None = None
-    """Certificates for that address. Without them it must be on this machine, and trainers prove that they know the
-    shared secret of `export_base`."""
+    """Certificates for addresses that take deltas. Without them these must be on this machine, and trainers prove
+    that they know the shared secret of the model's folder."""
 
     ready_file: str | Path | None = None
     """Exists, with a `Ready` as JSON, while the server answers."""
 
     wait: bool = False
-    """Wait for the first version instead of failing."""
+    """Wait for the first version of every model instead of failing."""
 
     num_threads: int = 1
     """Threads that share the work of one request, for the whole process."""
@@ -103,47 +125,95 @@ class ServerConfig:
     limits: ConnectionLimits = DEFAULT_LIMITS
     """How many connections there may be, and how long each may keep the server waiting."""
 
+    poll_seconds: float = 1.0
+    """How often to look for new and removed versions; 0 never looks."""
+
+    num_kept_versions: int = 1
+    """Versions of each model in memory; those before the newest answer requests that name them."""
+
+    allow_control: bool = False
+    """Let clients load, pin and unload versions."""
+
+    drain_seconds: float = 0.0
+    """After SIGTERM, how long to go on answering while readiness is false already, so that balancers can notice."""
+
+    stop_seconds: float = 5.0
+    """Then, how long requests under way may take."""
+
     def __post_init__(self) -> None:
         """Reject values that could only fail later, far from here."""
         if self.max_body_bytes < 1:
             raise ValueError(f"max_body_bytes must be positive, got {self.max_body_bytes}")
+        if self.num_kept_versions < 1:
+            raise ValueError(f"num_kept_versions must be positive, got {self.num_kept_versions}")
+        for name in ("poll_seconds", "drain_seconds", "stop_seconds"):
+            if not getattr(self, name) >= 0:
+                raise ValueError(f"{name} must be a time from 0 on, got {getattr(self, name)}")
+        if not self.all_models:
+            raise ValueError("there is nothing to serve; name the folder of a model's versions")
+        if self.export_base is None and self.sync_address is not None:
+            raise ValueError(f"sync_address {self.sync_address!r} belongs to export_base; set that of a ModelConfig")
+
+    @property
+    def all_models(self) -> tuple[ModelConfig, ...]:
+        """Every model to serve."""
+        if self.export_base is None:
+            return self.models
+        return (ModelConfig(base=self.export_base, sync_address=self.sync_address), *self.models)
 
 
 def serve(config: ServerConfig, *, announce: Callable[[Ready], None] = lambda ready: None) -> None:
-    """Serve the newest whole version until SIGTERM or Ctrl-C, then return; `announce` runs just before it answers.
+    """Serve the newest whole versions until SIGTERM or Ctrl-C, then return; `announce` runs just before it answers.
 
     Raises:
-        FileNotFoundError: there is no complete version, and `wait` is off.
-        CorruptFileError: every version is damaged.
+        FileNotFoundError: a model has no complete version, and `wait` is off.
+        CorruptFileError: every version of a model is damaged.
         OSError: the port is in use.
         SecretError: deltas are to be taken, and the shared secret is missing or readable by others.
     """
     _share_work(config.num_threads)
     with ExitStack() as cleanup:
-        stop = cleanup.enter_context(_stop_signals())
+        stop = cleanup.enter_context(stop_signals())
         if config.ready_file is not None:
             # Left by a server that was killed.
             Path(config.ready_file).unlink(missing_ok=True)
-        sock = cleanup.enter_context(_bind(config.host, config.port))
-        if config.wait and not _await_version(config.export_base, stop):
+        sock = cleanup.enter_context(bind(config.host, config.port))
+        if config.wait and not _await_versions(config.all_models, stop):
             return
-        model, num_damaged = load_newest_export(config.export_base, num_threads=config.num_threads)
-        receiver, sync_address = _follow(model, config, cleanup)
-        ready = Ready.of(model, config.host, sock.getsockname()[1], sync_address)
+        served = [_load(one, config) for one in config.all_models]
+        models = Models(served)
+        sync = [_follow(model, one, config, cleanup) for model, one in zip(served, config.all_models, strict=True)]
+        announced = [
+            ReadyModel(name=model.name, version=model.current.version, sync_address=address)
+            for model, address in zip(served, sync, strict=True)
+        ]
+        ready = Ready.of(announced, config.host, sock.getsockname()[1])
 
         def on_ready() -> None:
-            # A signal that came before uvicorn took the signals over.
-            server.should_exit = stop.is_set()
+            if stop.is_set():
+                # A signal that came before uvicorn took the signals over.
+                server.should_exit = True
             if config.ready_file is not None:
                 cleanup.callback(Path(config.ready_file).unlink, missing_ok=True)
                 ready.write(Path(config.ready_file))
             announce(ready)
 
-        metrics = Metrics(model, lambda: progress_of(model, receiver), num_damaged_exports=num_damaged)
-        app = create_app(model, metrics, max_body_bytes=config.max_body_bytes, on_ready=on_ready)
-        server = uvicorn.Server(_http_config(app, Connections(config.limits, metrics.count_dropped)))
+        metrics = Metrics(models)
+        app = create_app(
+            models,
+            metrics,
+            max_body_bytes=config.max_body_bytes,
+            allow_control=config.allow_control,
+            on_ready=on_ready,
+        )
+        server = StoppableServer(
+            _http_config(app, Connections(config.limits, metrics.count_dropped), config.stop_seconds),
+            drain_seconds=config.drain_seconds,
+            on_drain=models.drain,
+        )
         # From now on connections queue up, so a process that sees the ready file can connect.
-        _listen(sock, config.host, config.port)
+        start_listening(sock, config.host, config.port)
+        cleanup.enter_context(models.watched(config.poll_seconds))
         server.run(sockets=[sock])
         if not server.started and not stop.is_set():
             raise RuntimeError("the HTTP server did not start; what it logged above says why")
@@ -159,72 +229,39 @@ def _share_work(num_threads: int) -> None:
     native.set_num_threads(num_threads)
 
 
-def progress_of(model: ServingModel, receiver: DeltaReceiver | None) -> Progress:
-    """Return how much of training is being served: what the export had, and the deltas since."""
-    if receiver is None:
-        return Progress(model.generation, model.sequence, model.created)
-    now = receiver.freshness
-    as_of = model.created if now.applied_at_seconds is None else now.applied_at_seconds
-    return Progress(now.position.generation, now.position.sequence, as_of, len(now.missing))
+def _load(model: ModelConfig, config: ServerConfig) -> ServedModel:
+    return ServedModel(model, num_threads=config.num_threads, num_kept=config.num_kept_versions, prepare=warm_up)
 
 
-def _follow(model: ServingModel, config: ServerConfig, cleanup: ExitStack) -> tuple[DeltaReceiver | None, str | None]:
-    """Take deltas at an address until cleanup; return what takes them, and where."""
-    address, tls = config.sync_address, config.tls
-    if address is None:
-        return None, None
-    secret = None if tls is not None else SharedSecret.of_folder(config.export_base)
-    receiver = DeltaReceiver(model, plan_hash=model.plan_hash, generation=model.generation, parts=model.parts)
+def _follow(model: ServedModel, wanted: ModelConfig, config: ServerConfig, cleanup: ExitStack) -> str | None:
+    """Take deltas for a model until cleanup, if they are wanted; return where."""
+    if wanted.sync_address is None:
+        return None
+    secret = None if config.tls is not None else SharedSecret.of_folder(model.base)
     try:
-        listener = cleanup.enter_context(receiver.listen(address, tls=tls, secret=secret))
+        follower = cleanup.enter_context(Follower(model.current, wanted.sync_address, tls=config.tls, secret=secret))
     except OSError as error:
-        raise _better_bind_error(error, f"the sync address {address}", "--sync-address") from error
-    return receiver, str(listener.address)
+        raise better_bind_error(error, f"the sync address {wanted.sync_address}", "--sync-address") from error
+    model.follow(follower)
+    return follower.address
 
 
-def _await_version(base: str | Path, stop: threading.Event) -> bool:
-    """Return True as soon as a version exists, False if a signal comes first."""
-    while latest_version(base) is None:
-        if stop.wait(_POLL_SECONDS):
-            return False
+def _await_versions(models: Sequence[ModelConfig], stop: threading.Event) -> bool:
+    """Return True as soon as every model has a version, False if a signal comes first."""
+    for model in models:
+        while not _has_version(model):
+            if stop.wait(_POLL_SECONDS):
+                return False
     return True
 
 
-def _bind(host: str, port: int) -> socket.socket:
-    """Return a bound socket that does not listen yet: early clients are refused at once."""
-    try:
-        family, kind, protocol, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    except socket.gaierror as error:
-        raise OSError(f"host {host!r} is not known here: {error.strerror}; choose another with --host") from error
-    sock = socket.socket(family, kind, protocol)
-    try:
-        # A server that has just ended leaves connections behind that would keep its port for a minute.
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.bind(where)
-    except OSError as error:
-        sock.close()
-        raise _port_error(error, host, port) from error
-    return sock
+def _has_version(model: ModelConfig) -> bool:
+    if model.version is None:
+        return latest_version(model.base) is not None
+    return model.version in complete_versions(model.base)
 
 
-def _listen(sock: socket.socket, host: str, port: int) -> None:
-    try:
-        sock.listen(_BACKLOG)
-    except OSError as error:
-        # Another server had bound the port too, and was faster.
-        raise _port_error(error, host, port) from error
-
-
-def _port_error(error: OSError, host: str, port: int) -> OSError:
-    return _better_bind_error(error, f"port {port} on {host}", "--port (0 picks a free one)")
-
-
-def _better_bind_error(error: OSError, what: str, option: str) -> OSError:
-    reason = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be used: {error.strerror or error}"
-    return OSError(f"{what} {reason}; choose another with {option}")
-
-
-def _http_config(app: FastAPI, connections: Connections) -> uvicorn.Config:
+def _http_config(app: FastAPI, connections: Connections, stop_seconds: float) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         http=cast(Any, connections.protocol),
@@ -233,23 +270,5 @@ def _http_config(app: FastAPI, connections: Connections) -> uvicorn.Config:
         access_log=False,
         lifespan="on",
         # Answers under way are finished, but nobody waits for a client that never reads its own.
-        timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
+        timeout_graceful_shutdown=cast(int, stop_seconds),
     )
-
-
-@contextmanager
-def _stop_signals() -> Iterator[threading.Event]:
-    """Yield an event that SIGTERM and Ctrl-C set, instead of ending the process in the middle of its work.
-
-    While uvicorn runs it takes the signals itself, and raises them again when it has shut down: they end in this block.
-    """
-    stop = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield stop
-        return
-    before = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -19,14 +19,14 @@ from monolith.model import Mode
 from monolith.observe.metric_prefix import DEFAULT_PREFIX, set_metric_prefix
 from monolith.train.config import RunConfig, RunnerConfig
 from monolith.train.config.run_settings import (
-    export_base_of,
     input_config,
     job_config,
     process_config,
     restore_config,
-    serving_name,
+    versions_of,
 )
 from monolith.train.config.task_settings import task_parameter
+from monolith.train.config.training_config import DATA_ROLES
 from monolith.train.config.unread import check_unread
 from monolith.train.job.evaluate_job import evaluate_job
 from monolith.train.job.local_state import run_with_local_servers
@@ -153,6 +153,8 @@ class Estimator:
         self._name_metrics()
         job = job_config(self.config)
         job.check()
+        if job.server_type in DATA_ROLES:
+            return {}  # evaluating reads without a data service
         if job.is_job:
             path = snapshot_to_look_at(Path(self.config.model_dir), restore_config(self.config), checkpoint_path)
             source = self._source(Mode.EVAL)
@@ -192,18 +194,35 @@ class Estimator:
         *,
         export_base: str | os.PathLike[str] | None = None,
         checkpoint_path: str | None = None,
+        version: int | None = None,
     ) -> Path:
-        """Write a snapshot, by default the newest one, as a version to serve; return its folder.
+        """Write a snapshot, by default the newest one, as a version to serve; return the folder of its `model.json`.
 
         The version goes into `export_base`, else the one of the configuration, else `<model_dir>/exported_models`.
-        `monolith serve` answers from there. `batch_size` and `enable_fused_layout` have no effect: a version takes any
-        number of events, and answers the same for both layouts. `name` is the name of the model in requests.
+        `monolith serve` answers from there. Its number is by default the next one. With `export_mode="distributed"` in
+        the configuration, the rows of each shard have a folder of their own. Only then can it be `dense_only`: it
+        shares the rows of the newest version.
+
+        `batch_size` and `enable_fused_layout` have no effect: a version takes any number of events, and answers the
+        same for both layouts. `name` is the name of the model in requests.
         """
-        if dense_only:
-            raise NotImplementedError("dense_only=True: a version without tables is not there yet; export all of it")
-        base = Path(export_base) if export_base is not None else export_base_of(self.config, self.model)
+        versions = versions_of(self.config, self.model)
+        num_shards = versions.shards_of(self.config.num_ps)
+        if dense_only and num_shards is None:
+            raise ValueError(
+                "Only DISTRIBUTED mode is allowed when dense_only=True; "
+                'set export_mode="distributed" in the configuration'
+            )
+        base = versions.export_base if export_base is None else Path(export_base)
         schema = training_source(self.model, input_config(self.config)).schema
-        return self._trained(checkpoint_path).export(base, schema, name=name or serving_name(self.config, self.model))
+        return self._trained(checkpoint_path).export(
+            base,
+            schema,
+            name=name or versions.name,
+            num_shards=num_shards,
+            dense_only=dense_only,
+            version=version,
+        )
 
     def get_variable_names(self) -> list[str]:
         """Return the names of the dense weights in the newest snapshot, and "global_step"."""

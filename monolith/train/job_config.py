@@ -23,7 +23,7 @@ class JobConfig:
     """
 
     server_type: str = "worker"
-    """What this process is: worker or ps."""
+    """What this process is: worker or ps; dispatcher or dsworker, if the job has a data service of its own."""
 
     index: int = 0
     """Which of its kind."""
@@ -101,7 +101,7 @@ class JobConfig:
     @property
     def is_job(self) -> bool:
         """Whether there are other processes: settings name them, or a role among them."""
-        names_others = self.num_ps > 0 or self.num_workers > 1 or self.server_type == "ps" or self.index > 0
+        names_others = self.num_ps > 0 or self.num_workers > 1 or self.server_type != "worker" or self.index > 0
         return names_others and not self.is_local and not self.is_sync
 
     @property
@@ -111,7 +111,8 @@ class JobConfig:
 
     @property
     def _num_of_kind(self) -> int:
-        return self.num_ps + self.num_spares if self.server_type == "ps" else self.num_workers
+        counts = {"ps": self.num_ps + self.num_spares, "worker": self.num_workers, "dispatcher": 1}
+        return counts.get(self.server_type, self.index + 1)  # any number of data workers
 
     @property
     def call_retry(self) -> RetryConfig:
@@ -151,9 +152,8 @@ class JobConfig:
         if not 0 <= self.index < self._num_of_kind:
             name = "num_ps" if self.server_type == "ps" else "num_workers"
             spares = f" and {self.num_spares} spares" if self.server_type == "ps" and self.num_spares else ""
-            raise ValueError(
-                f"index={self.index}: there is no such {self.server_type}, {name}={getattr(self, name)}{spares}"
-            )
+            count = "a job has one" if self.server_type == "dispatcher" else f"{name}={getattr(self, name)}{spares}"
+            raise ValueError(f"index={self.index}: there is no such {self.server_type}, {count}")
 
     def _warn_of_no_effect(self) -> None:
         """Say which settings need another kind of job."""

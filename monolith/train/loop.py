@@ -50,6 +50,9 @@ class RunResult:
     metrics: Mapping[str, float]
     """Of the last predictions, each made before its event was trained on."""
 
+    scale_to: tuple[int, int] | None = None
+    """`num_ps` and `num_workers` that the job is to go on with, if `monolith scale` ended it."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LoopConfig:
@@ -129,10 +132,12 @@ class Trainer:
         state.model.train()
         state.model.zero_grad()  # a run that failed inside a step may have left gradients, which would be added
         self.saver.begin()
+        signals = StopSignals(self.context.request_stop)
+        self.context.fail = signals.fail
         with (
             self._saves(),
             self._hooks(),
-            StopSignals(self.context.request_stop) as signals,
+            signals,
             stack_traces_on_signal(),
             _determinism(self.config.deterministic),
         ):

@@ -10,6 +10,7 @@ from monolith.data import Source
 from monolith.data.input_config import InputConfig
 from monolith.data.rewind import rewound
 from monolith.data_service import ServiceSource
+from monolith.data_service.trainer.split_puller import SPLITS_IN_FLIGHT
 from monolith.features.kept_strings import STRINGS_NAME, keep_strings
 from monolith.hooks import Hook
 from monolith.model import Mode, MonolithModel
@@ -137,9 +138,17 @@ def _begin(hooks: Sequence[Hook]) -> Sequence[Hook]:
 
 def training_source(model: MonolithModel, config: InputConfig) -> Source:
     """Return where a model's batches come from: the data service that settings name, else the model's own source."""
-    if config.use_dataservice:
-        assert config.dispatcher is not None
-        return ServiceSource(config.dispatcher, trainer=f"trainer-{type(model).__name__}", tls=config.tls)
+    if config.use_dataservice and config.dispatcher is not None:
+        # Each worker's own splits may come in any order; shared ones are taken as they are needed.
+        at_a_time = config.splits_at_a_time if config.shares_splits else SPLITS_IN_FLIGHT
+        return ServiceSource(
+            config.dispatcher,
+            trainer=f"trainer-{type(model).__name__}",
+            shares_splits=config.shares_splits,
+            splits_in_flight=at_a_time,
+            tls=config.tls,
+            secret=config.secret,
+        )
     return make_source(model, Mode.TRAIN, config)
 
 

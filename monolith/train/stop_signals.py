@@ -10,6 +10,9 @@ Item = TypeVar("Item")
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
+_WAKE = signal.SIGURG
+"""Wakes a source that waits. Nobody else sends it here, and outside of the block it does nothing, as is its default."""
+
 
 class _StopWaitingError(Exception):
     """Raised by the handler inside a source that waits for events: nothing else wakes it."""
@@ -28,6 +31,7 @@ class StopSignals:
         """The first signal that came."""
         self._requested = False
         self._waiting = False
+        self._failure: Exception | None = None
         self._before: dict[signal.Signals, Any] = {}
 
     def until_stopped(self, items: Iterable[Item]) -> Iterator[Item]:
@@ -36,14 +40,25 @@ class StopSignals:
         while (item := self._next(iterator)) is not None:
             yield item
 
+    def fail(self, error: Exception) -> None:
+        """Raise an error where the next item would come, or is waited for; any thread may call this."""
+        self._failure = self._failure or error
+        main = threading.main_thread()
+        if self._before and main.ident is not None:
+            signal.pthread_kill(main.ident, _WAKE)
+
     def _next(self, iterator: Iterator[Item]) -> Item | None:
         try:
             self._waiting = True
+            if self._failure is not None:
+                raise self._failure
             item = None if self._requested else next(iterator, None)
             self._waiting = False
             return item
         except _StopWaitingError:
             # An item that came at this very moment is dropped; nobody has seen it.
+            if self._failure is not None:
+                raise self._failure from None
             return None
         except BaseException:
             self._waiting = False
@@ -53,6 +68,7 @@ class StopSignals:
         """Take over the signals."""
         if threading.current_thread() is threading.main_thread():
             self._before = {number: signal.signal(number, self._handle) for number in SIGNALS}
+            self._before[_WAKE] = signal.signal(_WAKE, self._wake)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -66,6 +82,13 @@ class StopSignals:
         self._requested = True
         self.received = self.received or signal.Signals(number)
         self._request_stop()
+        self._stop_waiting()
+
+    def _wake(self, number: int, frame: FrameType | None) -> None:
+        if self._failure is not None:
+            self._stop_waiting()
+
+    def _stop_waiting(self) -> None:
         if self._waiting:
             self._waiting = False
             raise _StopWaitingError

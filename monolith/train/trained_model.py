@@ -87,18 +87,31 @@ class TrainedModel:
                 raise KeyError(f"there is no prediction {unknown[0]!r}; the model predicts {', '.join(found)}")
             yield {key: found[key] for key in keys or found}
 
-    def export(self, base: Path, schema: Schema, *, name: str) -> Path:
-        """Write a version into `base` and return it; its requests have the columns of `schema`."""
+    def export(
+        self,
+        base: Path,
+        schema: Schema,
+        *,
+        name: str,
+        num_shards: int | None = None,
+        dense_only: bool = False,
+        version: int | None = None,
+    ) -> Path:
+        """Write a version into `base` and return it; its requests have the columns of `schema`.
+
+        With `num_shards`, it is of the distributed layout. With `dense_only`, it shares the rows of the newest version.
+        """
         made = export.Export(
             model=self.model,
             plan=self.plan,
-            tables=self.tables,
+            tables=export.RowsOfVersion(export.newest_export(base)) if dense_only else self.tables,
+            num_shards=num_shards,
             schema=schema,
             generation=self.generation,
             sequence=0,
             name=name,
         )
-        return export.write_export(base, export.next_version(base), made)
+        return export.write_export(base, export.next_version(base) if version is None else version, made)
 
     def variables(self) -> dict[str, Tensor]:
         """Return the dense weights and buffers by name, and "global_step"."""

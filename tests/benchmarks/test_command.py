@@ -13,6 +13,7 @@ from rich.console import Console
 
 from benchmarks.registry import BENCHMARKS, load
 from benchmarks.report import Figure, Report, json_line, show
+from tests.patience import PATIENCE_SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -20,7 +21,11 @@ ROOT = Path(__file__).resolve().parents[2]
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the command as a user would."""
     return subprocess.run(
-        [sys.executable, "-m", "benchmarks", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=60
+        [sys.executable, "-m", "benchmarks", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
     )
 
 

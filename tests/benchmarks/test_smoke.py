@@ -141,7 +141,6 @@ def smoke(name: str, folder: Path) -> dict[str, Any]:
     return report
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", BENCHMARKS)
 def test_a_smoke_run_gives_every_figure(name: str, tmp_path: Path) -> None:
     report = smoke(name, tmp_path)
@@ -172,7 +171,6 @@ def test_every_benchmark_there_is_is_listed_described_and_run() -> None:
 
 
 @pytest.mark.services
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", ["data", "sync", "table", "train"])
 def test_peers_take_part(name: str, tmp_path: Path) -> None:
     missing = {needed for needed in FIGURES[name].values() if needed and not AVAILABLE[needed]}

@@ -10,6 +10,7 @@ from monolith.checkpoint import PendingSave, load_snapshot
 from monolith.embedding.admission import SlotOccurrenceThresholdConfig, create_hash_filter
 from monolith.model import make_tables
 from tests.checkpoint.small_state import PLAN, State, content_of, rows_of
+from tests.patience import PATIENCE_SECONDS
 
 
 def test_a_snapshot_written_after_more_training_is_that_of_its_moment(tmp_path):
@@ -94,7 +95,7 @@ def test_a_pending_save_is_done_when_it_is_written(tmp_path):
     go = threading.Event()
 
     def write():
-        assert go.wait(60)
+        assert go.wait(PATIENCE_SECONDS)
         return tmp_path
 
     pending = PendingSave(write)

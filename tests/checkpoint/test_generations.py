@@ -8,14 +8,14 @@ import pytest
 from monolith.checkpoint import claim_generation
 from monolith.checkpoint.keep.generations import commit_by, current_generation
 from monolith.errors import FencedError
+from tests.patience import PATIENCE_SECONDS
 
 PROCESSES = multiprocessing.get_context("fork")  # a new interpreter would take seconds to import torch
 CLAIMS = 40
-SECONDS = 30
 
 
 def claim_many(folder, begin, sending):
-    begin.wait(SECONDS)
+    begin.wait(PATIENCE_SECONDS)
     sending.send([claim_generation(folder, 0) for _ in range(CLAIMS)])
 
 
@@ -42,7 +42,7 @@ def start():
 
 
 def received(receiving):
-    assert receiving.poll(SECONDS), "the other process does not answer"
+    assert receiving.poll(PATIENCE_SECONDS), "the other process does not answer"
     return receiving.recv()
 
 

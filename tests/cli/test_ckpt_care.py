@@ -19,6 +19,7 @@ from monolith.cli.app import app
 from monolith.errors import CorruptFileError, ModelDirInUseError
 from tests.checkpoint.made_snapshots import make_rows, names_in, save
 from tests.checkpoint.small_state import State
+from tests.patience import PATIENCE_SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -200,7 +201,11 @@ def test_ctrl_c_is_no_traceback_wherever_it_comes(model, tmp_path):
         )
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         done = subprocess.run(
-            [sys.executable, "-c", program, str(model)], env=environment, capture_output=True, text=True, timeout=120
+            [sys.executable, "-c", program, str(model)],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_SECONDS,
         )
         assert done.returncode == 130
         assert "Traceback" not in done.stderr

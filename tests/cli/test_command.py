@@ -16,6 +16,7 @@ from monolith._core import native
 from monolith.cli import run
 from monolith.cli.info import OPTIONAL_PARTS
 from monolith.errors import CorruptFileError
+from tests.patience import PATIENCE_SECONDS
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -27,7 +28,7 @@ def monolith_command(*arguments: str, **environment: str) -> subprocess.Complete
         env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_SECONDS,
     )
 
 

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -14,9 +13,10 @@ import pytest
 from monolith.cli.run import main
 from monolith.data_service import Dispatcher, DispatcherConfig, ServiceSource
 from tests.data_service.numbered_input import INPUT, NUM_RECORDS, seqs
+from tests.free_port import free_port
+from tests.patience import PATIENCE_SECONDS
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-PATIENCE = 60
 
 
 def command(*arguments: str) -> list[str]:
@@ -29,7 +29,7 @@ def environment() -> dict[str, str]:
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command(*arguments), cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=PATIENCE
+        command(*arguments), cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=PATIENCE_SECONDS
     )
 
 
@@ -62,7 +62,7 @@ def start(tmp_path):
             text=True,
         )
         started.append(process)
-        give_up = time.monotonic() + PATIENCE
+        give_up = time.monotonic() + PATIENCE_SECONDS
         while not ready.exists():
             assert process.poll() is None, process.communicate()
             assert time.monotonic() < give_up, "it did not start"
@@ -72,7 +72,7 @@ def start(tmp_path):
     yield start_one
     for process in started:
         process.kill()
-        process.communicate(timeout=PATIENCE)
+        process.communicate(timeout=PATIENCE_SECONDS)
 
 
 def test_a_service_from_the_command_line(tmp_path, start, here):
@@ -89,7 +89,7 @@ def test_a_service_from_the_command_line(tmp_path, start, here):
         assert words in shown
     for process in (worker, dispatcher):
         process.send_signal(signal.SIGTERM)
-        out, err = process.communicate(timeout=PATIENCE)
+        out, err = process.communicate(timeout=PATIENCE_SECONDS)
         assert (process.returncode, err) == (0, "")
         assert "Ctrl-C ends it" in out
 
@@ -106,8 +106,7 @@ def test_an_input_that_is_not_there_ends_the_worker_with_one_line(tmp_path):
 
 
 def test_without_a_dispatcher_worker_and_status_name_its_address(here):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        address = f"127.0.0.1:{taken.getsockname()[1]}"
+    address = f"127.0.0.1:{free_port()}"
     done = run("worker", "--patience-seconds", "0.2", "--dispatcher", address)
     code, _, words = here("status", "--dispatcher", address)
     assert code == done.returncode == 2

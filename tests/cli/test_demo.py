@@ -18,6 +18,7 @@ from monolith.cli.demo.command import demo as demo_command
 from monolith.cli.demo.folder import DemoFolder, TrainerSize
 from monolith.launch.movie_stream import ProbeTail
 from monolith.train.job.status import job_status
+from tests.patience import PATIENCE_SECONDS
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 FEW_EVENTS = """
@@ -59,7 +60,7 @@ def await_fresh_answer(port: int, probe_path: Path) -> None:
     """Wait until an event that is appended from now on changes what the server answers."""
     client, probes = ServerClient("127.0.0.1", port), ProbeTail(probe_path)
     probes.new()  # those before now
-    deadline, users = time.monotonic() + 90, []
+    deadline, users = time.monotonic() + PATIENCE_SECONDS, []
     while not users or not client.knows_probe(users[0]):
         users += [user for user, _ in probes.new()]
         assert time.monotonic() < deadline, "no new event reached the server"
@@ -83,15 +84,28 @@ def test_the_live_model_is_shown_learns_on_and_leaves_nothing(tmp_path):
         await_fresh_answer(int(port[1]), folder / "job" / "probes.txt")
     finally:
         demo.send_signal(signal.SIGINT)
-    rest, _ = demo.communicate(timeout=60)
+    rest, _ = demo.communicate(timeout=PATIENCE_SECONDS)
     assert demo.returncode == 0, rest
     assert "Stopped; nothing runs any more." in rest
     assert not processes_of(folder)
     assert not list(folder.rglob("*.tmp"))
 
 
+def all_take_part(folder: Path) -> bool:
+    """Whether both servers have rows, both workers train, and the status of the trainer counts both servers."""
+    status = job_status(folder / "model", timeout_seconds=PATIENCE_SECONDS)
+    trainer = json.loads((folder / "job" / "trainer.status.json").read_text())
+    rows = [one["num_rows"].get("uid", 0) for one in status["servers"]]
+    return (
+        len(rows) == len(status["workers"]) == 2
+        and min(rows) > 0
+        and all(one["events_per_second"] > 0 for one in status["workers"])
+        and trainer["rows"]["uid"] > max(rows)
+        and trainer["memory_bytes"] > 0
+    )
+
+
 @pytest.mark.services
-@pytest.mark.timeout(400)
 def test_a_job_trains_behind_the_same_view(tmp_path):
     folder = tmp_path / "demo"
     size = ("--num-ps", "2", "--num-workers", "2")
@@ -104,15 +118,13 @@ def test_a_job_trains_behind_the_same_view(tmp_path):
         port = re.search(r"curl http://127\.0\.0\.1:(\d+)/metrics", output)
         assert port is not None
         await_fresh_answer(int(port[1]), folder / "job" / "probes.txt")
-        status = job_status(folder / "model", timeout_seconds=60)
-        assert [sum(one["num_rows"].values()) > 0 for one in status["servers"]] == [True, True]
-        assert [one["events_per_second"] > 0 for one in status["workers"]] == [True, True]
-        trainer = json.loads((folder / "job" / "trainer.status.json").read_text())
-        assert trainer["rows"]["uid"] > max(one["num_rows"]["uid"] for one in status["servers"]), "of both servers"
-        assert trainer["memory_bytes"] > 0
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not all_take_part(folder):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
     finally:
         demo.send_signal(signal.SIGINT)
-    rest, _ = demo.communicate(timeout=120)
+    rest, _ = demo.communicate(timeout=PATIENCE_SECONDS)
     assert demo.returncode == 0, rest
     assert not processes_of(folder)
     assert latest_state(folder / "model") is not None
@@ -131,12 +143,12 @@ def test_workers_without_parameter_servers_are_refused():
 def test_control_c_while_it_starts_leaves_nothing(tmp_path):
     folder = tmp_path / "demo"
     demo = start_demo("--port", "0", "--folder", str(folder))
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while len(processes_of(folder)) < 4 and time.monotonic() < deadline:
         assert demo.poll() is None
         time.sleep(0.05)
     demo.send_signal(signal.SIGINT)
-    output, _ = demo.communicate(timeout=60)
+    output, _ = demo.communicate(timeout=PATIENCE_SECONDS)
     assert demo.returncode == 130, output
     assert "--resume" in output
     assert not processes_of(folder)
@@ -148,7 +160,9 @@ def test_a_port_in_use_is_one_line(tmp_path):
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        output, _ = start_demo("--port", str(port), "--folder", str(tmp_path / "demo")).communicate(timeout=60)
+        output, _ = start_demo("--port", str(port), "--folder", str(tmp_path / "demo")).communicate(
+            timeout=PATIENCE_SECONDS
+        )
     assert output == f"monolith: port {port} is in use; choose another with --port (0 picks a free one)\n"
     assert not (tmp_path / "demo").exists()
 
@@ -156,7 +170,7 @@ def test_a_port_in_use_is_one_line(tmp_path):
 def test_a_folder_with_other_files_is_left_alone(tmp_path):
     (tmp_path / "thesis.txt").write_text("years of work")
     demo = start_demo("--port", "0", "--start-over", "--folder", str(tmp_path))
-    output, _ = demo.communicate(timeout=60)
+    output, _ = demo.communicate(timeout=PATIENCE_SECONDS)
     assert demo.returncode == 2
     assert "not of a demo" in output
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]

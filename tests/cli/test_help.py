@@ -11,12 +11,13 @@ from typer.testing import CliRunner
 
 from monolith.cli.app import app
 from monolith.train.config import RunnerConfig, flag_kinds, flag_name
+from tests.patience import PATIENCE_SECONDS
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 COMMANDS = [
     [],
     *([name] for name in ("new", "train", "launch", "evaluate", "predict", "export", "serve")),
-    *([name] for name in ("row", "control", "status", "demo", "info")),
+    *([name] for name in ("row", "control", "status", "scale", "demo", "info")),
     ["ckpt"],
     *(["ckpt", name] for name in ("ls", "show", "verify", "diff", "reshard", "compact", "rollback", "rm")),
     *(["ckpt", name] for name in ("export-parquet", "import-torch")),
@@ -48,7 +49,9 @@ def shown(*arguments):
 
 
 def test_no_help_page_loads_torch_or_pyarrow():
-    done = subprocess.run([sys.executable, "-c", PROBE], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", PROBE], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_SECONDS
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("Usage: ") == 2 * len(COMMANDS) + 1
 
@@ -63,7 +66,9 @@ def test_every_command_has_its_page_in_the_list():
 def test_help_and_version_answer_at_once(arguments):
     """Modules are counted, not seconds: what takes time is loading them, and a busy machine has a clock of its own."""
     command = [sys.executable, "-X", "importtime", "-m", "monolith", *arguments]
-    loaded = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True, timeout=60).stderr
+    loaded = subprocess.run(
+        command, cwd=ROOT, check=True, capture_output=True, text=True, timeout=PATIENCE_SECONDS
+    ).stderr
     assert 50 < loaded.count("import time:") < 500
 
 
@@ -108,7 +113,7 @@ def completed(line):
         env={**environment, "COMP_CWORD": str(len(words) - 1)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_SECONDS,
     )
     return done.stdout.split()
 

@@ -2,17 +2,15 @@
 
 import json
 
-import pytest
 from typer.testing import CliRunner
 
 from monolith.cli.app import app
 from monolith.cluster.discovery import FilesServiceDiscovery
 from monolith.parallel.coordination import Coordinator, Opening
-from monolith.train.job.place import CLUSTER_FOLDER, WORKER
+from monolith.train.job.place import WORKER
+from monolith.train.job.scale.shape import CLUSTER_FOLDER
 from monolith.wire import SharedSecret
 from tests.wire.conftest import certificates  # noqa: F401  a fixture
-
-pytestmark = pytest.mark.timeout(60)
 
 
 def test_a_job_with_certificates_answers_those_who_have_them(tmp_path, certificates):  # noqa: F811

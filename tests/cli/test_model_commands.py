@@ -19,6 +19,7 @@ from monolith.cli.mistakes import USER_ERRORS
 from monolith.train.config import RunnerConfig
 from monolith.train.controller import ControllerClient
 from tests.model.movie_model import MovieRanking, write_movie_log
+from tests.patience import PATIENCE_SECONDS
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 MODULE = """
@@ -56,7 +57,7 @@ def start(folder, *arguments):
 
 def monolith(folder, *arguments):
     process = start(folder, *arguments)
-    out, err = process.communicate(timeout=100)
+    out, err = process.communicate(timeout=PATIENCE_SECONDS)
     return process.returncode, out, err
 
 
@@ -71,7 +72,6 @@ def folder(tmp_path):
 PARAMS = ("--params", '{"log": "log"}')
 
 
-@pytest.mark.timeout(300)  # three processes, one after the other
 def test_train_evaluate_and_predict_a_model_of_this_folder(folder):
     code, out, err = monolith(folder, "train", "mine:Movies", *PARAMS, "--model_dir=model", "--steps", "3", "--seed=4")
     assert code == 0, err
@@ -114,15 +114,14 @@ def test_a_wrong_argument_says_what_to_do(folder, monkeypatch, arguments, words)
     assert words in str(done.exception)
 
 
-def until(condition, process, seconds=90):
-    deadline = time.monotonic() + seconds
+def until(condition, process):
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while not condition():
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline, "it did not happen in time"
         time.sleep(0.02)
 
 
-@pytest.mark.timeout(300)
 def test_a_run_is_paused_saved_resumed_and_ended_from_outside(folder):
     def control(action):
         return CliRunner().invoke(app, ["control", str(folder / "model"), action])
@@ -143,7 +142,7 @@ def test_a_run_is_paused_saved_resumed_and_ended_from_outside(folder):
             assert control("resume").exit_code == 0
             until(lambda: client.get_training_status().global_step > step, process)
         process.send_signal(signal.SIGTERM)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=PATIENCE_SECONDS)
     finally:
         process.kill()
     assert process.returncode == 0, err

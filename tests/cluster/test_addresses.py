@@ -17,6 +17,7 @@ from monolith.cluster.host_addresses import (
     is_ipv6_address,
     split_address,
 )
+from tests.patience import PATIENCE_SECONDS
 
 
 def listening(host):
@@ -44,7 +45,7 @@ def test_the_living_are_told_from_the_dead(host, closed_port, caplog):
     with listening(host) as listener:
         living = [concat_ip_and_port(host, listener.getsockname()[1])]
         dead = [f"127.0.0.1:{closed_port}", "no-such-host.invalid:1", "no address"]
-        checker = NodeAliveChecker([*living, *dead], timeout=5, num_thread=2)
+        checker = NodeAliveChecker([*living, *dead], timeout=PATIENCE_SECONDS, num_thread=2)
     assert checker.get_addrs() == [*living, *dead]
     assert (set(checker.get_alive_nodes()), set(checker.get_dead_nodes())) == (set(living), set(dead))
     assert not checker.all_nodes_alive()
@@ -54,7 +55,7 @@ def test_the_living_are_told_from_the_dead(host, closed_port, caplog):
 
 
 def test_many_are_checked_at_a_time(monkeypatch):
-    together = threading.Barrier(5, timeout=30)
+    together = threading.Barrier(5, timeout=PATIENCE_SECONDS)
 
     def connect(address, timeout):
         together.wait()
@@ -69,18 +70,18 @@ def test_many_are_checked_at_a_time(monkeypatch):
 @pytest.mark.parametrize(("host", "spelled"), [("127.0.0.1", "127.0.0.1"), ("::1", "::1"), ("::1", "[::1]")])
 def test_check_port(host, spelled):
     with listening(host) as listener:
-        assert check_port(spelled, listener.getsockname()[1], timeout=5)
+        assert check_port(spelled, listener.getsockname()[1], timeout=PATIENCE_SECONDS)
 
 
 def test_check_port_waits_for_a_port_that_opens_late(closed_port):
     began = time.monotonic()
     assert not check_port("127.0.0.1", closed_port, timeout=0.2)
-    assert 0.2 <= time.monotonic() - began < 5
+    assert 0.2 <= time.monotonic() - began
     with socket.socket() as late:
         late.bind(("127.0.0.1", 0))
         opening = threading.Timer(0.2, late.listen)
         opening.start()
-        assert check_port("127.0.0.1", late.getsockname()[1], timeout=30)
+        assert check_port("127.0.0.1", late.getsockname()[1], timeout=PATIENCE_SECONDS)
         opening.join()
 
 

@@ -29,6 +29,7 @@ from tests.data.made_events import (
     segments,
     write,
 )
+from tests.patience import PATIENCE_SECONDS
 
 FRAMES = [1, 2, 30, 7, 64, 1, 1, 90]
 
@@ -188,9 +189,9 @@ def test_following_waits_for_whole_batches_and_ends_when_told(tmp_path):
             writer.append(made(writer.offset, count))
             writer.flush()
         for _ in range(3):
-            assert seen.acquire(timeout=30)
+            assert seen.acquire(timeout=PATIENCE_SECONDS)
         stop.set()
-        thread.join(30)
+        thread.join(PATIENCE_SECONDS)
     assert not thread.is_alive()
     assert bounds == [(0, 10), (10, 20), (20, 30)]
 

@@ -19,6 +19,7 @@ from tests.data.made_events import (
     write,
     write_first_version,
 )
+from tests.patience import PATIENCE_SECONDS
 
 
 def position_after(path, offset, batch_size=5):
@@ -114,14 +115,14 @@ def test_a_reader_that_follows_notices_that_its_log_was_replaced(tmp_path, how):
 
     thread = threading.Thread(target=follow)
     thread.start()
-    assert begun.wait(30)
+    assert begun.wait(PATIENCE_SECONDS)
     if how == "cut":
         cut_to(log, 0, frame=10)
     else:
         shutil.move(log, tmp_path / "gone")
         if how == "made anew":
             write(log, [10])
-    thread.join(30)
+    thread.join(PATIENCE_SECONDS)
     stop.set()
     assert not thread.is_alive()
     # Between the move and the new log there is no folder to look into.

@@ -12,8 +12,7 @@ import pytest
 from monolith.data import EventLogSource, EventLogWriter, LogInUseError, log_length
 from tests.data.made_events import SCHEMA, append_and_report, made, read
 from tests.new_processes import PROCESSES
-
-START_SECONDS = 60
+from tests.patience import PATIENCE_SECONDS
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +25,7 @@ def start_writer(processes, path, *, frame, limit):
     process = processes.Process(target=append_and_report, args=(str(path), theirs, frame, limit), daemon=True)
     process.start()
     theirs.close()
-    assert ours.poll(START_SECONDS), "the writer process did not start"
+    assert ours.poll(PATIENCE_SECONDS), "the writer process did not start"
     return process, ours, int(ours.recv_bytes())
 
 
@@ -44,18 +43,19 @@ def test_a_follower_sees_every_event_of_another_process_once_and_in_order(tmp_pa
         seen += batch.columns["seq"].tolist()
         if len(seen) == total:
             stop.set()
-    drain.join(START_SECONDS)
-    process.join(START_SECONDS)
+    drain.join(PATIENCE_SECONDS)
+    process.join(PATIENCE_SECONDS)
     assert process.exitcode == 0
     assert seen == list(range(total))
 
 
 def test_the_lock_names_another_process_and_goes_when_it_dies(tmp_path, processes):
-    process, _, _ = start_writer(processes, tmp_path, frame=1, limit=None)
+    # Its end of the pipe is kept: a writer that cannot report ends.
+    process, _reports, _ = start_writer(processes, tmp_path, frame=1, limit=None)
     with pytest.raises(LogInUseError, match=rf"process {process.pid}\b"):
         EventLogWriter(tmp_path, SCHEMA)
     os.kill(process.pid, signal.SIGKILL)
-    process.join(START_SECONDS)
+    process.join(PATIENCE_SECONDS)
     EventLogWriter(tmp_path, SCHEMA).close()
 
 
@@ -71,7 +71,7 @@ def test_kill_9_at_random_moments_loses_nothing_synced(tmp_path, processes):
         # Event.wait is the clock here: the kill falls anywhere in an append, a flush, a sync or a rotation.
         threading.Event().wait(random_moments.random() * 0.01)
         os.kill(process.pid, signal.SIGKILL)
-        process.join(START_SECONDS)
+        process.join(PATIENCE_SECONDS)
         while True:  # what it had reported before it died was synced too
             try:
                 safe = max(safe, int(reports.recv_bytes()))
@@ -90,6 +90,6 @@ def test_a_log_is_usable_from_a_plain_script(tmp_path):
         "import sys, numpy as np; from monolith.data import EventLogWriter, Schema\n"
         "with EventLogWriter(sys.argv[1], Schema.of(uid='int64')) as log: log.append({'uid': np.arange(3)})"
     )
-    subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=True, timeout=START_SECONDS)
+    subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=True, timeout=PATIENCE_SECONDS)
     (batch,) = EventLogSource(tmp_path, batch_size=10)
     assert batch.columns["uid"].tolist() == [0, 1, 2]

@@ -8,9 +8,9 @@ import pytest
 
 from monolith.data_service import ServiceSource, service_status
 from tests.data_service.numbered_input import INPUT, LARGE_INPUT, NUM_LARGE, NUM_RECORDS, dispatch, seqs, train, work
+from tests.free_port import free_port
 from tests.new_processes import PROCESSES
-
-PATIENCE = 60
+from tests.patience import PATIENCE_SECONDS
 
 
 class Processes:
@@ -26,19 +26,19 @@ class Processes:
         process.start()
         theirs.close()
         self._started.append((process, ours))  # a pipe that is forgotten is closed
-        assert ours.poll(PATIENCE), f"{function.__name__} did not start"
+        assert ours.poll(PATIENCE_SECONDS), f"{function.__name__} did not start"
         return process, ours, ours.recv()
 
     def kill(self, process):
         os.kill(process.pid, signal.SIGKILL)
-        process.join(PATIENCE)
+        process.join(PATIENCE_SECONDS)
         assert process.exitcode == -signal.SIGKILL
 
     def close(self):
         for process, _ in self._started:
             if process.is_alive():
                 process.kill()
-            process.join(PATIENCE)
+            process.join(PATIENCE_SECONDS)
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def dispatcher_settings(folder, **changed):
         "input": INPUT,
         "num_splits": 6,
         "state_path": str(folder),
-        "address": "127.0.0.1:0",
+        "address": f"127.0.0.1:{free_port()}",  # it may be started again there
         "lease_seconds": 300.0,
         **changed,
     }
@@ -70,7 +70,7 @@ def collect(pipes, *, until=None):
     said = {pipe: [] for pipe in pipes}
     running = set(pipes)
     while running:
-        ready = wait(list(running), PATIENCE)
+        ready = wait(list(running), PATIENCE_SECONDS)
         assert ready, "no trainer got a batch, or ended"
         for pipe in ready:
             got = pipe.recv()

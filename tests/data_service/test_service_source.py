@@ -27,9 +27,8 @@ from monolith.tensors import Ragged
 from monolith.wire import Message
 from monolith.wire.frame import HEADER_BYTES, decode_frame, decode_header, encode_frame
 from tests.data_service.numbered_input import BROKEN_INPUT, INPUT, NUM_RECORDS, make_source, seqs
+from tests.patience import PATIENCE_SECONDS
 from tests.wire.conftest import certificates  # noqa: F401  a fixture
-
-PATIENCE = 60
 
 
 def settings(folder, **changed):
@@ -201,8 +200,8 @@ def test_without_a_worker_the_error_says_how_to_start_one(dispatcher):
 
 def test_a_dispatcher_that_vanishes_ends_trainer_and_worker_with_its_address(tmp_path):
     with Dispatcher(settings(tmp_path, lease_seconds=1.0, worker_timeout_seconds=1.0)) as dispatcher:
-        worker = DataWorker(DataWorkerConfig(dispatcher=dispatcher.address, prefetch_batches=1, patience_seconds=0.5))
-        source = ServiceSource(dispatcher.address, trainer="one", patience_seconds=0.5, prefetch_batches=1)
+        worker = DataWorker(DataWorkerConfig(dispatcher=dispatcher.address, prefetch_batches=1, patience_seconds=2))
+        source = ServiceSource(dispatcher.address, trainer="one", patience_seconds=2, prefetch_batches=1)
         batches = iter(source)
         next(batches)
     with worker, pytest.raises(TimeoutError, match=dispatcher.address):
@@ -240,7 +239,7 @@ def test_a_split_nobody_asks_for_is_closed_and_opened_again(tmp_path):
             batches = iter(ServiceSource(dispatcher.address, trainer="one", prefetch_batches=1))
             numbers = seqs(next(batches))
             gone = threading.Event()
-            for _ in range(PATIENCE * 100):
+            for _ in range(int(PATIENCE_SECONDS * 100)):
                 if not worker._streams or gone.wait(0.01):
                     break
             assert not worker._streams

@@ -11,6 +11,7 @@ from monolith.delta.messages import DeltaAnswer, DeltaContent, DeltaType, Status
 from monolith.errors import CorruptFrameError, NotFiniteError, RemoteError, SecretError
 from monolith.wire import Message, SharedSecret, connect
 from tests.delta.table_target import TableTarget, content
+from tests.patience import PATIENCE_SECONDS
 
 PLAN = 0xFEED_0000_0000_0001
 
@@ -98,10 +99,10 @@ def test_two_senders_at_the_same_time_take_turns(receiver, target):
     target.apply_rows = held_up
     older = threading.Thread(target=delta, args=(receiver, 11, DeltaPosition(3, 10), DeltaContent(mov_rows(_7=1))))
     older.start()
-    assert begun.wait(30)
+    assert begun.wait(PATIENCE_SECONDS)
     answer = delta(receiver, 12, DeltaPosition(3, 10), DeltaContent(mov_rows(_7=2)))
     newer_done.set()
-    older.join(30)
+    older.join(PATIENCE_SECONDS)
     assert answer == DeltaAnswer(Status.OK, DeltaPosition(3, 12))
     assert receiver.freshness.position == DeltaPosition(3, 12)
     assert target.tables["mov"].lookup(torch.tensor([7]))[0, 0] == 2
@@ -247,9 +248,9 @@ def test_meta_data_that_does_not_fit_is_an_error_for_the_sender_only(receiver, t
     message = Message(type=DeltaType.DELTA, generation=3, sequence=11, plan_hash=PLAN, meta=meta)
     with receiver.listen("127.0.0.1:0", insecure=True) as server, connect(server.address) as client:
         with pytest.raises(RemoteError, match="positions it builds on|watermark is|a part is"):
-            client.request(message, 30)
+            client.request(message, PATIENCE_SECONDS)
         with pytest.raises(RemoteError, match="type 1"):
-            client.request(Message(type=1, plan_hash=PLAN), 30)
+            client.request(Message(type=1, plan_hash=PLAN), PATIENCE_SECONDS)
     assert not target.trail
 
 
@@ -264,12 +265,12 @@ def test_a_stranger_cannot_empty_the_tables_by_a_full_sync_of_a_huge_generation(
         for guess in (None, SharedSecret.new("a guess")):
             for message in (begin, end):
                 with pytest.raises(SecretError), connect(server.address, secret=guess) as stranger:
-                    stranger.request(message, 30)
+                    stranger.request(message, PATIENCE_SECONDS)
         assert len(target.tables["mov"]) == 1
         assert receiver.freshness.position == DeltaPosition(3, 10)
         with connect(server.address, secret=secret) as trainer:
-            assert DeltaAnswer.of(trainer.request(begin, 30)).status == Status.OK
-            assert DeltaAnswer.of(trainer.request(end, 30)).status == Status.OK
+            assert DeltaAnswer.of(trainer.request(begin, PATIENCE_SECONDS)).status == Status.OK
+            assert DeltaAnswer.of(trainer.request(end, PATIENCE_SECONDS)).status == Status.OK
     assert len(target.tables["mov"]) == 0
 
 

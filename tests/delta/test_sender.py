@@ -19,6 +19,7 @@ from monolith.errors import FencedError, PlanMismatchError, RemoteError, SecretE
 from monolith.wire import Message, SharedSecret
 from tests.delta.flaky_serving import TINY, FlakyServing, make_sender, push, train
 from tests.delta.table_target import TableTarget, content, training_tables
+from tests.patience import PATIENCE_SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -310,7 +311,7 @@ def test_training_threads_and_pushes_at_the_same_time_end_in_the_same_rows(servi
         thread.start()
         while not done.is_set():
             push(sender)
-        thread.join(60)
+        thread.join(PATIENCE_SECONDS)
         push(sender)
         assert content(serving.target.tables) == content(tables)
 
@@ -329,13 +330,13 @@ def test_a_receiver_process_killed_at_any_message_is_brought_up_to_date_when_it_
                 report = sender.push_once()
                 if die_at_message:
                     assert isinstance(next(iter(report.failures.values())), ConnectionError)
-                    assert process.wait(30) == -signal.SIGKILL
+                    assert process.wait(PATIENCE_SECONDS) == -signal.SIGKILL
                     train(tables, [3, 77], seed=1)
                     continue
                 assert report.deliveries[0].full
                 tables["mov"].erase(torch.tensor([3]))
                 assert not push(sender).full
-                got, _ = process.communicate("\n", timeout=30)
+                got, _ = process.communicate("\n", timeout=PATIENCE_SECONDS)
                 rows = {
                     name: {int(id_): bytes.fromhex(row) for id_, row in ids.items()}
                     for name, ids in json.loads(got).items()

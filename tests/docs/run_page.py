@@ -3,23 +3,15 @@
 import contextlib
 import io
 import re
-import socket
 from pathlib import Path
 
 from tests.docs.page import PORTS, Code, Command, File, agrees, steps_of
 from tests.docs.shell import Shell
-
-
-def free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as open_ones:
-        sockets = [open_ones.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
+from tests.free_port import free_port
 
 
 def with_free_ports(page: str) -> str:
-    ports = dict(zip(PORTS, free_ports(len(PORTS)), strict=True))
+    ports = {port: free_port() for port in PORTS}
     return re.sub(rf"(?<=[: =])(?:{'|'.join(PORTS)})\b", lambda found: str(ports[found[0]]), page)
 
 

@@ -16,7 +16,9 @@ from monolith.checkpoint import latest_state
 from monolith.checkpoint.format.layout import STREAM_NAME
 from monolith.checkpoint.format.manifest import read_manifest
 from monolith.cluster.discovery import FilesServiceDiscovery
+from tests.free_port import free_port
 from tests.new_processes import PROCESSES
+from tests.patience import PATIENCE_SECONDS
 from tests.train.job.counting_job import BATCH, counted, dispatch_events, expected, take_part, work_on_events
 from tests.train.job.detour import Detour
 from tests.train.job.running_job import Job
@@ -24,7 +26,6 @@ from tests.train.job.running_job import Job
 MODES = ("exact", "partial", "data service")
 """Ways to recover; in the last, a dispatcher and its workers read the data."""
 
-PATIENCE_SECONDS = 120.0
 CALL_MS = 1000
 FAULT_SECONDS = 1.6
 """Longer than a call may take."""
@@ -50,7 +51,7 @@ class DataService:
 
     def __init__(self, folder: Path, num_events: int) -> None:
         self._folder, self._num_events = folder, num_events
-        self.address = "127.0.0.1:0"
+        self.address = f"127.0.0.1:{free_port()}"
         self._processes: dict[tuple[str, int], BaseProcess] = {}
         self._pipes: dict[tuple[str, int], Any] = {}
         self.start("dispatcher", 0)
@@ -66,9 +67,7 @@ class DataService:
         theirs.close()
         self._processes[kind, index], self._pipes[kind, index] = process, ours
         assert ours.poll(PATIENCE_SECONDS), f"{kind} {index} did not start"
-        address = ours.recv()
-        if kind == "dispatcher":
-            self.address = address
+        ours.recv()
 
     def kill(self, kind: str, index: int) -> None:
         process = self._processes[kind, index]
@@ -150,7 +149,7 @@ class FaultyJob:
         )
 
     def _check_ends(self, job: Job) -> None:
-        ends = job.ends(PATIENCE_SECONDS)
+        ends = job.ends()
         assert set(ends.values()) == {0}, f"not all processes ended well: {ends}"
 
     def _ports_of_servers(self) -> set[int]:

@@ -4,7 +4,6 @@ import json
 import os
 import random
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -14,8 +13,10 @@ from typing import Any, TypeVar
 
 import httpx
 
+from tests.free_port import free_port
+from tests.patience import PATIENCE_SECONDS
+
 ROOT = Path(__file__).resolve().parent.parent.parent
-PATIENCE_SECONDS = 180
 
 Found = TypeVar("Found")
 
@@ -29,12 +30,6 @@ def eventually(what: str, look: Callable[[], Found | None], *processes: subproce
         assert time.monotonic() < give_up, f"waited {PATIENCE_SECONDS} s for {what}"
         time.sleep(0.01)
     return found
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port: int = taken.getsockname()[1]
-        return port
 
 
 class LiveJob:
@@ -132,7 +127,9 @@ class LiveJob:
 
     def figures(self) -> dict[str, float]:
         lines = httpx.get(f"{self.ready()['url']}/metrics", timeout=PATIENCE_SECONDS).text.splitlines()
-        return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if line[0] != "#")}
+        figures = (line.rsplit(" ", 1) for line in lines if line[0] != "#")
+        # There is one model: its name says nothing.
+        return {name.partition("{model=")[0]: float(value) for name, value in figures}
 
     def close(self) -> None:
         for process in self.processes.values():

@@ -1,7 +1,6 @@
 """A job with a data service, started as the original's binary: each process takes its role from the environment."""
 
 import os
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +9,10 @@ import torch
 from torch import nn
 
 import monolith as mono
-from monolith.cluster.platform.mlp_env import MLPEnv
 from monolith.data import Source
 from monolith.data.files import TFRecordWriter
-from monolith.data_service import DataWorker, DataWorkerConfig, Dispatcher, DispatcherConfig
 from monolith.protos.tf_example_pb2 import Example
+from monolith.train.config import ServiceDiscoveryType
 from tests.train.job.counting_job import config_of
 
 BATCH = 16
@@ -69,23 +67,8 @@ def make_source() -> Source:
 
 
 def be_a_process(environment: dict[str, str], model_dir: str, **settings: Any) -> None:
-    """Be the process of the job that the environment names."""
+    """Be the process of the job that the environment names; every role runs the same program."""
     torch.set_num_threads(1)
     os.environ.update(environment)
-    mlp = MLPEnv()
-    role, dispatcher = mlp.role.lower(), mlp.dispatcher_addr()
-    assert dispatcher is not None
-    if role == "dispatcher":
-        config = DispatcherConfig(
-            input=f"{__name__}:make_source", num_splits=5, state_path=f"{model_dir}/dispatcher", address=dispatcher
-        )
-        with Dispatcher(config) as service:
-            assert service.address == dispatcher
-            threading.Event().wait()
-    elif role == "dsworker":
-        with DataWorker(DataWorkerConfig(dispatcher=dispatcher)) as worker:
-            worker.wait()
-    else:
-        where = {"use_dataservice": True, "data_service_dispatcher": dispatcher}
-        config = config_of(Path(model_dir), server_type=role, index=mlp.index, **where, **settings)
-        mono.Estimator(MultiHead, config).train()
+    config = config_of(Path(model_dir), discovery_type=ServiceDiscoveryType.MLP, use_dataservice=True, **settings)
+    mono.Estimator(MultiHead, config).train()

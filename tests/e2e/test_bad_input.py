@@ -9,6 +9,7 @@ from monolith.data import EventLogWriter, MovieEvents
 from monolith.data.event_log.segment import segment_name
 from tests.e2e.counting_model import counts, state_of
 from tests.e2e.online_job import BATCH, OnlineJob
+from tests.patience import PATIENCE_SECONDS
 from tests.serving.running_server import start
 
 WORLD = MovieEvents(3, users=50, movies=20)
@@ -62,7 +63,7 @@ def test_a_server_on_a_half_written_export_says_so(tmp_path):
     (tmp_path / "2" / "dense.onnx").write_bytes(b"half of a graph")
     process = start(tmp_path, "--port", "0")
     try:
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=PATIENCE_SECONDS)
     finally:
         process.kill()
     assert (process.returncode, out) == (2, "")

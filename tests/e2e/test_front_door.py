@@ -11,8 +11,8 @@ import pytest
 
 from tests.docs.page import FRONT_DOOR, ROOT, name_of
 from tests.docs.run_page import run_page
+from tests.patience import PATIENCE_SECONDS
 
-INSTALL_SECONDS = 200
 SOURCES = {".py", ".h", ".cpp"}
 
 
@@ -27,22 +27,23 @@ def fresh_wheel() -> Path:
 
 def installed(wheel: Path, folder: Path) -> Path:
     """Return the programs of a new environment that has the wheel, as the tutorials ask for it."""
-    subprocess.run([sys.executable, "-m", "venv", folder], check=True, timeout=INSTALL_SECONDS)
+    subprocess.run([sys.executable, "-m", "venv", folder], check=True, timeout=PATIENCE_SECONDS)
     install = [folder / "bin" / "python", "-m", "pip", "install", "-qq", "--no-compile", "-c", ROOT / "constraints.txt"]
-    subprocess.run([*install, f"{wheel}[serving,columnar,kafka]"], check=True, timeout=INSTALL_SECONDS)
+    subprocess.run([*install, f"{wheel}[serving,columnar,kafka]"], check=True, timeout=PATIENCE_SECONDS)
     return folder / "bin"
 
 
 @pytest.mark.services
 @pytest.mark.skipif(shutil.which("curl") is None, reason="the tutorials ask with curl, which is not installed")
-@pytest.mark.timeout(300)  # what a newcomer's road may take in all
 def test_from_a_data_set_to_a_live_server(tmp_path, monkeypatch):
     for name in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV"):
         monkeypatch.delenv(name, raising=False)
     programs, folder = installed(fresh_wheel(), tmp_path / "environment"), tmp_path / "here"
     folder.mkdir()
     place = [programs / "python", "-c", "import monolith; print(monolith.__file__)"]
-    used = subprocess.run(place, cwd=folder, capture_output=True, text=True, check=True, timeout=60).stdout
+    used = subprocess.run(
+        place, cwd=folder, capture_output=True, text=True, check=True, timeout=PATIENCE_SECONDS
+    ).stdout
     assert Path(used.strip()).is_relative_to(tmp_path)  # not this checkout
     ran: dict[str, str] = {}
     with contextlib.chdir(folder):

@@ -6,7 +6,6 @@ from tests.e2e.cluster_faults import MODES, run_faults
 
 
 @pytest.mark.services
-@pytest.mark.timeout(600)  # every wait inside has a limit of its own
 @pytest.mark.parametrize("mode", MODES)
 def test_every_batch_is_applied_once(tmp_path, mode, request):
     run_faults(tmp_path, mode, 3, request.config.getoption("--kills-seed", 0))

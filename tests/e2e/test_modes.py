@@ -4,12 +4,13 @@ import pytest
 
 from monolith.checkpoint import latest_state
 from monolith.checkpoint.format.manifest import read_manifest
-from tests.e2e.live_job import free_port
 from tests.e2e.mode_job import BATCH, EVENTS_PER_FILE, INPUT_VARIABLE, NUM_FILES, be_a_process, write_input
+from tests.free_port import free_port
 from tests.new_processes import PROCESSES
+from tests.patience import PATIENCE_SECONDS
+from tests.train.job.test_data_roles import data_workers
 
 ROLES = {"dispatcher": 1, "dsworker": 2, "ps": 2, "worker": 2}
-PATIENCE_SECONDS = 90
 
 
 def environment() -> dict[str, str]:
@@ -24,14 +25,11 @@ def environment() -> dict[str, str]:
 
 
 @pytest.mark.services
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize("native", [False, True], ids=["tables", "multi"])
 @pytest.mark.parametrize("fused", [False, True], ids=["plain", "fused"])
 def test_cpu(tmp_path, fused, native):
     common = environment() | {INPUT_VARIABLE: write_input(tmp_path)}
     settings = {
-        "num_ps": ROLES["ps"],
-        "num_workers": ROLES["worker"],
         "enable_fused_layout": fused,
         "use_native_multi_hash_table": native,
         "embedding_prefetch_capacity": 1,
@@ -49,12 +47,12 @@ def test_cpu(tmp_path, fused, native):
                 target=be_a_process, args=(common | own, str(tmp_path / "model")), kwargs=settings, daemon=True
             )
             processes[role, index].start()
+        if role == "dsworker":
+            data_workers(tmp_path / "model", count)
     try:
-        trains = [process for (role, _), process in processes.items() if role in ("ps", "worker")]
-        for process in trains:
+        for process in processes.values():
             process.join(PATIENCE_SECONDS)
-        assert [process.exitcode for process in trains] == [0] * len(trains)
-        assert all(process.is_alive() for process in processes.values() if process not in trains)
+        assert [process.exitcode for process in processes.values()] == [0] * len(processes)
     finally:
         for process in processes.values():
             process.kill()

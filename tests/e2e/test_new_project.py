@@ -20,7 +20,6 @@ def new(folder):
 
 @pytest.mark.services
 @pytest.mark.skipif(shutil.which("curl") is None, reason="the README asks with curl, which is not installed")
-@pytest.mark.timeout(240)
 def test_the_commands_of_a_new_project_follow_each_other(tmp_path):
     assert f"cd {tmp_path / 'shop'}" in new(tmp_path / "shop").output
     readme = (tmp_path / "shop" / "README.md").read_text()

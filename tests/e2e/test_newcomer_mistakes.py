@@ -14,6 +14,7 @@ import pytest
 
 import monolith as mono
 from monolith.cli.run import main
+from tests.patience import PATIENCE_SECONDS
 
 ROOT = Path(__file__).parents[2]
 MINE = ("ranking", "events", "mistaken")
@@ -199,7 +200,7 @@ def on_a_terminal(folder, *arguments):
         stdout=theirs,
         stderr=theirs,
     ) as process:
-        process.wait(timeout=60)
+        process.wait(timeout=PATIENCE_SECONDS)
     os.close(theirs)
     with os.fdopen(ours, "rb") as file:
         return file.read1().decode()

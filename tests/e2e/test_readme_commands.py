@@ -20,7 +20,6 @@ def block(language: str, having: str) -> str:
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="the README asks with curl, which is not installed")
-@pytest.mark.timeout(240)
 def test_from_a_class_to_a_served_answer(tmp_path):
     model, _, _ = block("python", "class Ranking").partition("estimator = ")
     (tmp_path / "ranking.py").write_text(model.replace("count=100_000", "count=20_000"))

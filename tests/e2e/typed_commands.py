@@ -6,7 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.e2e.live_job import free_port
+from tests.free_port import free_port
+from tests.patience import PATIENCE_SECONDS
 
 END_WITH_THE_SERVER = "trap 'kill $(jobs -p)' EXIT\n"
 
@@ -28,6 +29,6 @@ def run_typed(commands: str, folder: Path, bin_folder: Path) -> subprocess.Compl
         env={**os.environ, "PATH": f"{command.parent}:{os.environ['PATH']}"},
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=PATIENCE_SECONDS,
         check=False,
     )

@@ -1,6 +1,6 @@
-"""Writes three versions; run with `file_log.c` preloaded, its file operations are written down.
+"""Writes three versions, two of them with their rows in two parts, with `file_log.c` preloaded.
 
-`marks/export-<version>` appears when a version is written.
+So its file operations are written down. `marks/export-<version>` appears when a version is written.
 """
 
 import sys
@@ -14,7 +14,10 @@ NUM_VERSIONS = 3
 def main(root: Path) -> None:
     (root / "marks").mkdir()
     for version in range(1, NUM_VERSIONS + 1):
-        export(root / "work" / "versions", version, seed=version)
+        if version % 2:
+            export(root / "work" / "distributed", version, seed=version, num_shards=2)
+        else:
+            export(root / "work" / "versions", version, seed=version)
         (root / "marks" / f"export-{version}").mkdir()
 
 

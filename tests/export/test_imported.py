@@ -5,6 +5,7 @@ import pytest
 
 import monolith as mono
 from monolith.export import import_saved_model
+from monolith.export.versions import version_paths
 from monolith.model.zoo.ffm import FFMParams, generate_ffm_example
 from monolith.native_training.estimator import import_saved_model as original
 from tests.export.taste import DATATYPES, events, predicted, trained
@@ -41,7 +42,7 @@ def test_ten_batches_of_records_give_what_the_estimator_predicts(ffm):
 
 def test_the_newest_version_is_taken_unless_one_is_named(ffm):
     _, base = ffm
-    older, newer = sorted((path for path in base.iterdir() if path.is_dir()), key=lambda path: int(path.name))
+    newer, older = version_paths(base)
     records = [generate_ffm_example(VOCAB, np.random.RandomState(1))]
     results = []
     for path in (older, newer, base):

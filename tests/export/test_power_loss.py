@@ -8,7 +8,8 @@ import pytest
 
 from monolith.export import load_export, remove_unfinished
 from monolith.export.description import Description
-from monolith.export.versions import complete_versions
+from monolith.export.unfinished import remove_unnamed_parts
+from monolith.export.versions import complete_versions, version_paths
 from tests.checkpoint.power_loss.recording import record
 from tests.export.movie import eager, request, trained
 from tests.export.recorded_exports import NUM_VERSIONS
@@ -21,17 +22,25 @@ def recorded(tmp_path_factory):
 
 def check_crash(recorded, count, folder):
     """Every version that is there is whole, and so is every one whose writer had returned."""
-    base = folder / "work" / "versions"
-    remove_unfinished(base)
-    # A folder without model.json would not count as a version; none is ever left.
-    folders = sorted(int(path.name) for path in base.iterdir()) if base.is_dir() else []
-    assert folders == complete_versions(base)
-    assert set(recorded.told(count)) <= set(folders)
-    for version in folders:
-        description = Description.read(base / str(version))
-        assert description.version == version
-        description.check_files(base / str(version))
-    return len(folders)
+    bases = [folder / "work" / "versions", folder / "work" / "distributed"]
+    found = {}
+    for base in bases:
+        remove_unfinished(base)
+        remove_unnamed_parts(base)
+        # A folder without model.json would not count as a version; none is ever left.
+        for versions in (base, base / "entry", base / "ps_0", base / "ps_1"):
+            names = [path.name for path in versions.iterdir() if path.is_dir()] if versions.is_dir() else []
+            assert {int(name) for name in names if name.isdecimal()} <= set(complete_versions(base))
+        for path in version_paths(base) if complete_versions(base) else ():
+            description = Description.read(path)
+            assert description.version == int(path.name)
+            description.check_files(path)
+            for shard in range(len(description.shards)):
+                description.check_shard(path, shard)
+            found[description.version] = base
+    assert set(recorded.told(count)) <= found.keys()
+    assert {version: bases[version % 2] for version in found} == found
+    return len(found)
 
 
 def test_without_power_loss_every_version_answers(recorded, tmp_path):
@@ -39,7 +48,8 @@ def test_without_power_loss_every_version_answers(recorded, tmp_path):
     assert recorded.told(count) == list(range(1, NUM_VERSIONS + 1))
     recorded.crash_after(count, random.Random(0), tmp_path)
     for version in range(1, NUM_VERSIONS + 1):
-        predictions = load_export(tmp_path / "work" / "versions" / str(version)).predict(columns)["pred"]
+        base = tmp_path / "work" / ("distributed/entry" if version % 2 else "versions")
+        predictions = load_export(base / str(version)).predict(columns)["pred"]
         np.testing.assert_allclose(predictions, eager(*trained(version), columns), rtol=0, atol=1e-6)
 
 

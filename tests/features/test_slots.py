@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monolith.features import SlotMap
+from tests.patience import PATIENCE_SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -119,5 +120,7 @@ register_slots({"uid": 1}); register_slots([200])
 print(get_slot_from_feature_name("uid"), get_slot_from_feature_name("gid"), get_slot_from_feature_name("slot_200"))
 print(get_slot_feature_name(8)); enable_tob_env(); print(get_slot_feature_name(8))
 """
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=100)
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_SECONDS
+    )
     assert done.stdout.split() == ["1", "2", "200", "slot_8", "fc_slot_8"], done.stderr

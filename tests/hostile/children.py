@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from tests.hostile.report import Report
+from tests.patience import PATIENCE_SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
 HANG_SECONDS = 90.0
@@ -69,17 +70,20 @@ def _attack_in_child(report: Report, module: str, folder: Path, first: int, coun
     lines: queue.Queue[str | None] = queue.Queue()
     reader = threading.Thread(target=_read_lines, args=(child, lines), daemon=True)
     reader.start()
-    number = first
+    number, begin = first, time.monotonic()
+    is_ready = (folder / f"from-{first}" / READY).exists
     try:
         while number < count:
             try:
                 line = lines.get(timeout=HANG_SECONDS)
             except queue.Empty:
+                if not is_ready() and time.monotonic() < begin + PATIENCE_SECONDS:
+                    continue  # it imports, which may take long
                 report.count("died", "crashes", slow=True)
                 report.findings.append(_finding(report, number, "died", f"hangs for more than {HANG_SECONDS} s"))
                 return number + 1
             if line is None:
-                if not (folder / f"from-{first}" / READY).exists():
+                if not is_ready():
                     raise RuntimeError(f"no attack was made: {errors.read_text(errors='replace')[-2000:]}")
                 said = errors.read_text(errors="replace").strip().splitlines()
                 report.count("died", "crashes")

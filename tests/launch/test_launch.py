@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import PATIENCE_SECONDS
 from tests.train.job.counting_job import counted, expected
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 MODEL = "tests.train.job.counting_job:Counting"
 
-pytestmark = [pytest.mark.timeout(180), pytest.mark.services]
+pytestmark = pytest.mark.services
 
 
 @pytest.fixture
@@ -24,6 +25,7 @@ def launch(tmp_path):
     def start(**params):
         command = [sys.executable, "-m", "monolith", "launch", MODEL, "--params", json.dumps(params)]
         command += ["--model-dir", str(tmp_path), "--num-ps", "2", "--num-workers", "2"]
+        command += ["--stop-seconds", str(PATIENCE_SECONDS), "--max-retry-times", "100"]
         command += ["--save-checkpoints-steps", "10", "--retry-wait-in-secs", "0", "--operation-timeout-in-ms", "5000"]
         started.append(subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
         return started[-1]
@@ -36,7 +38,7 @@ def launch(tmp_path):
 
 def status(folder: Path):
     command = [sys.executable, "-m", "monolith", "status", str(folder), "--json"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
     return json.loads(done.stdout) if done.returncode == 0 else None
 
 
@@ -44,9 +46,15 @@ def rows_of(found: dict) -> int:
     return sum(one["num_rows"].get("uid", 0) for one in found["servers"])
 
 
+def at_work(found: dict) -> bool:
+    """Whether all work; one to which a call took too long begins again meanwhile."""
+    states = [[one["state"] for one in found[kind]] for kind in ("servers", "workers")]
+    return states == [["serving", "serving"], ["training", "training"]]
+
+
 def test_a_job_trains_everything_once_and_ends_with_status_0(tmp_path, launch):
     process = launch(events=400)
-    output, _ = process.communicate(timeout=150)
+    output, _ = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 0, output
     rows, batches, step = counted(tmp_path)
     assert (rows, batches, step) == (expected(400), 50.0, 50)
@@ -57,17 +65,37 @@ def test_a_job_trains_everything_once_and_ends_with_status_0(tmp_path, launch):
 
 def test_ctrl_c_leaves_a_snapshot_and_no_process(tmp_path, launch):
     process = launch(events=100_000, seconds=0.02)
-    end = time.monotonic() + 120
+    end = time.monotonic() + PATIENCE_SECONDS
     # The step counts both workers: one may be far behind, and its ids not yet in the tables.
-    while not (found := status(tmp_path)) or found["global_step"] < 20 or rows_of(found) < 50:
-        assert process.poll() is None and time.monotonic() < end
+    while not (found := status(tmp_path)) or found["global_step"] < 20 or rows_of(found) < 50 or not at_work(found):
+        assert process.poll() is None and time.monotonic() < end, found
     assert rows_of(found) == 50
-    assert [one["state"] for one in found["servers"]] == ["serving", "serving"]
-    assert [one["state"] for one in found["workers"]] == ["training", "training"]
     process.send_signal(signal.SIGINT)
-    output, _ = process.communicate(timeout=100)
+    output, _ = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 0, output
     rows, batches, step = counted(tmp_path)
     assert batches == step >= 20
     assert sum(rows.values()) == 8 * step
     assert status(tmp_path) is None
+
+
+def test_a_job_is_scaled_by_one_command(tmp_path, launch):
+    process = launch(events=100_000, seconds=0.05)
+    command = [sys.executable, "-m", "monolith", "scale", str(tmp_path), "--num-ps", "1", "--num-workers", "3"]
+    end = time.monotonic() + 120
+    while not (found := status(tmp_path)) or not found["global_step"]:
+        assert process.poll() is None and time.monotonic() < end
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert "it goes on with num_ps=1 and num_workers=3" in done.stdout
+    found = status(tmp_path)
+    assert (len(found["servers"]), len(found["workers"])) == (1, 3)
+    again = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert again.returncode == 2
+    assert "has num_ps=1 and num_workers=3 already" in again.stderr
+    process.send_signal(signal.SIGTERM)
+    output, _ = process.communicate(timeout=100)
+    assert process.returncode == 0, output
+    rows, batches, step = counted(tmp_path)
+    assert batches == step
+    assert sum(rows.values()) == 8 * step

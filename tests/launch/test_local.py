@@ -11,6 +11,7 @@ import pytest
 from monolith.data import log_length
 from monolith.launch.local import LocalJob, ProcessEndedError
 from monolith.launch.roles import load_class, role_from_json
+from tests.patience import PATIENCE_SECONDS
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -72,7 +73,7 @@ time.sleep(60)
     assert is_alive(child)
     parent.kill()
     parent.communicate()
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while is_alive(child) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not is_alive(child)

@@ -8,9 +8,16 @@ import torch
 import monolith as mono
 from monolith.checkpoint import list_snapshots
 from monolith.checkpoint.inspect import diff_snapshots
+from monolith.export import load_export
 from monolith.model.zoo.movie_ranking import MovieRanking
 from monolith.native_training import cpu_training as original
-from monolith.native_training.cpu_training import CpuTraining, get_req_time, local_train, local_train_internal
+from monolith.native_training.cpu_training import (
+    CpuTraining,
+    create_exporter,
+    get_req_time,
+    local_train,
+    local_train_internal,
+)
 from monolith.train.config import CpuTrainingConfig, RunnerConfig
 from tests.model.test_native_task import Summing
 from tests.train.recorder import Recorder
@@ -75,3 +82,26 @@ def test_parameter_servers_train_the_same_model(tmp_path):
     difference = diff_snapshots(alone_path, served_path)
     assert [(one.added, one.removed, one.changed) for one in difference.tables] == [(0, 0, 0)]
     assert original.local_train is local_train
+
+
+def test_an_exporter_writes_versions_of_a_task(tmp_path):
+    params = Summing.params().set(**{"serving.export_mode": "distributed"})
+    local_train(params, model_dir=tmp_path, steps=3, save_checkpoints_steps=2)
+    task = CpuTraining(CpuTrainingConfig(num_ps=2), params.instantiate())
+    by_step = create_exporter(task, tmp_path, None, "versions", False, global_step_as_timestamp=True)
+    path = by_step.export_saved_model()
+    assert path == tmp_path / "versions" / "entry" / "3" and (tmp_path / "versions" / "ps_1" / "3").is_dir()
+    dense = create_exporter(task, tmp_path, None, "versions", True).export_saved_model()
+    assert (dense.name, load_export(dense).version) == ("4", 4)
+    assert not (tmp_path / "versions" / "ps_1" / "4").exists()
+
+
+def test_an_exporter_refuses_what_it_cannot_write(tmp_path):
+    alone = CpuTraining(CpuTrainingConfig(export_mode="standalone"), Summing())
+    with pytest.raises(ValueError, match="Only DISTRIBUTED mode is allowed when dense_only=True"):
+        create_exporter(alone, tmp_path, None, "versions", True)
+    with pytest.raises(ValueError, match="include_graphs=.*leave it out"):
+        create_exporter(alone, tmp_path, None, "versions", False, include_graphs=["entry"])
+    (tmp_path / "warm-up").touch()
+    with pytest.raises(NotImplementedError, match="warmup_file"):
+        create_exporter(alone, tmp_path, tmp_path / "warm-up", "versions", False)

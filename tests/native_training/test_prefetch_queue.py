@@ -18,6 +18,7 @@ from monolith.native_training.prefetch_queue import (
     enqueue_dicts_with_queue_return,
 )
 from monolith.tensors import Ragged
+from tests.patience import PATIENCE_SECONDS
 
 
 class Run:
@@ -155,14 +156,14 @@ def test_the_hook_fills_the_queue_in_every_run():
         number = next(numbers)
         if number == 5:
             in_callable.set()
-            assert go_on.wait(60)
+            assert go_on.wait(PATIENCE_SECONDS)
         return number
 
     dequeued, queue = enqueue_dicts_with_queue_return(produce, capacity=2)
     hook = EnqueueHook(queue)
     first = Run([hook])
     assert [first.step(dequeued) for _ in range(3)] == [0, 1, 2]
-    assert in_callable.wait(60)
+    assert in_callable.wait(PATIENCE_SECONDS)
     first.end()
     go_on.set()
     second = Run([hook])  # waits for the thread of the first, and what that made ahead is dropped
@@ -175,11 +176,11 @@ def test_a_run_that_is_stopped_does_not_wait_for_the_thread_of_another():
 
     def produce():
         in_callable.set()
-        assert go_on.wait(60)
+        assert go_on.wait(PATIENCE_SECONDS)
 
     hook = EnqueueHook(PrefetchQueue(produce))
     Run([hook]).end()
-    assert in_callable.wait(60)
+    assert in_callable.wait(PATIENCE_SECONDS)
     stopped = RunContext(model=None, tables=None)
     stopped.request_stop()
     hook.after_create_session(stopped)
@@ -211,7 +212,7 @@ def test_the_end_of_a_run_ends_a_thread_that_waits():
     assert queue.dequeue() == 1
     assert runner.create_threads() == [thread]
     runner.cancel()
-    assert thread.join(60)
+    assert thread.join(PATIENCE_SECONDS)
 
 
 def test_an_error_of_the_producer_reaches_the_consumer():
@@ -310,7 +311,7 @@ def test_the_function_runs_beside_the_step():
     push = functions.add_async_function(begun.set)
     run = Run(functions.hooks)
     run.step(push)
-    assert run.step(lambda: begun.wait(60)), "the step waited for the function"
+    assert run.step(lambda: begun.wait(PATIENCE_SECONDS)), "the step waited for the function"
 
 
 def test_without_hooks_nothing_hangs_and_nothing_is_lost():

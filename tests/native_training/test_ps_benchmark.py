@@ -13,8 +13,7 @@ from monolith.native_training.test_utils import create_test_ps_cluster
 from monolith.parallel.dense.server_speed import order_servers
 from monolith.parallel.dense.variable_store import VariableStore
 from monolith.wire import Message, SharedSecret, listen
-
-pytestmark = pytest.mark.timeout(60)
+from tests.patience import PATIENCE_SECONDS
 
 
 @pytest.fixture(autouse=True)
@@ -38,7 +37,7 @@ def one_is_slow():
         stores = VariableStore(), VariableStore()
 
         def slow(message: Message) -> Message:
-            time.sleep(0.1)
+            time.sleep(0.5)
             return stores[0].answer(message)
 
         started = [
@@ -73,7 +72,7 @@ def test_all_workers_take_the_decision_of_the_first(tmp_path, one_is_slow):
     for worker in workers:
         worker.start()
     for worker in workers:
-        worker.join(40)
+        worker.join(PATIENCE_SECONDS)
     assert [config.ps_list for config in configs] == [addresses[::-1]] * 2
 
 

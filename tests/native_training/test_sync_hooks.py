@@ -10,8 +10,7 @@ from monolith.hooks import RunContext
 from monolith.native_training import sync_hooks
 from monolith.native_training.sync_hooks import ChiefSyncHook, SyncHelper, TrainingHooksHelper, WorkerSyncHook
 from monolith.native_training.test_utils import create_test_ps_cluster
-
-pytestmark = pytest.mark.timeout(60)
+from tests.patience import PATIENCE_SECONDS
 
 
 @pytest.fixture(autouse=True)
@@ -54,12 +53,12 @@ def test_sync_process(helpers):
         pass
     assert not began.wait(0.1), "the worker began before the chief had restored"
     chief.after_create_session(context())
-    assert began.wait(20)
+    assert began.wait(PATIENCE_SECONDS)
     assert workers.get_restore_status() and chiefs.get_num_alive_workers() == 1
     _, ended = start(chief.end, context())
     assert not ended.wait(0.1), "the chief ended before the worker"
     worker.end(context())
-    assert ended.wait(20)
+    assert ended.wait(PATIENCE_SECONDS)
     assert chiefs.get_alive_workers() == []
 
 

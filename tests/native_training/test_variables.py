@@ -20,7 +20,6 @@ from monolith.native_training.variables import (
 from monolith.parallel.dense.control_clients import ControlClients
 from monolith.parallel.dense.ps_variable import PsVariable
 
-pytestmark = pytest.mark.timeout(60)
 VALUES = StepValues(step=0, loss=0.0, num_events=0, partition="p", first=0, last=1)
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from monolith.observe.metric_client import NoMetrics, get_cli
 from monolith.observe.metric_prefix import PREFIX_VARIABLE
+from tests.patience import PATIENCE_SECONDS
 
 prometheus_client = pytest.importorskip("prometheus_client")
 parser = pytest.importorskip("prometheus_client.parser")
@@ -89,7 +90,7 @@ try:
 except ImportError as error:
     print(error)
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE_SECONDS)
     assert done.returncode == 0, done.stderr
     assert "pip install 'monolith-recsys[serving]'" in done.stdout
     assert NoMetrics().flush() is None

@@ -5,6 +5,7 @@ import threading
 import pytest
 
 from monolith.observe.messages import JsonLinesFile
+from tests.patience import PATIENCE_SECONDS
 
 
 def test_messages_are_lines_in_order_and_a_file_goes_on(tmp_path):
@@ -32,7 +33,7 @@ class Stuck(JsonLinesFile):
         self.may_write = threading.Event()
 
     def _write(self, file):
-        self.may_write.wait(60)
+        self.may_write.wait(PATIENCE_SECONDS)
         super()._write(file)
 
 
@@ -81,7 +82,7 @@ def test_messages_arrive_in_kafka():
     confluent_kafka = pytest.importorskip("confluent_kafka")
     kafka = pytest.importorskip("monolith.observe.messages.kafka")
     broker = confluent_kafka.Producer({"test.mock.num.brokers": 1})
-    address = broker.list_topics(timeout=30).brokers[1]
+    address = broker.list_topics(timeout=PATIENCE_SECONDS).brokers[1]
     sink = kafka.KafkaMessages(f"{address.host}:{address.port}", "insight")
     for number in range(50):
         sink.send(str(number))
@@ -93,7 +94,7 @@ def test_messages_arrive_in_kafka():
     consumer.subscribe(["insight"])
     found = set()
     while len(found) < 50:
-        message = consumer.poll(30)
+        message = consumer.poll(PATIENCE_SECONDS)
         assert message is not None and message.error() is None
         found.add(int(message.value()))
     consumer.close()

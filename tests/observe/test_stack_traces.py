@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+from tests.patience import PATIENCE_SECONDS
+
 SCRIPT = """
 import signal, threading, sys
 signal.signal(signal.SIGUSR1, lambda *_: print("the one before", file=sys.stderr))
@@ -10,10 +12,10 @@ signal.signal(signal.SIGUSR1, lambda *_: print("the one before", file=sys.stderr
 ready, done = threading.Event(), threading.Event()
 def waits_in_the_background():
     ready.set()
-    done.wait(60)
+    done.wait(300)
 thread = threading.Thread(target=waits_in_the_background, name="worker-7")
 thread.start()
-ready.wait(60)
+ready.wait(300)
 def the_main_function():
     signal.raise_signal(signal.SIGUSR1)
 the_main_function()
@@ -24,7 +26,11 @@ thread.join()
 
 def errors_of(setup):
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT.format(setup=setup)], capture_output=True, text=True, timeout=120, check=True
+        [sys.executable, "-c", SCRIPT.format(setup=setup)],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        check=True,
     )
     return done.stderr
 

@@ -8,6 +8,7 @@ import pytest
 from monolith.embedding import MultiTable, Segment, SgdOptimizer, TableConfig
 from monolith.parallel import RemoteTables, RetryConfig, TableServer
 from monolith.wire import SharedSecret
+from tests.patience import PATIENCE_SECONDS
 from tests.wire.conftest import certificates as certificates
 
 SGD = SgdOptimizer(learning_rate=0.5)
@@ -17,7 +18,7 @@ CONFIGS = {
 }
 SECRET = SharedSecret.new("a test")
 PLAN_HASH = 77
-QUICK = RetryConfig(deadline_seconds=20.0, attempt_seconds=5.0, first_pause_seconds=0.01)
+QUICK = RetryConfig(deadline_seconds=PATIENCE_SECONDS, attempt_seconds=5.0, first_pause_seconds=0.01)
 
 Serve = Callable[..., TableServer]
 Join = Callable[..., RemoteTables]

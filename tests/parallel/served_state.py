@@ -10,9 +10,10 @@ from monolith.model import make_plan, make_tables
 from monolith.parallel import ParameterServer, RemoteShard, RemoteTables, RetryConfig
 from monolith.wire import SharedSecret
 from tests.checkpoint.small_state import SCHEMA, Model, State
+from tests.patience import PATIENCE_SECONDS
 
 SECRET = SharedSecret.new("a test")
-QUICK = RetryConfig(deadline_seconds=20.0, attempt_seconds=5.0, first_pause_seconds=0.01)
+QUICK = RetryConfig(deadline_seconds=PATIENCE_SECONDS, attempt_seconds=5.0, first_pause_seconds=0.01)
 
 
 # A filter that is full forgets ids; shards of one do so at other moments than the whole.

@@ -19,8 +19,7 @@ from monolith.wire import Message, listen
 from tests.parallel.conftest import QUICK, SECRET
 from tests.parallel.dense_servers import Net, assert_same, backward, key
 from tests.parallel.dense_servers import servers as servers
-
-pytestmark = pytest.mark.timeout(60)
+from tests.patience import PATIENCE_SECONDS
 
 T, M = torch.optim, optim
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
@@ -208,7 +207,7 @@ def test_workers_at_the_same_time_lose_no_gradient(servers):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(PATIENCE_SECONDS)
     assert chief.fetch() == 40
     assert net.weight.eq(-10 * (1 + 2 + 3 + 4)).all()
 
@@ -220,7 +219,7 @@ def test_a_worker_waits_for_the_chief_and_starts_with_its_values(servers):
     joining = threading.Thread(target=lambda: worker.join(mine, T.Adam(mine.trained())))
     joining.start()
     servers.created(chiefs, T.Adam(chiefs.trained()), global_step=7)
-    joining.join(20)
+    joining.join(PATIENCE_SECONDS)
     assert worker.global_step == 7
     assert_same(mine.state_dict(), chiefs.state_dict())
 

@@ -13,7 +13,6 @@ from monolith.wire import Message
 from tests.parallel.dense_servers import Net, Servers, assert_same, backward, key
 from tests.parallel.dense_servers import servers as servers
 
-pytestmark = pytest.mark.timeout(60)
 T = torch.optim
 
 

@@ -5,8 +5,6 @@ import torch
 
 from monolith.embedding import AdagradOptimizer, MultiTable, Segment, TableConfig
 
-pytestmark = pytest.mark.timeout(60)
-
 WIDE = {
     name: TableConfig(name=name, segments=(Segment(dim, AdagradOptimizer(learning_rate=0.1)),))
     for name, dim in (("item", 24), ("user", 40))

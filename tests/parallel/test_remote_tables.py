@@ -16,9 +16,9 @@ from monolith.embedding.admission import SlotOccurrenceThresholdConfig, create_h
 from monolith.errors import RemoteError
 from monolith.parallel import BatchKey, RemoteTables, RetryConfig
 from monolith.parallel.batch_key import CallNumbers
+from tests.free_port import free_port
 from tests.parallel.conftest import CONFIGS, PLAN_HASH, QUICK, SECRET
-
-pytestmark = pytest.mark.timeout(60)
+from tests.patience import PATIENCE_SECONDS
 
 
 def random_ids(count: int, seed: int) -> torch.Tensor:
@@ -200,7 +200,7 @@ def test_concurrent_clients_lose_no_update(serve, join):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(50)
+        thread.join(PATIENCE_SECONDS)
     assert not errors
     assert torch.equal(clients[0]["item"].lookup(ids), torch.full((500, 3), 160.0))
 
@@ -217,7 +217,7 @@ def test_threads_of_one_client_have_keys_of_their_own():
 
 
 def test_a_server_that_comes_back_is_used_again(serve, join):
-    server = serve()
+    server = serve(f"127.0.0.1:{free_port()}")
     remote = join(server)
     ids = torch.tensor([1, 2])
     remote["item"].assign(ids, torch.ones(2, 3))
@@ -232,9 +232,10 @@ def test_a_server_that_comes_back_is_used_again(serve, join):
 
 def test_a_server_that_is_gone_is_a_timeout_that_names_it(serve, join):
     server = serve()
-    remote = join(server, retry=RetryConfig(deadline_seconds=2.0, first_pause_seconds=0.05))
+    remote = join(server)
     server.close()
-    with pytest.raises(TimeoutError, match=f"no answer within 2.0 seconds; last: {server.address}"):
+    remote.servers._retry = RetryConfig(deadline_seconds=1.0, first_pause_seconds=0.05)
+    with pytest.raises(TimeoutError, match=f"no answer within 1.0 seconds; last: {server.address}"):
         remote["item"].lookup(torch.tensor([1]))
 
 
@@ -258,15 +259,15 @@ def test_a_frozen_server_is_a_timeout_and_serves_again_when_it_wakes(cleanup):
     cleanup.callback(process.wait)
     cleanup.callback(process.kill)
     assert process.stdout is not None
-    retry = RetryConfig(deadline_seconds=3.0, attempt_seconds=1.0, connect_seconds=1.0)
     address = process.stdout.readline().strip()
     given = {"plan_hash": PLAN_HASH, "secret": SECRET}
-    remote = cleanup.enter_context(RemoteTables(CONFIGS, [address], retry=retry, **given))
+    remote = cleanup.enter_context(RemoteTables(CONFIGS, [address], retry=QUICK, **given))
     ids, ones = torch.tensor([1]), torch.ones(1, 3)
     remote["item"].assign(ids, ones)
     process.send_signal(signal.SIGSTOP)
     os.waitpid(process.pid, os.WUNTRACED)  # a signal takes a moment to arrive
-    with pytest.raises(TimeoutError, match="no answer within 3.0 seconds"):
+    remote.servers._retry = RetryConfig(deadline_seconds=2.0, attempt_seconds=0.5, connect_seconds=0.5)
+    with pytest.raises(TimeoutError, match="no answer within 2.0 seconds"):
         remote["item"].assign_add(ids, ones)
     process.send_signal(signal.SIGCONT)
     patient = cleanup.enter_context(RemoteTables(CONFIGS, [address], retry=QUICK, **given))
@@ -315,5 +316,5 @@ remote["item"].lookup(torch.tensor([1]))
 
 
 def test_a_process_with_an_open_server_and_client_ends_in_peace():
-    done = subprocess.run([sys.executable, "-c", UNCLOSED], capture_output=True, text=True, timeout=50)
+    done = subprocess.run([sys.executable, "-c", UNCLOSED], capture_output=True, text=True, timeout=PATIENCE_SECONDS)
     assert (done.returncode, done.stderr) == (0, "")

@@ -23,9 +23,9 @@ from monolith.wire import Message, SharedSecret, connect
 from monolith.wire.frame import encode_frame
 from monolith.wire.message import Kind
 from tests.parallel.conftest import CONFIGS, PLAN_HASH, SECRET
+from tests.patience import PATIENCE_SECONDS
 from tests.security.page import line
 
-pytestmark = pytest.mark.timeout(60)
 IDS, ROWS = torch.tensor([1, 2, 3]), torch.ones(3, 3)
 
 
@@ -86,13 +86,13 @@ def test_a_server_without_proof_of_its_clients_must_be_meant(serve):
 @pytest.mark.parametrize("secret", [None, SharedSecret.new("another")], ids=["none", "wrong"])
 def test_without_the_secret_no_request_is_answered(server, secret):
     with pytest.raises(SecretError), connect(server.address, secret=secret) as client:
-        client.request(assign_request(), 10)
+        client.request(assign_request(), PATIENCE_SECONDS)
 
 
 @pytest.mark.usefixtures("unharmed")
 def test_nothing_is_answered_before_the_hello(server):
     with connect(server.address, secret=SECRET) as client, pytest.raises(RemoteError, match="says hello first"):
-        client.request(assign_request(), 10)
+        client.request(assign_request(), PATIENCE_SECONDS)
 
 
 @line(
@@ -111,9 +111,9 @@ def test_nothing_is_answered_before_the_hello(server):
 )
 def test_a_hello_of_another_job_ends_the_connection(server, changes, status):
     with connect(server.address, secret=SECRET) as client:
-        assert client.request(hello(**changes), 10).meta["status"] == status
+        assert client.request(hello(**changes), PATIENCE_SECONDS).meta["status"] == status
         with pytest.raises(ConnectionError):
-            client.request(assign_request(), 10)
+            client.request(assign_request(), PATIENCE_SECONDS)
 
 
 @pytest.mark.usefixtures("unharmed")
@@ -125,9 +125,9 @@ def test_another_plan_is_refused_by_name(server, join):
 @pytest.mark.usefixtures("unharmed")
 def test_a_request_of_another_plan_is_refused(server):
     with connect(server.address, secret=SECRET) as client:
-        client.request(hello(), 10)
+        client.request(hello(), PATIENCE_SECONDS)
         with pytest.raises(RemoteError, match="another lookup plan"):
-            client.request(assign_request(plan_hash=78), 10)
+            client.request(assign_request(plan_hash=78), PATIENCE_SECONDS)
 
 
 @line(
@@ -140,18 +140,18 @@ def test_a_certificate_of_another_authority_is_refused(serve, join, certificates
         pytest.raises((ssl.SSLError, ConnectionError)),
         connect(server.address, tls=certificates["stranger"]) as client,
     ):
-        client.request(hello(), 10)
+        client.request(hello(), PATIENCE_SECONDS)
     with pytest.raises(ConnectionError), connect(server.address, secret=None) as client:
-        client.request(hello(), 10)
+        client.request(hello(), PATIENCE_SECONDS)
     assert join(server, tls=certificates["client"]).num_rows() == {"item": 0, "user": 0}
 
 
 def greeted(server) -> socket.socket:
     """Return the socket of a client that the server takes for one of its own."""
     client = connect(server.address, secret=SECRET)
-    assert client.request(hello(), 10).meta["status"] == "ok"
+    assert client.request(hello(), PATIENCE_SECONDS).meta["status"] == "ok"
     sock = client.detach()._socket
-    sock.settimeout(20)
+    sock.settimeout(PATIENCE_SECONDS)
     return sock
 
 
@@ -178,7 +178,7 @@ def test_garbage_ends_the_connection(server, data):
         with pytest.raises(ConnectionError):  # cut, with bytes of ours unread
             assert sock.recv(1) != b""
             raise AssertionError("garbage was answered")
-    with socket.create_connection((server.address.host, server.address.port), timeout=20) as sock:
+    with socket.create_connection((server.address.host, server.address.port), timeout=PATIENCE_SECONDS) as sock:
         sock.sendall(data)
         try:
             assert sock.recv(1) == b""
@@ -221,19 +221,19 @@ def test_sizes_that_do_not_add_up_change_nothing(server):
         message = assign_request()
         message.arrays["sizes"] = np.array(sizes)
         with connect(server.address, secret=SECRET) as client:
-            client.request(hello(), 10)
+            client.request(hello(), PATIENCE_SECONDS)
             with pytest.raises(RemoteError, match="sizes"):
-                client.request(message, 10)
+                client.request(message, PATIENCE_SECONDS)
 
 
 @pytest.mark.usefixtures("unharmed")
 def test_values_that_are_not_finite_change_nothing(server):
     with connect(server.address, secret=SECRET) as client:
-        client.request(hello(), 10)
+        client.request(hello(), PATIENCE_SECONDS)
         message = assign_request()
         message.arrays["values"][4] = np.nan
         with pytest.raises(RemoteError, match="table 'item': a value of id 2 is NaN or infinite; nothing was changed"):
-            client.request(message, 10)
+            client.request(message, PATIENCE_SECONDS)
 
 
 def test_random_damage_to_good_requests_ends_no_server(server, join):

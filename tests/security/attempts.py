@@ -16,6 +16,7 @@ from monolith.delta.messages import DeltaType
 from monolith.wire import Address, Message, Server, SharedSecret
 from monolith.wire.frame import HEADER_BYTES
 from tests.delta.table_target import TableTarget, content
+from tests.patience import PATIENCE_SECONDS
 
 SECRET = SharedSecret.new("the export folder")
 PLAN = 7
@@ -43,7 +44,7 @@ class Served:
             sock = socket.socket(socket.AF_UNIX)
             sock.connect(self.address.path)
             return sock
-        return socket.create_connection((self.address.host, self.address.port), timeout=30)
+        return socket.create_connection((self.address.host, self.address.port), timeout=PATIENCE_SECONDS)
 
 
 @contextlib.contextmanager
@@ -79,13 +80,13 @@ def listening(answer: Callable[[socket.socket], None]) -> Iterator[Address]:
         def run() -> None:
             sock, _ = listener.accept()
             with sock, contextlib.suppress(OSError):
-                sock.settimeout(30)
+                sock.settimeout(PATIENCE_SECONDS)
                 answer(sock)
 
         thread = threading.Thread(target=run)
         thread.start()
         yield Address("127.0.0.1", listener.getsockname()[1])
-        thread.join(30)
+        thread.join(PATIENCE_SECONDS)
 
 
 def hangs_up(sock: socket.socket) -> bool:
@@ -101,7 +102,7 @@ def hangs_up(sock: socket.socket) -> bool:
 
 
 def tcp(address: Any) -> socket.socket:
-    return socket.create_connection((address.host, address.port), timeout=30)
+    return socket.create_connection((address.host, address.port), timeout=PATIENCE_SECONDS)
 
 
 def with_total_bytes(frame: bytes, total_bytes: int) -> bytes:

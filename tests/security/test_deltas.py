@@ -17,6 +17,7 @@ from monolith.wire import Message, SharedSecret, connect, listen
 from monolith.wire.frame import HEADER_BYTES, encode_frame
 from monolith.wire.message import Kind
 from tests.delta.table_target import training_tables
+from tests.patience import PATIENCE_SECONDS
 from tests.security.attempts import SECRET, delta, full_sync, hangs_up, listening, served, tcp, with_total_bytes
 from tests.security.page import line
 
@@ -26,7 +27,7 @@ def test_strangers_change_nothing():
     with served(secret=SECRET) as here:
         for message in (delta(), *full_sync(2**63)):
             with pytest.raises(SecretError, match="asks for the shared secret"), connect(here.address) as stranger:
-                stranger.request(message, 30)
+                stranger.request(message, PATIENCE_SECONDS)
         assert here.unchanged
 
 
@@ -131,7 +132,7 @@ def test_unix_sockets_are_private(tmp_path):
     with served(f"unix:{tmp_path}/s", secret=SECRET) as here:
         assert stat.S_IMODE((tmp_path / "s").stat().st_mode) == 0o600
         with pytest.raises(SecretError), connect(here.address) as stranger:  # of the same user, without the secret
-            stranger.request(delta(), 30)
+            stranger.request(delta(), PATIENCE_SECONDS)
         if os.geteuid() != 0:
             return
         for folder in (tmp_path, *list(tmp_path.parents)[:-2]):
@@ -164,7 +165,7 @@ def test_clients_need_a_certificate_of_the_authority(certificates):
                     raise ConnectionError
         assert here.unchanged
         with connect(here.address, tls=ours) as trainer:
-            assert trainer.request(delta(), 30).meta["status"] == "ok"
+            assert trainer.request(delta(), PATIENCE_SECONDS).meta["status"] == "ok"
 
 
 @line("a server with a certificate of another authority, or of another name", "the trainer refuses it")
@@ -201,9 +202,9 @@ def test_messages_are_applied_wholly_or_not_at_all():
     with served(secret=SECRET) as here, connect(here.address, secret=SECRET) as trainer:
         for words, arrays in BAD_PARTS.items():
             with pytest.raises(RemoteError, match=words):
-                trainer.request(delta(arrays=arrays), 30)
+                trainer.request(delta(arrays=arrays), PATIENCE_SECONDS)
         assert here.unchanged
-        assert trainer.request(delta(), 30).meta["status"] == "ok", "the rest of each message was good"
+        assert trainer.request(delta(), PATIENCE_SECONDS).meta["status"] == "ok", "the rest of each message was good"
 
 
 @line("NaN or infinity", "refused; the error names table and id, or the weight")
@@ -213,7 +214,7 @@ def test_only_finite_values_are_taken():
             bad = {"ids/uid": np.array([4, 5]), "rows/uid": np.ones((2, 5), np.float32)}
             bad["rows/uid"][1, 3] = value
             with pytest.raises(RemoteError, match="table 'uid', id 5"):
-                trainer.request(delta(arrays=bad), 30)
+                trainer.request(delta(arrays=bad), PATIENCE_SECONDS)
             with pytest.raises(RemoteError, match="dense weight 'w'"):
                 trainer.request(delta(arrays={"dense/w": np.array([0, value], np.float32)}), 30)
         assert here.unchanged

@@ -27,6 +27,7 @@ from tests.checkpoint.made_snapshots import PLAN as SNAPSHOT_PLAN
 from tests.checkpoint.made_snapshots import make_rows, save
 from tests.data_service.numbered_input import INPUT
 from tests.export.movie import export
+from tests.patience import PATIENCE_SECONDS
 from tests.security.attempts import hangs_up
 from tests.security.page import line
 from tests.serving.running_server import running
@@ -46,9 +47,9 @@ def test_the_same_user_is_let_in(server):
     base, ready = server
     message = Message(type=32)  # of another plan, which a receiver says to those alone whom it has let in
     with pytest.raises(SecretError), connect(ready["sync_address"]) as stranger:
-        stranger.request(message, 30)
+        stranger.request(message, PATIENCE_SECONDS)
     with connect(ready["sync_address"], 30, secret=SharedSecret.of_folder(base)) as user:
-        assert user.request(message, 30).meta["status"] == "plan"
+        assert user.request(message, PATIENCE_SECONDS).meta["status"] == "plan"
 
 
 @line(
@@ -58,19 +59,21 @@ def test_the_same_user_is_let_in(server):
 def test_http_answers_everybody(server):
     _, ready = server
     body = {"inputs": {"uid": [1], "mov": [2], "hour": [0.5]}}
-    assert httpx.post(f"{ready['url']}/v1/models/movie:predict", json=body).status_code == 200
-    assert httpx.get(f"{ready['url']}/metrics").status_code == 200
+    assert httpx.post(f"{ready['url']}/v1/models/movie:predict", json=body, timeout=PATIENCE_SECONDS).status_code == 200
+    assert httpx.get(f"{ready['url']}/metrics", timeout=PATIENCE_SECONDS).status_code == 200
 
 
-@line("anybody changes the model over HTTP", "there is no such request")
+@line("anybody changes the model over HTTP", "is refused, unless the server was started with `--allow-control`")
 def test_http_changes_nothing(server):
     _, ready = server
     places = ["/", "/v2", "/v2/models/movie", "/v2/models/movie/versions/1", "/v1/models/movie", "/metrics"]
-    places += ["/v2/repository/index", "/v2/repository/models/movie/load", "/v2/repository/models/movie/unload"]
-    with httpx.Client(base_url=ready["url"], timeout=30) as client:
+    with httpx.Client(base_url=ready["url"], timeout=PATIENCE_SECONDS) as client:
         for place in places:
             for method in ("POST", "PUT", "PATCH", "DELETE"):
                 assert client.request(method, place).status_code in (404, 405), (method, place)
+        for verb in ("load", "unload"):
+            assert client.post(f"/v2/repository/models/movie/{verb}").status_code == 403
+        assert client.post("/v2/repository/index").json()[0]["state"] == "READY"
         assert client.get("/v2/health/ready").status_code == 200
 
 
@@ -84,8 +87,8 @@ def test_large_bodies_are_refused(server):
     _, ready = server
     assert serve_default("max_body_bytes") == 4 << 20
     url = f"{ready['url']}/v1/models/movie:predict"
-    assert httpx.post(url, content=b" " * (4 << 20), timeout=30).status_code == 400
-    assert httpx.post(url, content=b" " * (4 << 20 | 1), timeout=30).status_code == 413
+    assert httpx.post(url, content=b" " * (4 << 20), timeout=PATIENCE_SECONDS).status_code == 400
+    assert httpx.post(url, content=b" " * (4 << 20 | 1), timeout=PATIENCE_SECONDS).status_code == 413
 
 
 @line(
@@ -98,15 +101,15 @@ def test_large_bodies_are_refused(server):
 def test_slow_clients_lock_nobody_out(server):
     _, ready = server
     assert (serve_default("request_seconds"), serve_default("max_connections")) == (30, 512)
-    with contextlib.ExitStack() as cleanup, httpx.Client(base_url=ready["url"], timeout=30) as known:
+    with contextlib.ExitStack() as cleanup, httpx.Client(base_url=ready["url"], timeout=PATIENCE_SECONDS) as known:
         assert known.get("/v2/health/ready").status_code == 200
         slow = [cleanup.enter_context(socket.create_connection((ready["host"], ready["port"]))) for _ in range(600)]
         for sock in slow:
             with contextlib.suppress(OSError):  # its place may be lost already
                 sock.sendall(b"POST /v1/models/movie:predict HTTP/1.1\r\n")
         assert known.get("/v2/health/ready").status_code == 200
-        assert httpx.get(f"{ready['url']}/v2/health/ready", timeout=30).status_code == 200
-        slow[0].settimeout(30)
+        assert httpx.get(f"{ready['url']}/v2/health/ready", timeout=PATIENCE_SECONDS).status_code == 200
+        slow[0].settimeout(PATIENCE_SECONDS)
         assert hangs_up(slow[0])
 
 
@@ -118,9 +121,11 @@ def dispatcher_settings(folder: Path, **changes: Any) -> DispatcherConfig:
 def take_a_split(address: str, **options: Any) -> Any:
     with connect(address, **options) as stranger:
         who = {"trainer": "stranger", "life": "1"}
-        stranger.request(ask(ServiceRequest.JOIN, **who, holding={"round": 0, "splits": {}, "done": []}), 30)
+        stranger.request(
+            ask(ServiceRequest.JOIN, **who, holding={"round": 0, "splits": {}, "done": []}), PATIENCE_SECONDS
+        )
         fields = {**who, "round": 0, "known": [], "parts": [], "wait_seconds": 0}
-        return stranger.request(ask(ServiceRequest.TAKE, **fields), 30).meta
+        return stranger.request(ask(ServiceRequest.TAKE, **fields), PATIENCE_SECONDS).meta
 
 
 @line("a stranger joins as a trainer, without certificates", "gets splits; the trainers of the job miss these records")

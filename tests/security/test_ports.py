@@ -26,6 +26,7 @@ from monolith.wire import Client, Message, connect, listen
 from monolith.wire.frame import HEADER_BYTES, encode_frame
 from tests.data_service.numbered_input import INPUT
 from tests.delta.table_target import TableTarget
+from tests.patience import PATIENCE_SECONDS
 from tests.security.attempts import SECRET, delta, hangs_up, served, tcp, with_total_bytes
 from tests.security.page import line
 from tests.train.counting_model import train
@@ -64,7 +65,7 @@ def test_the_controller_answers_only_those_who_can_read_its_file(tmp_path):
         assert re.fullmatch(r"127\.0\.0\.1:\d+", where.address)
         for request in (1, 5):
             with pytest.raises(SecretError), Client(where.address) as stranger:
-                stranger.request(Message(type=request), 30)
+                stranger.request(Message(type=request), PATIENCE_SECONDS)
         with ControllerClient(tmp_path) as ours:
             assert ours.get_block_status() == ([], [0])
             ours.stop_training()  # which would be refused if the stranger had been let in
@@ -79,8 +80,10 @@ def test_counters_can_only_be_read():
     try:
         assert endpoint._server.server_address[0] == "127.0.0.1"
         url = f"http://127.0.0.1:{endpoint.port}/metrics"
-        assert httpx.get(url).status_code == 200
-        assert {httpx.request(method, url).status_code for method in ("PUT", "DELETE", "PATCH")} <= {405, 501}
+        assert httpx.get(url, timeout=PATIENCE_SECONDS).status_code == 200
+        assert {
+            httpx.request(method, url, timeout=PATIENCE_SECONDS).status_code for method in ("PUT", "DELETE", "PATCH")
+        } <= {405, 501}
     finally:
         endpoint.close()
 
@@ -110,7 +113,7 @@ def test_a_run_opens_no_port(tmp_path, monkeypatch):
     monkeypatch.setattr(socket.socket, "listen", refuse)
     assert train(tmp_path, events=8).global_step == 2
     program = "import socket; socket.socket.listen = None; import monolith"
-    subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True, timeout=PATIENCE_SECONDS)
 
 
 @line(
@@ -135,9 +138,9 @@ def test_silent_connections_lock_nobody_out(tmp_path):
         here = cleanup.enter_context(served(secret=SECRET))
         known = cleanup.enter_context(connect(here.address, secret=SECRET))
         silent = [cleanup.enter_context(here.raw()) for _ in range(300)]
-        assert known.request(delta(), 30).meta["status"] == "ok"
+        assert known.request(delta(), PATIENCE_SECONDS).meta["status"] == "ok"
         new = cleanup.enter_context(connect(here.address, 30, secret=SECRET))
-        assert new.request(delta(sequence=12), 30).meta["status"] == "ok"
+        assert new.request(delta(sequence=12), PATIENCE_SECONDS).meta["status"] == "ok"
         assert hangs_up(silent[0])
         dispatcher = cleanup.enter_context(Dispatcher(dispatcher_settings(tmp_path)))
         host, _, port = dispatcher.address.partition(":")
@@ -155,7 +158,7 @@ def test_unfinished_frames_end():
             with tcp(server.address) as sock:
                 sock.sendall(frame[:length])
                 with connect(server.address) as other:
-                    assert other.request(Message(type=1), 30).type == 1
+                    assert other.request(Message(type=1), PATIENCE_SECONDS).type == 1
                 assert hangs_up(sock)
 
 
@@ -171,5 +174,5 @@ def test_promises_take_no_memory():
         for _ in range(8):
             cleanup.enter_context(tcp(server.address)).sendall(promise)
         with connect(server.address) as other:
-            assert other.request(Message(type=1), 30).type == 1
+            assert other.request(Message(type=1), PATIENCE_SECONDS).type == 1
         assert resident_bytes() - before < 100 << 20

@@ -7,6 +7,7 @@ import httpx
 import pytest
 
 from tests.export.movie import export
+from tests.patience import PATIENCE_SECONDS
 from tests.serving.running_server import running
 
 
@@ -22,7 +23,7 @@ def ready(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
 @pytest.fixture(scope="session")
 def client(ready: dict[str, Any]) -> Iterator[httpx.Client]:
     """A client of that server."""
-    with httpx.Client(base_url=ready["url"], timeout=60) as client:
+    with httpx.Client(base_url=ready["url"], timeout=PATIENCE_SECONDS) as client:
         yield client
 
 

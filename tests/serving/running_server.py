@@ -11,14 +11,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+from tests.patience import PATIENCE_SECONDS
+
 ROOT = Path(__file__).resolve().parent.parent.parent
-PATIENCE_SECONDS = 60
 
 
-def start(base: Path, *options: str, stderr: int | IO[str] = subprocess.PIPE) -> subprocess.Popen[str]:
+def start(base: Path | None, *options: str, stderr: int | IO[str] = subprocess.PIPE) -> subprocess.Popen[str]:
     """Start a server; one that logs more than a pipe holds needs a file for it."""
+    bases = [] if base is None else [str(base)]
     return subprocess.Popen(
-        [sys.executable, "-m", "monolith", "serve", str(base), *options],
+        [sys.executable, "-m", "monolith", "serve", *bases, *options],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
@@ -50,7 +52,7 @@ def stop(process: subprocess.Popen[str], number: signal.Signals = signal.SIGTERM
 
 @contextmanager
 def running(
-    base: Path, ready_file: Path, *options: str, stderr: int | IO[str] = subprocess.PIPE
+    base: Path | None, ready_file: Path, *options: str, stderr: int | IO[str] = subprocess.PIPE
 ) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any]]]:
     """A server that is ready, on a free port; ends with the block."""
     process = start(base, "--port", "0", "--ready-file", str(ready_file), *options, stderr=stderr)

@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 
 from monolith.export import load_export
-from monolith.serving import batching, predict_form
+from monolith.serving import batching
 from monolith.serving.batching import Batches
+from monolith.serving.forms import predict_form
 from tests.export.movie import export, request
+from tests.patience import PATIENCE_SECONDS
 
 
 @pytest.fixture(scope="module")
@@ -31,11 +33,11 @@ def asked_at_once(model, bodies):
         return predict_together(questions)
 
     async def ask():
-        batches = Batches(model)
-        tasks = [asyncio.create_task(batches.answer(predict_form.read_request, one, None)) for one in bodies]
+        batches = Batches()
+        tasks = [asyncio.create_task(batches.answer(model, predict_form.read_request, one, None)) for one in bodies]
         await asyncio.sleep(0)  # now every request is in the queue
         with batches:
-            return await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 60)
+            return await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), PATIENCE_SECONDS)
 
     model.predict_together = counted
     try:
@@ -74,14 +76,14 @@ def test_if_a_batch_fails_its_requests_are_predicted_one_by_one(model, monkeypat
     monkeypatch.setattr(model, "predict_together", fails)
 
     async def ask():
-        batches = Batches(model)
+        batches = Batches()
         tasks = [
-            asyncio.create_task(batches.answer(predict_form.read_request, body(request(count)), None))
+            asyncio.create_task(batches.answer(model, predict_form.read_request, body(request(count)), None))
             for count in (1, 2, 3)
         ]
         await asyncio.sleep(0)
         with batches:
-            return await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 60)
+            return await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), PATIENCE_SECONDS)
 
     one, two, three = asyncio.run(ask())
     assert (one.num_examples, str(two), three.num_examples) == (1, "a defect", 3)

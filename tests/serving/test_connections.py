@@ -13,8 +13,8 @@ import pytest
 import uvicorn
 
 from monolith.serving.connections import RESERVED, ConnectionLimits, Connections
+from tests.patience import PATIENCE_SECONDS
 
-PATIENCE_SECONDS = 30
 HALF_A_HEADER = b"GET /v2/health/live HTTP/1.1\r\nHost: x\r\nX-Slow: "
 HALF_A_BODY = b"POST /body HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{"
 

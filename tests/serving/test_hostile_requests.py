@@ -12,6 +12,7 @@ import pytest
 
 from monolith.serving.request_body import MAX_BODY_BYTES
 from tests.export.movie import request
+from tests.patience import PATIENCE_SECONDS
 from tests.serving.requests import INFER, PREDICT, changed, figures, infer_body
 
 LONG = "x" * 100_000
@@ -44,7 +45,7 @@ WHOLE = {path: [bodies[name] for name in bodies] for path, bodies in ((INFER, LA
 
 def asked(port, method, path, body=None):
     """The status of an answer; without httpx, whose own work would count as the server's."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_SECONDS)
     connection.request(method, path, body)
     status = connection.getresponse().status
     connection.close()
@@ -77,13 +78,22 @@ def slowest_liveness(port, bodies):
     return max(waits)
 
 
+def quickest_liveness(port):
+    waits = []
+    for _ in range(10):
+        start = time.perf_counter()
+        assert asked(port, "GET", "/v2/health/live") == 200
+        waits.append(time.perf_counter() - start)
+    return min(waits)
+
+
 @pytest.mark.alone
 def test_the_server_stays_alive_whatever_the_body(client):
-    # The best of three: other work on this machine may take both cores for a while.
-    waits = []
-    while not waits or (min(waits) > 0.5 and len(waits) < 3):
+    # The best of some: other work on this machine may take both cores for a while. A slow machine has longer.
+    limit, waits = max(0.5, 200 * quickest_liveness(client.base_url.port)), []
+    while not waits or (min(waits) > limit and len(waits) < 10):
         waits.append(slowest_liveness(client.base_url.port, WHOLE))
-    assert min(waits) < 0.5, waits
+    assert min(waits) < limit, waits
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc, to see the memory of a process")
@@ -148,7 +158,7 @@ def test_an_upload_without_end_is_ended(client):
     """After four times the limit the answer comes, and nothing more is read."""
     chunk = b"100000\r\n" + bytes(1 << 20) + b"\r\n"
     sent = 0
-    with socket.create_connection((client.base_url.host, client.base_url.port), timeout=60) as sock:
+    with socket.create_connection((client.base_url.host, client.base_url.port), timeout=PATIENCE_SECONDS) as sock:
         sock.sendall(f"POST {INFER} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n".encode())
         with pytest.raises(ConnectionError):
             while sent < 20 * MAX_BODY_BYTES:
@@ -169,7 +179,7 @@ def test_a_client_that_hangs_up_is_counted_as_gone_and_not_as_a_defect(client, s
     gone, failed = counted(client, 499), counted(client, 500)
     with socket.create_connection((client.base_url.host, client.base_url.port)) as sock:
         sock.sendall(f"POST {INFER} HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n".encode() + sent)
-    give_up = time.monotonic() + 30
+    give_up = time.monotonic() + PATIENCE_SECONDS
     while counted(client, 499) == gone:
         assert time.monotonic() < give_up, "nobody noticed that the client is gone"
         time.sleep(0.02)

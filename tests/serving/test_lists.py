@@ -16,7 +16,7 @@ import monolith as mono
 from monolith.export import load_export
 from monolith.export.serving_model import Question
 from monolith.export.signature import Signature, TensorSpec
-from monolith.serving import predict_form
+from monolith.serving.forms import predict_form
 from monolith.tensors import Ragged
 from tests.export.taste import (
     DATATYPES,
@@ -30,6 +30,7 @@ from tests.export.taste import (
     tensors,
     trained,
 )
+from tests.patience import PATIENCE_SECONDS
 from tests.serving.running_server import running
 
 INFER = "/v2/models/taste/infer"
@@ -56,7 +57,7 @@ def client(exported: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     ready_file = tmp_path_factory.mktemp("ready") / "ready.json"
     with (
         running(exported[1].parent, ready_file) as (_, ready),
-        httpx.Client(base_url=ready["url"], timeout=60) as client,
+        httpx.Client(base_url=ready["url"], timeout=PATIENCE_SECONDS) as client,
     ):
         yield client
 
@@ -255,7 +256,7 @@ def test_a_server_follows_a_live_run_of_lists(tmp_path):
         estimator.train()
         columns = events(50)
         expected = predicted(estimator, columns)
-        with httpx.Client(base_url=ready["url"], timeout=60) as client:
+        with httpx.Client(base_url=ready["url"], timeout=PATIENCE_SECONDS) as client:
             answer = client.post("/v1/models/taste:predict", json={"instances": instances(columns)})
         np.testing.assert_allclose(answer.json()["predictions"], expected, rtol=0, atol=1e-6)
 

@@ -13,6 +13,7 @@ import torch
 from monolith.export import load_export
 from monolith.tensors import Ragged
 from tests.export.taste import events, predicted, request_columns, tensors, texts_of, trained, with_text_ids
+from tests.patience import PATIENCE_SECONDS
 from tests.serving.running_server import running
 
 INFER = "/v2/models/taste/infer"
@@ -34,7 +35,7 @@ def client(exported: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     ready_file = tmp_path_factory.mktemp("ready") / "ready.json"
     with (
         running(exported[1].parent, ready_file) as (_, ready),
-        httpx.Client(base_url=ready["url"], timeout=60) as client,
+        httpx.Client(base_url=ready["url"], timeout=PATIENCE_SECONDS) as client,
     ):
         yield client
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.export.movie import eager, request, trained
+from tests.patience import PATIENCE_SECONDS
 from tests.serving.running_server import ROOT
 
 
@@ -21,7 +22,7 @@ def test_the_client_of_triton_gets_right_answers(client):
         capture_output=True,
         text=True,
         cwd=ROOT,
-        timeout=100,
+        timeout=PATIENCE_SECONDS,
     )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)

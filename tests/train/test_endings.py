@@ -16,6 +16,7 @@ import monolith as mono
 from monolith.errors import PlanMismatchError
 from monolith.train import LiveView
 from monolith.train.estimator import default_model_dir
+from tests.patience import PATIENCE_SECONDS
 from tests.train.counting_model import Counting, Events, train
 from tests.train.recorder import Recorder
 
@@ -106,7 +107,7 @@ class Slow(Events):
         for number, batch in enumerate(super().__iter__()):
             if number == 3:
                 import time
-                time.sleep(60)
+                time.sleep(600)
             yield batch
 config = mono.RunConfig(model_dir="model", save_summary_steps=0)
 mono.Estimator(Counting, config, params=Slow(40)).train(hooks=[Saying()])
@@ -126,7 +127,7 @@ def test_control_c_says_that_it_saved_and_how_to_continue(tmp_path):
         while "three steps" not in process.stdout.readline():
             assert process.poll() is None
         process.send_signal(signal.SIGINT)
-        out, _ = process.communicate(timeout=60)
+        out, _ = process.communicate(timeout=PATIENCE_SECONDS)
     finally:
         process.kill()
     assert process.returncode == 0

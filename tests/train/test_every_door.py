@@ -16,6 +16,7 @@ from monolith.native_training.cpu_training import CpuTraining, local_train, loca
 from monolith.train.config import CpuTrainingConfig, RunnerConfig
 from monolith.train.online import run_online
 from tests.model.movie_model import MovieRanking, write_movie_log
+from tests.patience import PATIENCE_SECONDS
 
 STEPS = 6
 BATCH = 64
@@ -72,7 +73,9 @@ def live(folder):
 
 def command(folder):
     arguments = ["train", f"{__name__}:Watched", f"--model_dir={folder}", f"--max_steps={STEPS}"]
-    subprocess.run([sys.executable, "-m", "monolith", *arguments], check=True, timeout=100, cwd=os.environ["ROOT"])
+    subprocess.run(
+        [sys.executable, "-m", "monolith", *arguments], check=True, timeout=PATIENCE_SECONDS, cwd=os.environ["ROOT"]
+    )
 
 
 def demo_role(folder):

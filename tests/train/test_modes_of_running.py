@@ -67,7 +67,6 @@ def test_a_label_that_is_no_number_is_named_with_its_event(tmp_path):
 
 
 @pytest.mark.services  # compiling takes longer than all other tests of this file
-@pytest.mark.timeout(600)
 def test_a_compiled_model_trains_like_an_eager_one(tmp_path):
     write_movie_log(tmp_path / "log", 1024)
     eager, compiled = losses(tmp_path, "eager"), losses(tmp_path, "compiled", compile=True)

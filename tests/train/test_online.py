@@ -30,6 +30,7 @@ from monolith.train.loop import RunResult
 from monolith.train.online import run_online
 from monolith.train.state import TrainState
 from monolith.wire import SharedSecret
+from tests.patience import PATIENCE_SECONDS
 
 BATCH = 64
 
@@ -177,7 +178,7 @@ def test_a_trainer_that_was_replaced_stops(log, tmp_path):
         def before_run(self, context):
             for thread in threading.enumerate():
                 if thread.name.startswith("delta "):
-                    thread.join(10)
+                    thread.join(PATIENCE_SECONDS)
 
     with (
         receiver.listen("127.0.0.1:0", secret=SharedSecret.of_folder(folder / "export")) as listener,
@@ -199,7 +200,7 @@ def test_versions_are_written_while_training_goes_on_and_old_ones_go(log, tmp_pa
 
         def before_run(self, context):
             if context.global_step in (0, 10, 20):
-                assert written.acquire(timeout=60)
+                assert written.acquire(timeout=PATIENCE_SECONDS)
 
     monkeypatch.setattr(exporter, "write_export", write_and_tell)
     config = RunConfig(export_every_seconds=0.01, exports_max_to_keep=2, status_path=str(tmp_path / "status.json"))

@@ -17,6 +17,7 @@ from monolith.embedding import CuckooHashTableConfig, SgdOptimizer, ZerosInitial
 from monolith.model.native_task import FeatureColumnV1, FeatureSlotConfig, NativeTask, TaskSpec
 from monolith.native_training.cpu_training import local_train_internal
 from monolith.train.config import RunnerConfig
+from tests.patience import PATIENCE_SECONDS
 
 HOUR = 3600
 START = 1_685_000_000
@@ -75,7 +76,7 @@ def local(folder):
 def command(folder):
     arguments = ["train", f"{__name__}:Hourly", f"--model_dir={folder}", "--evict_every_seconds=0"]
     root = Path(__file__).parents[2]
-    subprocess.run([sys.executable, "-m", "monolith", *arguments], check=True, timeout=100, cwd=root)
+    subprocess.run([sys.executable, "-m", "monolith", *arguments], check=True, timeout=PATIENCE_SECONDS, cwd=root)
 
 
 @pytest.fixture

@@ -194,6 +194,9 @@ def test_a_task_runs_as_its_own_parameters_say(tmp_path, task, num_ps):
     # A save and a version at the start, after two steps, and at the end.
     assert [path.name for path in list_snapshots(tmp_path)] == ["model.ckpt-0", "model.ckpt-2", "model.ckpt-3"]
     assert complete_versions(tmp_path / "versions") == [1, 2, 3]
+    # The parameters of a task say "distributed": each server writes its own part.
+    parts = sorted(path.relative_to(tmp_path / "versions").as_posix() for path in tmp_path.glob("versions/*/3"))
+    assert parts == ["entry/3", *(f"ps_{shard}/3" for shard in range(max(1, num_ps)))]
     served = load_export(newest_export(tmp_path / "versions"))
     assert served.tables["uid"].dim == 5
     (answers,) = served.predict({"uid": np.arange(7)}).values()
@@ -204,3 +207,20 @@ def test_a_task_runs_as_its_own_parameters_say(tmp_path, task, num_ps):
 def test_a_parameter_that_a_task_does_not_have_cannot_be_overridden(tmp_path):
     with pytest.raises(ValueError, match="params_override: there is no parameter 'unit'"):
         mono.Estimator(Clicks, RunnerConfig(model_dir=tmp_path, params_override='{"unit": 5}'))
+
+
+def test_saves_of_dense_weights_alone_write_versions_that_share_rows(tmp_path):
+    config = RunnerConfig(
+        model_dir=tmp_path,
+        save_checkpoints_steps=100,
+        dense_only_save_checkpoints_steps=1,
+        dense_only_stop_training_when_save=True,
+        save_summary_steps=0,
+        log_step_count_steps=0,
+        is_local=True,
+        exports_max_to_keep=2,
+    )
+    mono.Estimator(Clicks, config).train()
+    # Of the versions 1 (the start), 2 to 4 (dense weights after each step) and 5 (the end), the last two are kept.
+    names = sorted(path.relative_to(tmp_path / "versions").as_posix() for path in tmp_path.glob("versions/*/[0-9]"))
+    assert names == ["entry/4", "entry/5", "ps_0/1", "ps_0/5"]

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from monolith.wire import TlsConfig
+from tests.patience import PATIENCE_SECONDS
 
 
 def openssl(*arguments: str) -> None:
-    subprocess.run(["openssl", *arguments], check=True, capture_output=True, timeout=30)
+    subprocess.run(["openssl", *arguments], check=True, capture_output=True, timeout=PATIENCE_SECONDS)
 
 
 def make_authority(folder: Path, name: str) -> None:

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from monolith.cli.app import app
 from monolith.wire import Message, connect, listen
 from monolith.wire.certificates import certificates_of, new_certificates
+from tests.patience import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="certificates are made by the openssl command")
 
@@ -19,7 +20,7 @@ def test_processes_with_the_folder_connect_and_others_do_not(tmp_path):
     assert CliRunner().invoke(app, ["certs", "new", str(tmp_path / "theirs")]).exit_code == 0
     with listen("127.0.0.1:0", lambda message: message, tls=ours) as server:
         with connect(server.address, tls=certificates_of(tmp_path / "ours")) as client:
-            assert client.request(Message(type=3), 20).type == 3
+            assert client.request(Message(type=3), PATIENCE_SECONDS).type == 3
         with pytest.raises((ssl.SSLError, ConnectionError)):
             connect(server.address, tls=certificates_of(tmp_path / "theirs"))
 

@@ -15,6 +15,8 @@ import pytest
 from monolith.errors import RemoteError
 from monolith.wire import Client, FrameLimits, Message, connect, listen
 from monolith.wire.frame import HEADER_BYTES, encode_frame
+from tests.free_port import free_port
+from tests.patience import PATIENCE_SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -48,7 +50,7 @@ def test_six_megabytes_there_and_back(address):
     ids = np.arange(100_000)
     with listen(address, double) as server, connect(server.address) as client:
         for _ in range(3):
-            reply = client.request(Message(type=1, arrays={"ids": ids, "rows": rows}), 30)
+            reply = client.request(Message(type=1, arrays={"ids": ids, "rows": rows}), PATIENCE_SECONDS)
             np.testing.assert_array_equal(reply.arrays["rows"], rows * 2)
             np.testing.assert_array_equal(reply.arrays["ids"], ids * 2)
 
@@ -56,7 +58,7 @@ def test_six_megabytes_there_and_back(address):
 def test_a_message_of_many_arrays_is_sent_in_several_calls():
     arrays = {str(number): np.full(3, number, np.int32) for number in range(3000)}
     with listen("127.0.0.1:0", echo) as server, connect(server.address) as client:
-        got = client.request(Message(type=1, arrays=arrays), 30).arrays
+        got = client.request(Message(type=1, arrays=arrays), PATIENCE_SECONDS).arrays
     assert list(got) == list(arrays)
     assert all((got[name] == int(name)).all() for name in arrays)
 
@@ -79,12 +81,12 @@ def test_a_reply_that_cannot_be_sent_is_an_error_of_its_request():
 
     with listen("127.0.0.1:0", handler) as server, connect(server.address) as client:
         with pytest.raises(RemoteError, match="'x': float64 cannot be sent"):
-            client.request(Message(type=1), 30)
-        assert client.request(Message(type=2), 30).nbytes == 4
+            client.request(Message(type=1), PATIENCE_SECONDS)
+        assert client.request(Message(type=2), PATIENCE_SECONDS).nbytes == 4
 
 
 def test_many_clients_are_answered_at_the_same_time():
-    together = threading.Barrier(4, timeout=30)
+    together = threading.Barrier(4, timeout=PATIENCE_SECONDS)
 
     def handler(message: Message) -> Message:
         together.wait()  # passes only if all four requests are being handled
@@ -95,13 +97,13 @@ def test_many_clients_are_answered_at_the_same_time():
 
         def ask(number: int) -> None:
             with connect(server.address) as client:
-                replies.append(client.request(Message(type=1, sequence=number), 30).sequence)
+                replies.append(client.request(Message(type=1, sequence=number), PATIENCE_SECONDS).sequence)
 
         threads = [threading.Thread(target=ask, args=(number,)) for number in range(4)]
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(30)
+            thread.join(PATIENCE_SECONDS)
     assert sorted(replies) == [0, 1, 2, 3]
 
 
@@ -111,14 +113,14 @@ def test_threads_may_share_a_client():
 
         def ask(first: int) -> None:
             for number in range(first, first + 50):
-                if client.request(Message(type=1, sequence=number), 30).sequence != number:
+                if client.request(Message(type=1, sequence=number), PATIENCE_SECONDS).sequence != number:
                     wrong.append(number)
 
         threads = [threading.Thread(target=ask, args=(first,)) for first in (0, 100, 200)]
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(30)
+            thread.join(PATIENCE_SECONDS)
     assert not wrong
 
 
@@ -128,7 +130,7 @@ def test_a_deadline_ends_the_wait_and_is_known_to_the_server():
     def handler(message: Message) -> Message:
         seen.append(message.deadline.remaining_seconds())
         if message.type == 1:
-            assert go_on.wait(30)
+            assert go_on.wait(PATIENCE_SECONDS)
         return Message(type=message.type, meta={"answer": message.type})
 
     with listen("127.0.0.1:0", handler) as server, connect(server.address) as client:
@@ -136,10 +138,10 @@ def test_a_deadline_ends_the_wait_and_is_known_to_the_server():
             client.request(Message(type=1), 0.2)
         go_on.set()
         # The late reply must not be taken for this one's.
-        assert client.request(Message(type=2), 30).meta == {"answer": 2}
+        assert client.request(Message(type=2), PATIENCE_SECONDS).meta == {"answer": 2}
         client.request(Message(type=3))
     assert 0 < seen[0] <= 0.2
-    assert 1 < seen[1] <= 30
+    assert 1 < seen[1] <= PATIENCE_SECONDS
     assert seen[2] is None
 
 
@@ -163,7 +165,7 @@ def test_a_request_whose_deadline_passed_on_the_way_is_not_carried_out():
 
 
 def raw_connection(server) -> socket.socket:
-    sock = socket.create_connection((server.address.host, server.address.port), timeout=30)
+    sock = socket.create_connection((server.address.host, server.address.port), timeout=PATIENCE_SECONDS)
     return sock
 
 
@@ -180,7 +182,7 @@ def test_a_connection_lost_in_the_middle_of_a_frame_harms_nobody():
             with raw_connection(server) as sock:
                 sock.sendall(frame[:length])
         with connect(server.address) as client:
-            assert client.request(Message(type=2), 30).type == 2
+            assert client.request(Message(type=2), PATIENCE_SECONDS).type == 2
     assert handled == [2]
 
 
@@ -198,20 +200,20 @@ def test_a_reply_cut_short_is_a_connection_error():
         thread.start()
         host, port = listener.getsockname()
         with Client(f"{host}:{port}") as client, pytest.raises((ConnectionError, ValueError)):
-            client.request(Message(type=1), 30)
-        thread.join(30)
+            client.request(Message(type=1), PATIENCE_SECONDS)
+        thread.join(PATIENCE_SECONDS)
 
 
 def test_a_client_connects_again_when_the_server_is_back():
-    server = listen("127.0.0.1:0", echo)
+    server = listen(f"127.0.0.1:{free_port()}", echo)
     with connect(server.address) as client:
-        assert client.request(Message(type=1), 30).type == 1
+        assert client.request(Message(type=1), PATIENCE_SECONDS).type == 1
         server.close()
         for _ in range(2):
             with pytest.raises(ConnectionError, match=str(server.address)):
-                client.request(Message(type=1), 30)
+                client.request(Message(type=1), PATIENCE_SECONDS)
         with listen(server.address, echo):
-            assert client.request(Message(type=2), 30).type == 2
+            assert client.request(Message(type=2), PATIENCE_SECONDS).type == 2
 
 
 def test_killing_the_server_process_is_a_connection_error(tmp_path):
@@ -228,10 +230,10 @@ def test_killing_the_server_process_is_a_connection_error(tmp_path):
         )
         assert process.stdout.readline() == "up\n"
         with connect(f"unix:{tmp_path}/s") as client:
-            assert client.request(Message(type=1), 30).type == 1
+            assert client.request(Message(type=1), PATIENCE_SECONDS).type == 1
             with pytest.raises(ConnectionError):
-                client.request(Message(type=9), 30)
-        assert process.wait(30) == -signal.SIGKILL
+                client.request(Message(type=9), PATIENCE_SECONDS)
+        assert process.wait(PATIENCE_SECONDS) == -signal.SIGKILL
         process.stdin.close()
         process.stdout.close()
         assert os.path.exists(f"{tmp_path}/s")
@@ -244,7 +246,9 @@ def test_an_address_in_use_is_named_with_the_way_out(address):
         assert caught.value.errno == errno.EADDRINUSE
         assert str(server.address) in str(caught.value)
         with connect(server.address) as client:
-            assert client.request(Message(type=1), 30).type == 1, "the first one must not have been disturbed"
+            assert client.request(Message(type=1), PATIENCE_SECONDS).type == 1, (
+                "the first one must not have been disturbed"
+            )
 
 
 def test_a_file_that_is_no_socket_is_left_alone(tmp_path):
@@ -262,8 +266,7 @@ def test_a_unix_socket_is_private_and_goes_away(tmp_path):
 
 
 def test_nobody_listens_is_a_connection_error():
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
+    port = free_port()
     with pytest.raises(ConnectionError, match=f"127.0.0.1:{port}"):
         connect(f"127.0.0.1:{port}", 5)
 
@@ -273,7 +276,7 @@ def test_close_ends_all_threads_while_clients_are_connected():
     server = listen("127.0.0.1:0", echo)
     clients = [connect(server.address) for _ in range(3)]
     for client in clients:
-        client.request(Message(type=1), 30)
+        client.request(Message(type=1), PATIENCE_SECONDS)
     names = {thread.name for thread in set(threading.enumerate()) - before}
     assert any(name.startswith("wire-accept 127.0.0.1:") for name in names) and len(names) == 4
     server.close()
@@ -285,10 +288,10 @@ def test_close_ends_all_threads_while_clients_are_connected():
 
 def test_more_connections_than_allowed_are_refused_and_the_others_go_on():
     with listen("127.0.0.1:0", echo, max_connections=1) as server, connect(server.address) as first:
-        assert first.request(Message(type=1), 30).type == 1
+        assert first.request(Message(type=1), PATIENCE_SECONDS).type == 1
         with connect(server.address) as second, pytest.raises(ConnectionError, match="1 clients are.*raise max_conn"):
             second.request(Message(type=1, arrays={"x": np.zeros(3_000_000, np.uint8)}), 30)
-        assert first.request(Message(type=2), 30).type == 2
+        assert first.request(Message(type=2), PATIENCE_SECONDS).type == 2
 
 
 def test_a_frame_beyond_the_servers_limit_ends_that_connection_only():
@@ -304,17 +307,17 @@ def test_a_message_at_the_senders_own_limit_is_sent_and_one_beyond_is_refused():
     num_bytes = sum(map(len, encode_frame(message)))
     with listen("127.0.0.1:0", echo) as server:
         with connect(server.address, limits=FrameLimits(max_frame_bytes=num_bytes)) as client:
-            assert client.request(message, 30).meta == {"x": 99}
+            assert client.request(message, PATIENCE_SECONDS).meta == {"x": 99}
         with connect(server.address, limits=FrameLimits(max_frame_bytes=num_bytes - 1)) as client:
             with pytest.raises(ValueError, match=f"{num_bytes} bytes is beyond max_frame_bytes"):
-                client.request(message, 30)
+                client.request(message, PATIENCE_SECONDS)
 
 
 def test_without_tls_only_this_machine_may_connect():
     with pytest.raises(ValueError, match="0.0.0.0:0 without TLS.*insecure=True"):
         listen("0.0.0.0:0", echo)
     with listen("0.0.0.0:0", echo, insecure=True) as server, connect(f"127.0.0.1:{server.address.port}") as client:
-        assert client.request(Message(type=1), 30).type == 1
+        assert client.request(Message(type=1), PATIENCE_SECONDS).type == 1
 
 
 def test_a_server_may_be_closed_as_soon_as_it_is_there():

@@ -16,6 +16,7 @@ from monolith.wire import Address, Client, Message, SharedSecret, connect, liste
 from monolith.wire.frame import HEADER_BYTES, decode_frame, decode_header, encode_frame
 from monolith.wire.handshake import Step
 from monolith.wire.message import Kind
+from tests.patience import PATIENCE_SECONDS
 
 SECRET = SharedSecret(bytes(range(32)), "the test's folder")
 OTHER = SharedSecret.new("another folder")
@@ -69,14 +70,14 @@ def read(sock: socket.socket) -> tuple[Kind, Message] | None:
 
 
 def raw(address: Address) -> socket.socket:
-    return socket.create_connection((address.host, address.port), timeout=30)
+    return socket.create_connection((address.host, address.port), timeout=PATIENCE_SECONDS)
 
 
 def test_those_who_know_it_ask_as_before(server, handler):
     rows = np.random.default_rng(1).standard_normal((10_000, 16), dtype=np.float32)
     with connect(server.address, secret=SECRET, tls=server.client_tls) as client:
         for _ in range(2):
-            got = client.request(Message(type=7, arrays={"rows": rows}), 30)
+            got = client.request(Message(type=7, arrays={"rows": rows}), PATIENCE_SECONDS)
             np.testing.assert_array_equal(got.arrays["rows"], rows)
     assert handler.types == [7, 7]
 
@@ -86,7 +87,7 @@ def test_a_client_without_it_is_refused_with_the_way_out_whatever_it_sends(serve
     message = Message(type=7, arrays={"x": np.zeros(num_bytes, np.uint8)})
     with Client(server.address, tls=server.client_tls) as stranger:
         with pytest.raises(SecretError, match=f"{server.address}: this server asks for .*the client showed none; give"):
-            stranger.request(message, 30)
+            stranger.request(message, PATIENCE_SECONDS)
     assert not handler.types
 
 
@@ -94,7 +95,7 @@ def test_a_client_with_another_one_is_refused_and_told_which_file_it_read(server
     with pytest.raises(SecretError, match="does not know the shared secret of another folder.*read the same file"):
         connect(server.address, secret=OTHER, tls=server.client_tls)
     with connect(server.address, secret=SECRET, tls=server.client_tls) as client:
-        client.request(Message(type=8), 30)
+        client.request(Message(type=8), PATIENCE_SECONDS)
     assert handler.types == [8]
 
 
@@ -219,7 +220,7 @@ def test_a_handshake_out_of_order_ends_the_connection(handler, frames):
                 while (got := read(sock)) is not None:
                     assert got[0] != Kind.REPLY and got[1].type != Step.WELCOME
         with connect(server.address, secret=SECRET) as client:
-            client.request(Message(type=8), 30)
+            client.request(Message(type=8), PATIENCE_SECONDS)
     assert handler.types == [8]
 
 
@@ -231,13 +232,13 @@ def impostor(answer: Callable[[socket.socket], None]) -> Iterator[Address]:
         def run() -> None:
             sock, _ = listener.accept()
             with sock, contextlib.suppress(OSError):
-                sock.settimeout(30)
+                sock.settimeout(PATIENCE_SECONDS)
                 answer(sock)
 
         thread = threading.Thread(target=run)
         thread.start()
         yield Address("127.0.0.1", listener.getsockname()[1])
-        thread.join(30)
+        thread.join(PATIENCE_SECONDS)
 
 
 def test_an_impostor_learns_nothing_and_gets_no_request():
@@ -287,6 +288,6 @@ def test_a_stranger_cannot_make_the_server_read_a_long_frame(handler):
                                         native.crc32c(index))  # fmt: skip
     with listen("127.0.0.1:0", handler, secret=SECRET, handshake_timeout_seconds=600) as server:
         with raw(server.address) as sock:
-            sock.settimeout(10)
+            sock.settimeout(PATIENCE_SECONDS)
             sock.sendall(header + struct.pack("<I", native.crc32c(header)))
             assert sock.recv(1) == b"", "the header alone must end it"

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from monolith._core import native
 from monolith.wire import Message, connect, listen
 from monolith.wire.frame import HEADER_BYTES, encode_frame
+from tests.patience import PATIENCE_SECONDS
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +25,7 @@ def server():
 
 def send(server, data: bytes) -> bytes:
     """Send bytes, say that there are no more, and return the answer up to the end of the connection."""
-    with socket.create_connection((server.address.host, server.address.port), timeout=30) as sock:
+    with socket.create_connection((server.address.host, server.address.port), timeout=PATIENCE_SECONDS) as sock:
         answer = b""
         try:
             sock.sendall(data)
@@ -38,7 +39,7 @@ def send(server, data: bytes) -> bytes:
 
 def assert_alive(server) -> None:
     with connect(server.address) as client:
-        assert client.request(Message(type=5), 30).type == 5
+        assert client.request(Message(type=5), PATIENCE_SECONDS).type == 5
 
 
 def header(**changes: int) -> bytes:
@@ -88,7 +89,7 @@ def test_a_promised_gigabyte_takes_no_memory_until_it_comes(server):
     before = resident_bytes()
     sockets = []
     for _ in range(8):
-        sock = socket.create_connection((server.address.host, server.address.port), timeout=30)
+        sock = socket.create_connection((server.address.host, server.address.port), timeout=PATIENCE_SECONDS)
         sock.sendall(header(total=1 << 30) + b"{}")
         sockets.append(sock)
     assert_alive(server)
@@ -111,7 +112,7 @@ def test_a_silent_connection_holds_up_nobody(server):
 
 def test_a_frame_that_never_ends_is_given_up():
     with listen("127.0.0.1:0", lambda message: message, frame_timeout_seconds=0.2) as server:
-        with socket.create_connection((server.address.host, server.address.port), timeout=30) as sock:
+        with socket.create_connection((server.address.host, server.address.port), timeout=PATIENCE_SECONDS) as sock:
             sock.sendall(header(total=1 << 20))
             assert sock.recv(1) == b"", "the server must close the connection"
 
@@ -125,7 +126,7 @@ def test_handshakes_that_never_end_hold_up_nobody(certificates):
     with listen("127.0.0.1:0", lambda message: message, tls=tls) as server:
         silent = [socket.create_connection((server.address.host, server.address.port)) for _ in range(3)]
         with connect(server.address, tls=certificates["client"]) as client:
-            assert client.request(Message(type=1), 30).type == 1
+            assert client.request(Message(type=1), PATIENCE_SECONDS).type == 1
         silent[0].sendall(b"GET / HTTP/1.1\r\n\r\n")
     for sock in silent:
         sock.close()

@@ -11,6 +11,7 @@ from monolith.wire import FrameLimits, Message, SharedSecret, connect, listen
 from monolith.wire.connection import Connection
 from monolith.wire.frame import encode_frame
 from monolith.wire.peers import Peers
+from tests.patience import PATIENCE_SECONDS
 
 SECRET = SharedSecret.new("the test's folder")
 
@@ -20,7 +21,7 @@ def echo(message: Message) -> Message:
 
 
 def raw(server) -> socket.socket:
-    return socket.create_connection((server.address.host, server.address.port), timeout=30)
+    return socket.create_connection((server.address.host, server.address.port), timeout=PATIENCE_SECONDS)
 
 
 def threads_of(server) -> int:
@@ -45,10 +46,10 @@ def test_three_hundred_idle_strangers_lock_nobody_out(certificates, kind):
             with connect(server.address, secret=secret, tls=tls["client"]) as trainer:
                 strangers += [raw(server) for _ in range(300)]
                 # One that was there before, and has said nothing since it came, and one that comes now.
-                assert trainer.request(Message(type=1), 30).type == 1
+                assert trainer.request(Message(type=1), PATIENCE_SECONDS).type == 1
                 with connect(server.address, 30, secret=secret, tls=tls["client"]) as another:
-                    assert another.request(Message(type=2), 30).type == 2
-                assert trainer.request(Message(type=3), 30).type == 3
+                    assert another.request(Message(type=2), PATIENCE_SECONDS).type == 2
+                assert trainer.request(Message(type=3), PATIENCE_SECONDS).type == 3
             gone = [sock for sock in strangers if was_cut(sock)]
             # The places of strangers are a quarter of 256; those without one any more were the first to come.
             assert len(gone) >= 300 - 64
@@ -63,23 +64,23 @@ def test_idle_strangers_lock_nobody_out_where_everybody_is_let_in():
     with contextlib.ExitStack() as cleanup:
         server = cleanup.enter_context(listen("127.0.0.1:0", echo, max_connections=4))
         with connect(server.address) as known:
-            known.request(Message(type=1), 30)
+            known.request(Message(type=1), PATIENCE_SECONDS)
             for _ in range(30):
                 cleanup.enter_context(raw(server))
-            assert known.request(Message(type=2), 30).type == 2
+            assert known.request(Message(type=2), PATIENCE_SECONDS).type == 2
             with connect(server.address) as another:
-                assert another.request(Message(type=3), 30).type == 3
+                assert another.request(Message(type=3), PATIENCE_SECONDS).type == 3
 
 
 def test_peers_beyond_the_limit_are_refused_with_words_and_the_others_go_on():
     with listen("127.0.0.1:0", echo, secret=SECRET, max_connections=1) as server:
         with connect(server.address, secret=SECRET) as first, connect(server.address, secret=SECRET) as second:
             with pytest.raises(ConnectionError, match="1 clients are connected already; close some, or raise max_conn"):
-                second.request(Message(type=1), 30)
-            assert first.request(Message(type=2), 30).type == 2
+                second.request(Message(type=1), PATIENCE_SECONDS)
+            assert first.request(Message(type=2), PATIENCE_SECONDS).type == 2
             first.close()
             await_threads(server, 0)
-            assert second.request(Message(type=3), 30).type == 3
+            assert second.request(Message(type=3), PATIENCE_SECONDS).type == 3
 
 
 def await_threads(server, count: int) -> None:
@@ -116,17 +117,17 @@ def test_a_frame_once_begun_must_end_in_time_and_a_known_peer_may_be_silent_as_l
     frame = b"".join(encode_frame(Message(type=1, meta={"x": "y" * 200}), request_id=1))
     with listen("127.0.0.1:0", echo, frame_timeout_seconds=0.2) as server:
         with connect(server.address) as client, raw(server) as sock:
-            client.request(Message(type=1), 30)
+            client.request(Message(type=1), PATIENCE_SECONDS)
             sock.sendall(frame)
             reply = len(frame)  # the same message comes back
             while reply:
                 reply -= len(sock.recv(reply))
             drip(sock, frame[:20])  # a part of the header takes longer than all of it may
-            sock.settimeout(10)
+            sock.settimeout(PATIENCE_SECONDS)
             with contextlib.suppress(ConnectionError):
                 assert sock.recv(1) == b""
             await_threads(server, 1)
-            assert client.request(Message(type=2), 30).type == 2
+            assert client.request(Message(type=2), PATIENCE_SECONDS).type == 2
 
 
 @pytest.fixture

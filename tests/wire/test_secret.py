@@ -11,6 +11,7 @@ import pytest
 
 from monolith.errors import SecretError
 from monolith.wire import SharedSecret, make_secret
+from tests.patience import PATIENCE_SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -45,7 +46,7 @@ def test_processes_that_make_it_at_the_same_time_get_the_same(tmp_path):
     ]
     for process in processes:
         assert process.stdout.readline() == "up\n"
-    keys = {process.communicate("go\n", timeout=60)[0] for process in processes}
+    keys = {process.communicate("go\n", timeout=PATIENCE_SECONDS)[0] for process in processes}
     assert len(keys) == 1
     assert len(keys.pop().strip()) == 64
 

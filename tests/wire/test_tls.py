@@ -9,6 +9,7 @@ import pytest
 
 from monolith.wire import Message, connect, listen
 from monolith.wire.frame import HEADER_BYTES, encode_frame
+from tests.patience import PATIENCE_SECONDS
 
 
 def echo(message: Message) -> Message:
@@ -23,13 +24,13 @@ def test_both_ways(certificates, tmp_path, kind):
         listen(address, echo, tls=certificates["server"]) as server,
         connect(server.address, tls=certificates["client"]) as client,
     ):
-        got = client.request(Message(type=1, arrays={"rows": rows, "few": rows[:3]}), 60)
+        got = client.request(Message(type=1, arrays={"rows": rows, "few": rows[:3]}), PATIENCE_SECONDS)
     np.testing.assert_array_equal(got.arrays["rows"], rows)
 
 
 def ask(address, tls) -> None:
     with connect(address, tls=tls) as client:
-        client.request(Message(type=1), 30)
+        client.request(Message(type=1), PATIENCE_SECONDS)
 
 
 def test_a_client_without_a_certificate_is_refused(certificates):
@@ -42,7 +43,7 @@ def test_a_client_without_a_certificate_is_refused(certificates):
 
     with listen("127.0.0.1:0", note, tls=certificates["server"]) as server:
         context = ssl.create_default_context(cafile=certificates["client"].ca_path)
-        with socket.create_connection((server.address.host, server.address.port), timeout=30) as raw:
+        with socket.create_connection((server.address.host, server.address.port), timeout=PATIENCE_SECONDS) as raw:
             # In TLS 1.3 the client learns of the refusal with its first read.
             with pytest.raises(OSError), context.wrap_socket(raw, server_hostname="127.0.0.1") as sock:
                 sock.sendall(good)
@@ -50,7 +51,7 @@ def test_a_client_without_a_certificate_is_refused(certificates):
                 assert answer == b"", "a request of a client without a certificate was answered"
                 raise ConnectionError
         # The same bytes are a good request where the certificate is: nothing but the certificate was missing.
-        with socket.create_connection((server.address.host, server.address.port), timeout=30) as raw:
+        with socket.create_connection((server.address.host, server.address.port), timeout=PATIENCE_SECONDS) as raw:
             context = certificates["client"].client_context()
             with context.wrap_socket(raw, server_hostname="127.0.0.1") as sock:
                 sock.sendall(good)
@@ -91,7 +92,7 @@ def test_older_tls_is_refused(certificates):
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.maximum_version = ssl.TLSVersion.TLSv1_2
     with listen("127.0.0.1:0", echo, tls=certificates["server"]) as server:
-        with socket.create_connection((server.address.host, server.address.port), timeout=30) as raw:
+        with socket.create_connection((server.address.host, server.address.port), timeout=PATIENCE_SECONDS) as raw:
             with pytest.raises(OSError):
                 context.wrap_socket(raw, server_hostname="127.0.0.1")
 

@@ -44,6 +44,8 @@ def status(
     line = f"generation {found['generation']}, step {found['global_step']:,}, newest snapshot {saved}"
     line += f", workers paused {found.get('pause_ms', 0.0):g} ms for it"
     console.print(line, highlight=False)
+    if wanted := found.get("scaling_to"):
+        console.print(f"stops for num_ps={wanted['num_ps']} and num_workers={wanted['num_workers']}", highlight=False)
     console.print(_workers(found["workers"]))
     console.print(_servers(found["servers"]))
 

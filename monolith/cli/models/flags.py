@@ -35,6 +35,7 @@ class LaunchFlags(TrainFlags):
 
     engine: str = setting("local", "Where its processes run: local, ray, k8s, or external, which prints commands.")
     sync: bool = setting(False, "All workers take each step together; there are no parameter servers.")
+    num_dsworkers: int = setting(0, "Processes that read the data for the workers; 0: workers read it themselves.")
     max_restarts: int = setting(3, "How often each process is started again after it died; 0 fails at once.")
     stop_seconds: float = setting(60.0, "How long an orderly end may take, after Ctrl-C or SIGTERM.")
     job_name: str = setting("", "Name of the job in its cluster; that of the model's folder if not given.")
@@ -75,6 +76,7 @@ class ExportFlags(ModelFlags):
     """Flags of `monolith export` besides the settings."""
 
     checkpoint_path: str | None = setting(None, "Folder of the snapshot; the newest in model_dir if not given.")
+    dense_only: bool = setting(False, "Share the rows of the newest version, which --export-mode distributed wrote.")
 
 
 COMMANDS: Mapping[str, type] = {

@@ -44,6 +44,7 @@ def run(model: str, settings: Mapping[str, Any], own: Mapping[str, Any]) -> None
         num_ps=settings.get("num_ps", 1),
         num_workers=settings.get("num_workers", 1),
         num_spares=settings.get("num_extra_ps", 0) + settings.get("num_redundant_ps", 0),
+        num_dsworkers=own["num_dsworkers"],
         flags=flags_of({name: value for name, value in passed.items() if name not in _PASSED_BY_JOB}),
     )
     raise typer.Exit(_ENGINES[own["engine"]](own, job, settings).run(job))
@@ -55,6 +56,8 @@ def _run_ranks(model: str, settings: Mapping[str, Any], passed: Mapping[str, Any
         raise ValueError(f"--engine {own['engine']} starts no ranks; start synchronous training there with torchrun")
     if not settings.get("model_dir"):
         raise ValueError("monolith launch needs --model-dir, the folder that its processes have in common")
+    if own["num_dsworkers"]:
+        raise ValueError("--num-dsworkers is for jobs with parameter servers; start a data service by itself")
     if settings.get("num_ps"):
         raise ValueError(
             f"--num-ps={settings['num_ps']}: in synchronous training the ranks hold the rows themselves; leave it out"
@@ -126,11 +129,11 @@ _ENGINES: Mapping[str, Callable[[Mapping[str, Any], Job, Mapping[str, Any]], Eng
     "external": _external,
     "k8s": _k8s,
 }
-_RESOURCES = ("job_name", "ps_cpus", "ps_memory_gb", "worker_cpus", "worker_memory_gb")
+_RESOURCES = ("num_dsworkers", "job_name", "ps_cpus", "ps_memory_gb", "worker_cpus", "worker_memory_gb")
 _READ: Mapping[str, tuple[str, ...]] = {
-    "local": ("sync", "max_restarts", "stop_seconds"),
+    "local": ("sync", "num_dsworkers", "max_restarts", "stop_seconds"),
     "ray": ("max_restarts", "stop_seconds", "ray_address", "ray_runtime_env", *_RESOURCES),
-    "external": ("json",),
+    "external": ("num_dsworkers", "json"),
     "k8s": ("max_restarts", "stop_seconds", "dry_run", "image", "volume_claim", "tls_secret", *_RESOURCES),
 }
 """Flags of `monolith launch` that an engine reads."""

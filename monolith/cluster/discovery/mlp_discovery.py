@@ -62,7 +62,7 @@ class MLPServiceDiscovery(ServiceDiscovery):
 
     def listed(self, name: str) -> list[str]:
         """Return all addresses of a role; ValueError if the platform leaves one out."""
-        return [self._expected(name, index) for index in range(self._mlp_env.num_replicas(name))]
+        return [self._address(name, index) for index in range(self._mlp_env.num_replicas(name))]
 
     @property
     def server_type(self) -> str:
@@ -80,6 +80,9 @@ class MLPServiceDiscovery(ServiceDiscovery):
         count = self._mlp_env.num_replicas(name)
         if not 0 <= index < count:
             raise ValueError(f"{name} {index} is not in this job, which has {count} of {name!r}")
+        return self._address(name, index)
+
+    def _address(self, name: str, index: int) -> str:
         addr = self._mlp_env.get_addr(name, index)
         if addr is None:
             raise ValueError(f"the platform names no host and port of {name} {index}")

@@ -113,13 +113,20 @@ class FileSource(ABC):
     def shard(self, num_shards: int, index: int) -> Self:
         """Return every `num_shards`-th file, or, where there are fewer files than that, batch."""
         check_shard(num_shards, index)
-        part = copy.copy(self)
-        part._reader = None
         if len(self.files) >= num_shards:
+            part = self.split(1, 0)
             part.files = self.files[index::num_shards]
         else:
-            part._shard, part._num_shards = self._shard + index * self._num_shards, self._num_shards * num_shards
+            part = self.split(num_shards, index)
         part._file, part._place = 0, {"row": 0}
+        return part
+
+    def split(self, count: int, index: int) -> Self:
+        """Return every `count`-th batch of the rest; the others are passed."""
+        check_shard(count, index)
+        part = copy.copy(self)
+        part._reader = None
+        part._shard, part._num_shards = self._shard + index * self._num_shards, self._num_shards * count
         return part
 
     def close(self) -> None:

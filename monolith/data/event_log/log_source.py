@@ -109,11 +109,16 @@ class EventLogSource:
 
     def shard(self, num_shards: int, index: int) -> Self:
         """Return every `num_shards`-th batch of the log, beginning with batch `index`; the others are read past."""
-        check_shard(num_shards, index)
+        part = self.split(num_shards, index)
+        part._position, part._generation = 0, NO_GENERATION
+        return part
+
+    def split(self, count: int, index: int) -> Self:
+        """Return every `count`-th batch of the rest; the others are read past."""
+        check_shard(count, index)
         part = copy.copy(self)
         part._reader, part._pieces = None, []
-        part._shard, part._num_shards = self._shard + index * self._num_shards, self._num_shards * num_shards
-        part._position, part._generation = 0, NO_GENERATION
+        part._shard, part._num_shards = self._shard + index * self._num_shards, self._num_shards * count
         return part
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:

@@ -83,6 +83,7 @@ class RecordFileSource:
         self._on_error: OnError = on_error
         self._batch_size, self._cycle_length, self._block_length = batch_size, cycle_length, block_length
         self._num_shards, self._shard = 1, 0
+        self._num_pieces, self._piece = 1, 0
         keys = {"data_source_key": "int64"} if self._framing.has_data_source_key else {}
         self.schema = Schema.of(record="bytes", **keys)
         self._readers: dict[str, RecordFile] = {}
@@ -140,9 +141,17 @@ class RecordFileSource:
         else:
             part._shard = self._shard + index * self._num_shards
             part._num_shards = self._num_shards * num_shards
-        part.num_skipped = 0
-        part._readers, part._memory = {}, RecycledBytes()
+        part._begin_apart()
         part._go_to_beginning()
+        return part
+
+    def split(self, count: int, index: int) -> Self:
+        """Return every `count`-th batch of the rest; the frames of the others are read past."""
+        check_shard(count, index)
+        part = copy.copy(self)
+        part._piece, part._num_pieces = self._piece + index * self._num_pieces, self._num_pieces * count
+        part._places = copy.deepcopy(self._places)
+        part._begin_apart()
         return part
 
     def close(self) -> None:
@@ -150,6 +159,21 @@ class RecordFileSource:
         for reader in self._readers.values():
             reader.close()
         self._readers = {}
+
+    def _begin_apart(self) -> None:
+        """Share nothing with the source that this one is a copy of."""
+        self.num_skipped = 0
+        self._readers, self._memory = {}, RecycledBytes()
+
+    def _is_own(self, place: _Place) -> bool:
+        """Return whether the next batch of a file is this part's."""
+        number = place.record // self._batch_size
+        if number % self._num_shards != self._shard:
+            return False
+        if self._num_pieces == 1:
+            return True
+        # Short files would all go to the first piece if each began with it.
+        return (number // self._num_shards + self.files.index(place.file)) % self._num_pieces == self._piece
 
     def _go_to_beginning(self) -> None:
         self._next = min(self._cycle_length, len(self.files))
@@ -161,7 +185,7 @@ class RecordFileSource:
         reader = self._reader_at(place)
         counted = reader.num_skipped
         try:
-            while place.record // self._batch_size % self._num_shards != self._shard:
+            while not self._is_own(place):
                 if reader.skip(self._left(place)) == 0:
                     return None
                 place.record, place.byte = reader.record, reader.byte

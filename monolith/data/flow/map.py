@@ -1,10 +1,12 @@
 """Batches changed one by one."""
 
 import copy
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 from monolith.data.batch import Batch
+from monolith.data.parts import redivide
+from monolith.data.parts.every_nth import split
 from monolith.data.progress import share_read
 from monolith.data.schema import Schema
 from monolith.data.source import Source, State
@@ -54,3 +56,13 @@ class Mapped:
         part = copy.copy(self)
         part.source = self.source.shard(num_shards, index)
         return part
+
+    def split(self, count: int, index: int) -> Self:
+        """Return the same function over a piece of the rest of the source."""
+        part = copy.copy(self)
+        part.source = split(self.source, count, index)
+        return part
+
+    def redivide(self, positions: Sequence[State | None], num_workers: int) -> list[State | None]:
+        """Give out the source before it anew."""
+        return redivide(self.source, positions, num_workers)

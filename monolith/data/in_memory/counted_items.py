@@ -70,10 +70,16 @@ class CountedItems(ABC):
 
     def shard(self, num_shards: int, index: int) -> Self:
         """Return every `num_shards`-th batch, beginning with batch `index`; the others are read past."""
-        check_shard(num_shards, index)
+        part = self.split(num_shards, index)
+        part._item = 0
+        return part
+
+    def split(self, count: int, index: int) -> Self:
+        """Return every `count`-th batch of the rest; the others are read past."""
+        check_shard(count, index)
         part = copy.copy(self)
-        part._shard, part._num_shards = self._shard + index * self._num_shards, self._num_shards * num_shards
-        part._items, part._item = None, 0
+        part._shard, part._num_shards = self._shard + index * self._num_shards, self._num_shards * count
+        part._items = None
         return part
 
     def _next_batch(self) -> Batch | None:

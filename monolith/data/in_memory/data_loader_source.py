@@ -72,6 +72,11 @@ class DataLoaderSource(CountedItems):
         part._loader_state = part._first_state
         return part
 
+    @property
+    def fixed_parts(self) -> str:
+        """Why another number of workers cannot go on; empty if they can."""
+        return "a loader with a state of its own has one position at a time" if self._has_state else ""
+
     def _begin(self) -> Iterator[Any]:
         for generator, state in self._generators:
             generator.set_state(state)

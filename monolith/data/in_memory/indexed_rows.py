@@ -81,8 +81,13 @@ class IndexedRows(ABC):
 
     def shard(self, num_shards: int, index: int) -> Self:
         """Return every `num_shards`-th batch, beginning with batch `index`."""
-        check_shard(num_shards, index)
-        part = copy.copy(self)
-        part._shard, part._num_shards = self._shard + index * self._num_shards, self._num_shards * num_shards
+        part = self.split(num_shards, index)
         part._row = 0
+        return part
+
+    def split(self, count: int, index: int) -> Self:
+        """Return every `count`-th batch of the rest."""
+        check_shard(count, index)
+        part = copy.copy(self)
+        part._shard, part._num_shards = self._shard + index * self._num_shards, self._num_shards * count
         return part

@@ -12,7 +12,7 @@ from monolith.data.kafka.partition_queue import COLUMN_TYPES, PartitionQueue
 from monolith.data.kafka.patience import FOREVER, Patience
 from monolith.data.kafka.settings import BrokerError, KafkaSettings, names_in
 from monolith.data.schema import Schema
-from monolith.data.source import check_shard
+from monolith.data.source import State, check_shard
 
 if TYPE_CHECKING:
     from monolith.data.kafka.client import KafkaReader
@@ -153,6 +153,20 @@ class KafkaSource:
         part._patience = copy.copy(self._patience)
         part._forget_fetched()
         return part
+
+    fixed_parts = "a Kafka topic gives its partitions' records in the order in which they arrive, and a step mixes them"
+    """Why another number of workers cannot go on behind a step that has no position for each partition."""
+
+    def redivide(self, positions: Sequence[Mapping[str, Any] | None], num_workers: int) -> list[State | None]:
+        """Give each worker the positions of its partitions, whichever worker had them before."""
+        parts = [self.shard(num_workers, index).partitions for index in range(num_workers)]
+        known = {name: offset for one in positions if one is not None for name, offset in one.items()}
+        if not known:
+            return [None] * num_workers
+        self._check_known(known)
+        # Partitions that nobody knows are new: none of their records was read.
+        first = {name: self._connected().watermarks(name)[0] for name in self.partitions if name not in known}
+        return [{name: {**known, **first}[name] for name in names} for names in parts]
 
     def close(self) -> None:
         """Let go of the servers; the position stays, and iteration connects again."""

@@ -1,13 +1,15 @@
 """Prefetched: a source whose batches are made ahead, in the background, with the position kept exact."""
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 
 from monolith.closing import Closing
 from monolith.data.batch import Batch
+from monolith.data.parts import redivide
+from monolith.data.parts.every_nth import split
 from monolith.data.prefetch.background import Background
 from monolith.data.prefetch.gpu_prefetch import DeviceCopier, InFlight
 from monolith.data.progress import share_read
@@ -102,16 +104,22 @@ class Prefetched(Closing):
 
     def shard(self, num_shards: int, index: int) -> "Prefetched":
         """Return a part of the source, prefetched in the same way."""
-        return Prefetched(
-            self._source.shard(num_shards, index),
-            self._capacity,
-            device=self._device,
-            stop_timeout_seconds=self._stop_timeout_seconds,
-        )
+        return self._over(self._source.shard(num_shards, index))
+
+    def split(self, count: int, index: int) -> "Prefetched":
+        """Return a piece of the rest of the source, prefetched in the same way; nothing may be made ahead yet."""
+        return self._over(split(self._source, count, index))
+
+    def redivide(self, positions: Sequence[State | None], num_workers: int) -> list[State | None]:
+        """Give out the source before it anew."""
+        return redivide(self._source, positions, num_workers)
 
     def close(self) -> None:
         """End the thread; the source then stands where this one does. Iterating again starts a new thread."""
         self._stop()
+
+    def _over(self, source: Source) -> "Prefetched":
+        return Prefetched(source, self._capacity, device=self._device, stop_timeout_seconds=self._stop_timeout_seconds)
 
     def _running_worker(self) -> Background[_Made]:
         if self._worker is not None and self._worker.finished:

@@ -14,7 +14,7 @@ from monolith.data_service.dispatch.worker_registry import WorkerRegistry
 from monolith.data_service.holding import Holding
 from monolith.data_service.requests import ServiceRequest, answer
 from monolith.errors import CorruptFileError, FencedError
-from monolith.wire import Message, TlsConfig, listen
+from monolith.wire import Message, SharedSecret, TlsConfig, listen
 
 MAX_WAIT_SECONDS = 5.0
 """A trainer that waits for work asks again at least so often."""
@@ -48,6 +48,10 @@ class DispatcherConfig:
     """A worker that says nothing for so long gets no more splits."""
 
     tls: TlsConfig | None = None
+
+    secret: SharedSecret | None = None
+    """Of the job that the service belongs to: only those who know it are answered, and they may end the service."""
+
     insecure: bool = False
     """Listen to other machines without TLS."""
 
@@ -82,6 +86,7 @@ class Dispatcher(Closing):
         self._schema: str | None = None
         self._changed = threading.Condition()
         self._closing = False
+        self._ends_at: float | None = None
         self._newest: dict[str, tuple[str, dict[int, int]]] = {}
         self._heard_at = clock()
         self._handlers: dict[int, Callable[[Message], dict[str, Any]]] = {
@@ -92,6 +97,7 @@ class Dispatcher(Closing):
             ServiceRequest.REPORT: self._report,
             ServiceRequest.LOCATE: self._locate,
             ServiceRequest.STATUS: self._status,
+            ServiceRequest.END: self._end,
         }
         self._file = LedgerFile(config.state_path)
         try:
@@ -100,6 +106,7 @@ class Dispatcher(Closing):
                 config.address,
                 self._answer,
                 tls=config.tls,
+                secret=config.secret,
                 insecure=config.insecure,
                 max_connections=MAX_CONNECTIONS,
             )
@@ -107,6 +114,12 @@ class Dispatcher(Closing):
             self._file.close()
             raise
         self.address = str(self._server.address)
+
+    def wait(self, timeout_seconds: float) -> bool:
+        """Return whether the service has ended: its job asked for it, and every worker knows, or says nothing."""
+        with self._changed:
+            self._changed.wait_for(self._is_over, timeout_seconds)
+            return self._is_over()
 
     def close(self) -> None:
         """Stop answering; the folder can be used again."""
@@ -209,8 +222,25 @@ class Dispatcher(Closing):
                 "code everywhere, or start the dispatcher with another state folder"
             )
         self._schema = schema
-        self._registry.register(str(message.meta["address"]), int(message.meta["num_streams"]))
+        address = str(message.meta["address"])
+        if message.meta.get("leave", False):
+            self._registry.leave(address)
+            self._changed.notify_all()
+        else:
+            self._registry.register(address, int(message.meta["num_streams"]))
+        # A worker that reads "over" leaves: only then may the dispatcher end, since this answer may be on its way.
+        return {"over": self._ends_at is not None}
+
+    def _end(self, message: Message) -> dict[str, Any]:
+        if self.config.secret is None:
+            raise ValueError("this data service belongs to no job, so no job ends it; stop its processes instead")
+        if self._ends_at is None:
+            self._ends_at = self._clock() + self.config.worker_timeout_seconds
+        self._changed.notify_all()
         return {}
+
+    def _is_over(self) -> bool:
+        return self._ends_at is not None and (not self._registry.awaits() or self._clock() >= self._ends_at)
 
     def _join(self, message: Message) -> dict[str, Any]:
         meta = message.meta

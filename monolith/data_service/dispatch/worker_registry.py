@@ -25,11 +25,23 @@ class WorkerRegistry:
         self._timeout_seconds = timeout_seconds
         self._clock = clock
         self._workers: dict[str, Worker] = {}
+        self._heard_at: dict[str, float] = {}
         self._placed: dict[SplitKey, str] = {}
 
     def register(self, address: str, num_streams: int) -> None:
         """Note that a worker is alive."""
         self._workers[address] = Worker(self._clock(), num_streams)
+        self._heard_at[address] = self._clock()
+
+    def leave(self, address: str) -> None:
+        """Forget a worker that ends."""
+        self._workers.pop(address, None)
+        self._heard_at.pop(address, None)
+
+    def awaits(self) -> bool:
+        """Whether a worker may register again soon, also one that a trainer could not reach."""
+        oldest = self._clock() - self._timeout_seconds
+        return any(heard_at >= oldest for heard_at in self._heard_at.values())
 
     def locate(self, key: SplitKey, failed: str | None) -> str | None:
         """Return the worker to read a split from: its own, else the one with the fewest; None if none lives.

@@ -14,7 +14,7 @@ from monolith.data_service.patient_client import PatientClient, StoppedError
 from monolith.data_service.requests import ServiceRequest
 from monolith.data_service.trainer.share import Share, SplitLease
 from monolith.errors import FencedError, MonolithError
-from monolith.wire import Client, Message, TlsConfig
+from monolith.wire import Client, Message, SharedSecret, TlsConfig
 
 TAKE_WAIT_SECONDS = 1.0
 MAX_BEAT_SECONDS = 2.0
@@ -36,6 +36,7 @@ class Membership:
         wait_for_others: bool,
         patience_seconds: float,
         tls: TlsConfig | None,
+        secret: SharedSecret | None = None,
     ) -> None:
         """Join with what a checkpoint holds; TimeoutError if the dispatcher cannot be reached."""
         self.trainer = trainer
@@ -44,14 +45,16 @@ class Membership:
         self._life = uuid.uuid4().hex
         self._parts = [list(part) for part in parts]
         self._wait_for_others = wait_for_others
-        self._tls = tls
+        self._tls, self._secret = tls, secret
         self._wake = threading.Event()
         self._take_lock, self._report_lock = threading.Lock(), threading.Lock()
         self._sequence = itertools.count(1)
         self._error: BaseException | None = None
         # Two connections: asking for work may take a while, and a heartbeat must not wait for that.
         self._client, self._take_client = (
-            PatientClient(dispatcher, "dispatcher", patience_seconds=patience_seconds, tls=tls, stop=self.stop)
+            PatientClient(
+                dispatcher, "dispatcher", patience_seconds=patience_seconds, tls=tls, secret=secret, stop=self.stop
+            )
             for _ in range(2)
         )
         asked_at = time.monotonic()
@@ -143,7 +146,10 @@ class Membership:
         self.end()
         self._thread.join(_LEAVE_SECONDS)
         message = self._message(ServiceRequest.REPORT, holding=self.share.to_report().to_json(), leave=True)
-        with contextlib.suppress(OSError, MonolithError), Client(self.dispatcher, tls=self._tls) as client:
+        with (
+            contextlib.suppress(OSError, MonolithError),
+            Client(self.dispatcher, tls=self._tls, secret=self._secret) as client,
+        ):
             client.request(message, _LEAVE_SECONDS)
 
     def _beat(self) -> None:

@@ -14,8 +14,8 @@ from monolith.data_service.holding import Holding
 from monolith.data_service.patient_client import PatientClient
 from monolith.data_service.requests import ServiceRequest, ask
 from monolith.data_service.trainer.membership import Membership
-from monolith.data_service.trainer.split_puller import PullConfig, SplitPuller
-from monolith.wire import Address, TlsConfig
+from monolith.data_service.trainer.split_puller import SPLITS_IN_FLIGHT, PullConfig, SplitPuller
+from monolith.wire import Address, SharedSecret, TlsConfig
 
 _PAUSE_SECONDS = 0.1
 
@@ -45,12 +45,15 @@ class ServiceSource(Closing):
         num_rounds: The source ends after this number of passes over the data; None never ends.
         wait_for_others: End a round when all trainers have finished theirs, so as to take over from one that is lost;
             False ends it when there is no split left to take.
+        shares_splits: Parts of this source, one per trainer, take any split that is free. False gives each part
+            splits of its own.
         splits_in_flight: Splits that are read at the same time. One makes the order that of the splits.
         prefetch_batches: Batches that wait in this process.
         pull_timeout_seconds: A worker silent for so long is replaced by another.
         patience_seconds: If no worker, or no dispatcher, can be reached for so long, a TimeoutError with its address
             is raised.
         tls: Certificate of this process, if the service has TLS.
+        secret: What the processes of the service know, if it has one.
     """
 
     shares_out = True
@@ -63,11 +66,13 @@ class ServiceSource(Closing):
         trainer: str,
         num_rounds: int | None = 1,
         wait_for_others: bool = True,
-        splits_in_flight: int = 3,
+        shares_splits: bool = False,
+        splits_in_flight: int = SPLITS_IN_FLIGHT,
         prefetch_batches: int = 16,
         pull_timeout_seconds: float = 15.0,
         patience_seconds: float = 60.0,
         tls: TlsConfig | None = None,
+        secret: SharedSecret | None = None,
     ) -> None:
         if not trainer:
             raise ValueError("a trainer needs a name of its own, such as trainer='trainer-0'")
@@ -76,7 +81,7 @@ class ServiceSource(Closing):
         self._dispatcher = str(Address.parse(dispatcher))
         self._trainer = trainer
         self._num_rounds = num_rounds
-        self._wait_for_others = wait_for_others
+        self._wait_for_others, self._shares_splits = wait_for_others, shares_splits
         self._parts: tuple[tuple[int, int], ...] = ()
         self._schema: Schema | None = None
         self._membership: Membership | None = None
@@ -86,6 +91,7 @@ class ServiceSource(Closing):
             pull_timeout_seconds=pull_timeout_seconds,
             patience_seconds=patience_seconds,
             tls=tls,
+            secret=secret,
         )
 
     @property
@@ -129,12 +135,16 @@ class ServiceSource(Closing):
         self._join(Holding.from_json(state))
 
     def shard(self, num_shards: int, index: int) -> Self:
-        """Return a source of every `num_shards`-th split, beginning with split `index`, for a trainer of its own."""
+        """Return a source for a trainer of its own: of every `num_shards`-th split from `index` on, or of any split."""
         check_shard(num_shards, index)
         part = type(self)(self._dispatcher, trainer=f"{self._trainer}/{index}of{num_shards}")
         part._num_rounds, part._wait_for_others, part._pull = self._num_rounds, self._wait_for_others, self._pull
-        part._parts = (*self._parts, (num_shards, index))
+        part._shares_splits = self._shares_splits
+        part._parts = self._parts if self._shares_splits else (*self._parts, (num_shards, index))
         return part
+
+    fixed_parts = "its splits belong to the trainers that began them"
+    """Why another number of workers cannot go on with them."""
 
     def close(self) -> None:
         """Leave the service: others may take at once what this trainer has not finished. Iterating joins again."""
@@ -158,13 +168,20 @@ class ServiceSource(Closing):
             wait_for_others=self._wait_for_others,
             patience_seconds=self._pull.patience_seconds,
             tls=self._pull.tls,
+            secret=self._pull.secret,
         )
         weakref.finalize(self, member.end)
         return member
 
     def _ask_schema(self) -> Schema:
         patience = self._pull.patience_seconds
-        client = PatientClient(self._dispatcher, "dispatcher", patience_seconds=patience, tls=self._pull.tls)
+        client = PatientClient(
+            self._dispatcher,
+            "dispatcher",
+            patience_seconds=patience,
+            tls=self._pull.tls,
+            secret=self._pull.secret,
+        )
         give_up = time.monotonic() + patience
         try:
             while (text := client.request(ask(ServiceRequest.DESCRIBE)).meta["schema"]) is None:

@@ -16,8 +16,9 @@ from monolith.data_service.requests import ServiceRequest, ask
 from monolith.data_service.trainer.membership import Membership
 from monolith.data_service.trainer.share import SplitLease
 from monolith.errors import CorruptFrameError, RemoteError
-from monolith.wire import Client, Deadline, TlsConfig
+from monolith.wire import Client, Deadline, SharedSecret, TlsConfig
 
+SPLITS_IN_FLIGHT = 3
 PULL_WAIT_SECONDS = 1.0
 _PAUSE_SECONDS = 0.2
 _CHECK_SECONDS = 1.0
@@ -30,7 +31,7 @@ LOST = (ConnectionError, TimeoutError, CorruptFrameError)
 class PullConfig:
     """How a trainer pulls."""
 
-    splits_in_flight: int = 3
+    splits_in_flight: int = SPLITS_IN_FLIGHT
     """Splits that are read at the same time."""
 
     prefetch_batches: int = 16
@@ -43,6 +44,9 @@ class PullConfig:
     """How long to try when no worker, or no dispatcher, can be reached."""
 
     tls: TlsConfig | None = None
+
+    secret: SharedSecret | None = None
+    """What all processes of the service know, if it belongs to a job."""
 
     def __post_init__(self) -> None:
         """Reject what would never yield a batch."""
@@ -192,7 +196,7 @@ class _Puller:
 
     def _ask(self, address: str, request: ServiceRequest, **content: Any) -> tuple[dict[str, Any], list[PlacedBatch]]:
         if address not in self._clients:
-            self._clients[address] = Client(address, tls=self._config.tls)
+            self._clients[address] = Client(address, tls=self._config.tls, secret=self._config.secret)
         reply = self._clients[address].request(ask(request, **content), self._config.pull_timeout_seconds)
         batches = unpack_batches(reply.meta.get("batches", ()), reply.arrays)
         self._give_up = Deadline.after(self._config.patience_seconds)

@@ -1,5 +1,6 @@
 """DataWorker: the process that reads splits for trainers."""
 
+import contextlib
 import logging
 import threading
 import time
@@ -16,10 +17,12 @@ from monolith.data_service.patient_client import PatientClient, StoppedError
 from monolith.data_service.requests import ServiceRequest, answer, ask
 from monolith.data_service.worker.split_stream import SplitStream
 from monolith.errors import MonolithError
-from monolith.wire import Message, TlsConfig, listen
+from monolith.wire import Client, Message, SharedSecret, TlsConfig, listen
 
 MAX_WAIT_SECONDS = 5.0
 """A trainer that waits for a batch asks again at least so often, so that silence means death."""
+
+_LEAVE_SECONDS = 2.0
 
 _log = logging.getLogger(__name__)
 
@@ -52,6 +55,10 @@ class DataWorkerConfig:
     """The worker ends when the dispatcher could not be reached for so long."""
 
     tls: TlsConfig | None = None
+
+    secret: SharedSecret | None = None
+    """Of the job that the service belongs to."""
+
     insecure: bool = False
     """Listen to other machines without TLS."""
 
@@ -70,8 +77,11 @@ class DataWorkerConfig:
 class DataWorker(Closing):
     """Reads splits and sends their batches until it is closed; it keeps nothing that another could not read again."""
 
-    def __init__(self, config: DataWorkerConfig) -> None:
-        """Ask the dispatcher what to read, build that once to see that it can be, listen, and register."""
+    def __init__(self, config: DataWorkerConfig, make_source: SourceFactory | None = None) -> None:
+        """Ask the dispatcher what to read, build that once to see that it can be, listen, and register.
+
+        With `make_source` it reads that, and imports nothing.
+        """
         self.config = config
         self._stop = threading.Event()
         self._lock = threading.Lock()
@@ -84,33 +94,43 @@ class DataWorker(Closing):
             ServiceRequest.CLOSE: self._close,
         }
         self._dispatcher = PatientClient(
-            config.dispatcher, "dispatcher", patience_seconds=config.patience_seconds, tls=config.tls, stop=self._stop
+            config.dispatcher,
+            "dispatcher",
+            patience_seconds=config.patience_seconds,
+            tls=config.tls,
+            secret=config.secret,
+            stop=self._stop,
         )
         service = self._dispatcher.request(ask(ServiceRequest.DESCRIBE)).meta
         self.input: str = service["input"]
         self._num_splits: int = service["num_splits"]
-        self._make_source = self._load()
+        self._check_input()
+        self._make_source = make_source or load_input(self.input)
         self._schema = self._make_source().schema.to_json()
         self._beat_seconds = service["worker_timeout_seconds"] / 5
-        self._server = listen(config.address, self._answer, tls=config.tls, insecure=config.insecure)
+        self._server = listen(
+            config.address, self._answer, tls=config.tls, secret=config.secret, insecure=config.insecure
+        )
         at = self._server.address
         self.address = str(at if config.advertise is None else replace(at, host=config.advertise))
         try:
-            self._register()
+            goes_on = self._register()
         except BaseException:
             self._server.close()
             raise
-        self._thread = threading.Thread(target=self._beat, name=f"data worker {self.address}", daemon=True)
+        work = self._beat if goes_on else self._stop.is_set
+        self._thread = threading.Thread(target=work, name=f"data worker {self.address}", daemon=True)
         self._thread.start()
 
     def wait(self) -> None:
-        """Return when it is closed; raise if it ended because the dispatcher is gone or refuses it."""
+        """Return when it is closed or the service ended; raise if the dispatcher is gone or refuses it."""
         self._thread.join()
         if self._error is not None:
             raise self._error
 
     def close(self) -> None:
-        """Stop answering, and stop reading."""
+        """Stop answering, and stop reading; the dispatcher learns it if it is there."""
+        is_first = not self._stop.is_set()
         self._stop.set()
         self._server.close()
         with self._lock:
@@ -119,24 +139,35 @@ class DataWorker(Closing):
             self._streams.clear()
             self._ids.clear()
         self._dispatcher.close()
+        if is_first:
+            self._leave()
 
-    def _load(self) -> SourceFactory:
+    def _leave(self) -> None:
+        config = self.config
+        with (
+            contextlib.suppress(OSError, MonolithError),
+            Client(config.dispatcher, tls=config.tls, secret=config.secret) as client,
+        ):
+            client.request(ask(ServiceRequest.REGISTER, **self._describe(), leave=True), _LEAVE_SECONDS)
+
+    def _check_input(self) -> None:
         if self.config.input not in (None, self.input):
             raise ValueError(
                 f"the dispatcher at {self.config.dispatcher} serves {self.input!r}, this worker only "
                 f"{self.config.input!r}; give it the address of another dispatcher, or that input"
             )
-        return load_input(self.input)
 
-    def _register(self) -> None:
-        content = {"address": self.address, "schema": self._schema, "num_streams": len(self._streams)}
-        self._dispatcher.request(ask(ServiceRequest.REGISTER, **content))
+    def _register(self) -> bool:
+        """Return whether the service goes on."""
+        return not self._dispatcher.request(ask(ServiceRequest.REGISTER, **self._describe())).meta.get("over", False)
+
+    def _describe(self) -> dict[str, Any]:
+        return {"address": self.address, "schema": self._schema, "num_streams": len(self._streams)}
 
     def _beat(self) -> None:
         """Register again and again, and close what nobody wants any more."""
         try:
-            while not self._stop.wait(self._beat_seconds):
-                self._register()
+            while not self._stop.wait(self._beat_seconds) and self._register():
                 self._close_idle()
         except StoppedError:
             pass

@@ -1,10 +1,16 @@
 """Job: what every engine runs; each of its processes is a `monolith train` with its own role."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Protocol
 
+from monolith.train.job.scale.shape import CLUSTER_FOLDER, ScaleOutcome
+
 PS, WORKER = "ps", "worker"
+DISPATCHER, DSWORKER = "dispatcher", "dsworker"
+
+_STEP_FLAGS = ("--steps=", "--max-steps=")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -16,7 +22,7 @@ class JobProcess:
     """
 
     server_type: str
-    """ps or worker."""
+    """ps, worker, dispatcher or dsworker."""
 
     index: int
     """Which of its kind."""
@@ -27,6 +33,8 @@ class JobProcess:
     @property
     def name(self) -> str:
         """For people and for log files."""
+        if self.server_type == DISPATCHER:
+            return DISPATCHER
         return "chief" if self.is_leader else f"{self.server_type} {self.index}"
 
     @property
@@ -37,7 +45,7 @@ class JobProcess:
     @property
     def is_server(self) -> bool:
         """It has no end of its own: the job is done when all others are."""
-        return self.server_type == PS
+        return self.server_type != WORKER
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,6 +64,9 @@ class Job:
     num_spares: int = 0
     """Parameter servers more than `num_ps`; the flags say what they are for."""
 
+    num_dsworkers: int = 0
+    """Processes that read the data for the workers; with them there is a dispatcher."""
+
     flags: Sequence[str] = ()
     """Settings of all processes, as flags of `monolith train`."""
 
@@ -67,6 +78,19 @@ class Job:
             raise ValueError("a job of several processes has --num-ps of at least 1; `monolith train` is one process")
         if self.num_workers < 1:
             raise ValueError(f"a job has --num-workers of at least 1, got {self.num_workers}")
+        if self.num_dsworkers < 0:
+            raise ValueError(f"--num-dsworkers must not be negative, got {self.num_dsworkers}")
+
+    def scaled(self) -> "Job":
+        """Return the job in the shape that `monolith scale` asked for, after its chief has stopped for it."""
+        outcome = ScaleOutcome.read(Path(self.folder) / CLUSTER_FOLDER)
+        if outcome is None or outcome.what != "scaled":
+            raise ValueError(f"{self.folder}: the chief ended as if `monolith scale` had asked for it, and nothing has")
+        flags = [flag for flag in self.flags if outcome.last_step is None or not flag.startswith(_STEP_FLAGS)]
+        if outcome.last_step is not None:  # `steps` counts from where the job began
+            flags.append(f"--max-steps={outcome.last_step}")
+        shape = outcome.shape
+        return replace(self, num_ps=shape.num_ps, num_workers=shape.num_workers, flags=flags)
 
     @property
     def num_servers(self) -> int:
@@ -76,11 +100,15 @@ class Job:
     def arguments(self, server_type: str, index: int | str) -> tuple[str, ...]:
         """Return what follows `monolith` on the command line of a process."""
         common = [f"--model-dir={self.folder}", f"--num-ps={self.num_ps}", f"--num-workers={self.num_workers}"]
+        if self.num_dsworkers:
+            common.append("--use-dataservice=true")
         return "train", self.model, *common, *self.flags, f"--server-type={server_type}", f"--index={index}"
 
     def roles(self) -> list[JobProcess]:
         """Return all processes, servers first."""
         places = [(PS, index) for index in range(self.num_servers)]
+        if self.num_dsworkers:
+            places += [(DISPATCHER, 0), *((DSWORKER, index) for index in range(self.num_dsworkers))]
         places += [(WORKER, index) for index in range(self.num_workers)]
         return [
             JobProcess(server_type=kind, index=index, arguments=self.arguments(kind, index)) for kind, index in places

@@ -2,13 +2,14 @@
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from monolith.launch.engines.job import PS, WORKER, Job, Resources
+from monolith.launch.engines.job import DISPATCHER, DSWORKER, PS, WORKER, Job, Resources
+from monolith.launch.supervisor import SCALED, USER_ERROR
 
-PS_PORT, CHIEF_PORT = 7001, 7002
+PORTS: Mapping[str, int] = {PS: 7001, WORKER: 7002, DISPATCHER: 7003, DSWORKER: 7004}
 USER_ID = 10001
 """Of the image that the Dockerfile builds."""
 
@@ -74,24 +75,26 @@ class KubernetesEngine:
 
     def hosts(self, job: Job) -> list[str]:
         """Return the names of the pods that listen."""
-        name = self._config.name
-        return [*(f"{name}-ps-{index}.{name}-ps" for index in range(job.num_servers)), f"{name}-worker-0.{name}-worker"]
+        return [host for kind in _counts(job) for host in self._listeners(job, kind)]
 
     def manifests(self, job: Job) -> list[dict[str, Any]]:
         """Return all objects of a job."""
-        *servers, chief = self.hosts(job)
-        listed = f"static:ps={','.join(f'{host}:{PS_PORT}' for host in servers)};worker={chief}:{CHIEF_PORT}"
-        flags = [*job.flags, f"--discovery={listed}", "--listen=$(POD_IP)"]
+        counts = _counts(job)
+        listed = ";".join(
+            f"{kind}={','.join(f'{host}:{PORTS[kind]}' for host in self._listeners(job, kind))}" for kind in counts
+        )
+        flags = [*job.flags, f"--discovery=static:{listed}", "--listen=$(POD_IP)"]
         if self._config.tls_secret:
             files = {"cert": "node.pem", "key": "node.key", "ca": "authority.pem"}
             flags += [f"--tls-{name}={TLS_FOLDER}/{file}" for name, file in files.items()]
         job = replace(job, flags=flags)
-        return [
-            self._service(PS, PS_PORT),
-            self._service(WORKER, CHIEF_PORT),
-            self._job(job, PS, job.num_servers, PS_PORT),
-            self._job(job, WORKER, job.num_workers, CHIEF_PORT),
-        ]
+        services = [self._service(kind, PORTS[kind]) for kind in counts]
+        return services + [self._job(job, kind, count, PORTS[kind]) for kind, count in counts.items()]
+
+    def _listeners(self, job: Job, kind: str) -> list[str]:
+        """Return the names of the pods of a kind that listen: of the workers only the chief."""
+        name, count = self._config.name, 1 if kind == WORKER else _counts(job)[kind]
+        return [f"{name}-{kind}-{index}.{name}-{kind}" for index in range(count)]
 
     def _labels(self, kind: str) -> dict[str, str]:
         return {
@@ -114,9 +117,9 @@ class KubernetesEngine:
         return {"apiVersion": "v1", "kind": "Service", "metadata": self._meta(kind), "spec": spec}
 
     def _job(self, job: Job, kind: str, count: int, port: int) -> dict[str, Any]:
-        # A wrong setting fails the job at once; a lost node is nobody's mistake.
+        # A wrong setting, or a stop for other numbers, fails the job at once; a lost node is nobody's mistake.
         rules = [
-            {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [2]}},
+            {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [USER_ERROR, SCALED]}},
             {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
         ]
         spec = {
@@ -173,12 +176,18 @@ class KubernetesEngine:
             "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
             "volumeMounts": mounts,
         }
-        if kind == PS:  # of the workers only the chief listens
+        if kind != WORKER:  # of the workers only the chief listens
             probe = {"tcpSocket": {"port": "monolith"}, "periodSeconds": 10, "timeoutSeconds": 5}
             container["startupProbe"] = {**probe, "failureThreshold": 60}
             container["readinessProbe"] = probe
             container["livenessProbe"] = {**probe, "failureThreshold": 6}
         return container
+
+
+def _counts(job: Job) -> dict[str, int]:
+    """Return how many processes of each kind a job has."""
+    counts = {PS: job.num_servers, WORKER: job.num_workers}
+    return {**counts, DISPATCHER: 1, DSWORKER: job.num_dsworkers} if job.num_dsworkers else counts
 
 
 def _requested(resources: Resources) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """LocalEngine: the processes of a job on this machine, under a supervisor."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
@@ -37,19 +37,30 @@ class LocalEngine:
 
     def run(self, job: Job) -> int:
         """Run the processes until the job is done, fails, or is stopped; return 0, or 1 if it failed."""
-        roles = [
-            JobRole(
-                name=role.name,
-                command=[sys.executable, *ROLE_PROCESS, *role.arguments],
-                is_leader=role.is_leader,
-                is_server=role.is_server,
-            )
-            for role in job.roles()
-        ]
-        return self.run_roles(roles, job.folder)
+        shapes = [job]
 
-    def run_roles(self, roles: Sequence[JobRole], folder: str | Path) -> int:
-        """Run these processes likewise; their logs are in the folder."""
+        def scaled() -> list[JobRole]:
+            shapes.append(shapes[-1].scaled())
+            return _roles(shapes[-1])
+
+        return self.run_roles(_roles(job), job.folder, scaled)
+
+    def run_roles(
+        self, roles: Sequence[JobRole], folder: str | Path, scaled: Callable[[], Sequence[JobRole]] | None = None
+    ) -> int:
+        """Run these processes likewise; their logs are in the folder. For `scaled`, see `Supervisor`."""
         with self._view:
-            supervisor = Supervisor(roles, Path(folder) / LOG_FOLDER, self._config, say=self._view.say)
+            supervisor = Supervisor(roles, Path(folder) / LOG_FOLDER, self._config, say=self._view.say, scaled=scaled)
             return supervisor.run(lambda: self._view.show(supervisor.processes))
+
+
+def _roles(job: Job) -> list[JobRole]:
+    return [
+        JobRole(
+            name=role.name,
+            command=[sys.executable, *ROLE_PROCESS, *role.arguments],
+            is_leader=role.is_leader,
+            is_server=role.is_server,
+        )
+        for role in job.roles()
+    ]

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from monolith.launch.engines.job import Job, JobProcess, Resources
+from monolith.launch.engines.job import PS, Job, JobProcess, Resources
 from monolith.launch.engines.ray_role import RayRole
-from monolith.launch.supervisor import how_it_ended
+from monolith.launch.supervisor import SCALED, how_it_ended
 
 try:
     import ray
@@ -65,15 +65,23 @@ class RayEngine:
         """Take which cluster, and who prints lines."""
         self._config, self._say = config, say
         self._stops = 0
+        self._is_scaled = False
 
     def run(self, job: Job) -> int:
-        """Run the job; return 0, or 1 if it failed."""
+        """Run the job; return 0, 1 if it failed, or SCALED if it is to be started again with other numbers."""
         job = replace(job, folder=os.path.abspath(job.folder))
         with self._connection(), self._signals(), self._group(job) as group:
             actors = self._actors(_reachable(job), group)
             failure = self._watch(actors)
             for actor in actors.values():
                 ray.kill(actor)
+        if self._is_scaled:
+            scaled = job.scaled()
+            self._say(
+                "the job has stopped for its new shape, with a snapshot; run the command again with "
+                f"--num-ps {scaled.num_ps} --num-workers {scaled.num_workers}"
+            )
+            return SCALED
         if failure:
             self._say(f"the job failed: {failure}")
         return 1 if failure else 0
@@ -156,7 +164,7 @@ class RayEngine:
         return actors
 
     def _resources(self, role: JobProcess) -> Resources:
-        return self._config.ps if role.is_server else self._config.worker
+        return self._config.ps if role.server_type == PS else self._config.worker
 
     def _watch(self, actors: Mapping[JobProcess, Any]) -> str:
         """Wait for the end of the job; return why it failed, or nothing."""
@@ -187,6 +195,7 @@ class RayEngine:
         """Return how a process failed for good, in words; nothing if it ended well."""
         try:
             status = ray.get(call)
+            self._is_scaled = self._is_scaled or status == SCALED
         except ray.exceptions.RayActorError:
             return f"failed or was lost more than {self._config.max_restarts} times; its log is in Ray's dashboard"
         return how_it_ended(status) if status else ""

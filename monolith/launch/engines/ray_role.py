@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 
 from monolith.launch.engines.local import ROLE_PROCESS
-from monolith.launch.supervisor import USER_ERROR, how_it_ended
+from monolith.launch.supervisor import SCALED, USER_ERROR, how_it_ended
 
 RESTART_PAUSE_SECONDS = 1.0
 
@@ -42,7 +42,7 @@ class RayRole:
         _say(f"{self._name} runs as process {self._process.pid} on {socket.gethostname()}")
         status = self._process.wait()
         _say(f"{self._name} {how_it_ended(status)}")
-        if status in (0, USER_ERROR) or self._is_stopped:
+        if status in (0, USER_ERROR, SCALED) or self._is_stopped:
             return status
         time.sleep(RESTART_PAUSE_SECONDS)
         os._exit(1)

@@ -2,6 +2,11 @@
 
 from monolith.parallel.coordination.coordinator import Coordinator
 from monolith.parallel.coordination.messages import Opening, Position
-from monolith.parallel.coordination.worker_link import GenerationOverError, ReplacedError, WorkerLink
+from monolith.parallel.coordination.worker_link import (
+    GenerationOverError,
+    JobOverError,
+    ReplacedError,
+    WorkerLink,
+)
 
-__all__ = ["Coordinator", "GenerationOverError", "Opening", "Position", "ReplacedError", "WorkerLink"]
+__all__ = ["Coordinator", "GenerationOverError", "JobOverError", "Opening", "Position", "ReplacedError", "WorkerLink"]

@@ -54,6 +54,7 @@ class Coordinator(Closing):
         self._cuts = itertools.count(1)
         self._lost_seconds = lost_seconds
         self._status: Callable[[], Mapping[str, Any]] = dict
+        self._scale: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None
         self._is_closed = False
         self._server = listen(
             address, self._answer, tls=tls, secret=secret, insecure=insecure, max_connections=max(256, 4 * num_workers)
@@ -102,6 +103,10 @@ class Coordinator(Closing):
         """Take what returns the chief's own part of the job's status."""
         self._status = read
 
+    def on_scale(self, ask: Callable[[Mapping[str, Any]], dict[str, Any]]) -> None:
+        """Take what answers those who want another number of processes; it raises a ValueError to refuse."""
+        self._scale = ask
+
     @contextmanager
     def cut(self, *, timeout_seconds: float) -> Iterator[dict[int, Position | None]]:
         """Hold all workers between two batches while the block runs; it gets the positions of workers 1, 2, ...
@@ -146,13 +151,20 @@ class Coordinator(Closing):
         """Workers that have not finished their part."""
         return [member.index for member in self._members.values() if not member.finished]
 
+    @property
+    def unpaused(self) -> list[int]:
+        """Workers that do not stand still for the present save, lost ones included: what they push is not known."""
+        with self._changed:
+            cut = self._news.cut
+            return [one.index for one in self._members.values() if not one.finished and one.paused != cut]
+
     def end(self, *, timeout_seconds: float = 10.0) -> None:
         """Tell all workers that the job is over, and wait until those that live have left."""
         with self._changed:
             self._announce(over=True)
             self._changed.wait_for(
                 lambda: all(
-                    member.has_left or not member.is_in or not member.is_alive(self._lost_seconds)
+                    member.has_left or not (member.is_in or member.waits) or not member.is_alive(self._lost_seconds)
                     for member in self._members.values()
                 ),
                 timeout_seconds,
@@ -206,6 +218,8 @@ class Coordinator(Closing):
             )
         if request is CoordinationRequest.STATUS:
             return Message(type=request, meta=self.status())
+        if request is CoordinationRequest.SCALE:
+            return Message(type=request, meta=self._asked_to_scale(message))
         answer = {
             CoordinationRequest.JOIN: self._join,
             CoordinationRequest.REPORT: self._report,
@@ -213,6 +227,17 @@ class Coordinator(Closing):
         }[request]
         with self._changed:
             return Message(type=request, meta=answer(self._member(message), message))
+
+    def _asked_to_scale(self, message: Message) -> dict[str, Any]:
+        with self._changed:
+            if self._news.stop or self._news.over:
+                raise ValueError("the job is ending; start it again with other numbers when it has ended")
+            if self._opening is None or self._scale is None:
+                raise ValueError(
+                    "the job is not training yet, or restores; ask again when `monolith status` shows steps"
+                )
+            answer = {"generation": self._news.generation, "global_step": self._news.global_step}
+        return {**answer, **self._scale(message.meta)}
 
     def _member(self, message: Message) -> Member:
         index = message.meta.get("index")
@@ -225,10 +250,17 @@ class Coordinator(Closing):
 
     def _join(self, member: Member, message: Message) -> dict[str, Any]:
         """Let a worker in, or answer that it must ask again: the chief is not ready."""
-        self._changed.wait_for(lambda: self._opening is not None or self._is_closed, HEARTBEAT_SECONDS)
+        member.note_contact()
+        member.waits = not message.meta.get("leaves")
+        self._changed.notify_all()
+        if not member.waits:
+            return {"ready": False, "over": self._news.over}
+        self._changed.wait_for(
+            lambda: self._opening is not None or self._news.over or self._is_closed, HEARTBEAT_SECONDS
+        )
         opening = self._opening
         if opening is None:
-            return {"ready": False}
+            return {"ready": False, "over": self._news.over}
         _check_agreement(member.index, message, opening)
         member.join(next(self._tickets))
         self._changed.notify_all()

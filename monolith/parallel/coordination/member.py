@@ -26,6 +26,9 @@ class Member:
     is_in: bool = False
     """It has joined in the present generation."""
 
+    waits: bool = False
+    """It asks to join, and there is no generation to join."""
+
     paused: int = 0
     """Number of the last save that it waited for, or waits for."""
 
@@ -49,7 +52,7 @@ class Member:
     def join(self, ticket: int) -> None:
         """Note that a process has joined as this worker."""
         self.ticket, self.number, self.paused = ticket, 0, 0
-        self.is_in, self.finished = True, ""
+        self.is_in, self.waits, self.finished = True, False, ""
         self.note_contact()
 
     def note_contact(self) -> None:
@@ -58,7 +61,7 @@ class Member:
 
     def is_alive(self, lost_seconds: float) -> bool:
         """Whether the worker was in contact lately."""
-        return bool(self.ticket) and time.monotonic() - self.last_contact < lost_seconds
+        return bool(self.last_contact) and time.monotonic() - self.last_contact < lost_seconds
 
     def status(self, lost_seconds: float, cut: int) -> dict[str, Any]:
         """Return what people may know of it."""

@@ -30,6 +30,7 @@ class CoordinationRequest(IntEnum):
     REPORT = 101
     WATCH = 102
     STATUS = 103
+    SCALE = 104
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

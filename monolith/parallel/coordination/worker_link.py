@@ -4,6 +4,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -36,6 +37,10 @@ _log = logging.getLogger(__name__)
 
 class GenerationOverError(MonolithError, ConnectionError):
     """The job goes back to its newest snapshot: this worker must join again and go on from there."""
+
+
+class JobOverError(MonolithError):
+    """The job was ended before this worker could begin."""
 
 
 class ReplacedError(FencedError):
@@ -74,6 +79,8 @@ class WorkerLink(Closing):
         self.gate = BatchGate()
         self.on_stop: Callable[[], None] = lambda: None
         """Called once, from another thread, when the job is to end early."""
+        self.on_error: Callable[[Exception], None] = lambda error: None
+        """Called once, from another thread, with what `check` raises from then on."""
         self.before_pause: Callable[[], None] = lambda: None
         """Called, from another thread, when the worker stands between two batches: everything it computed is pushed
         when this returns."""
@@ -85,6 +92,7 @@ class WorkerLink(Closing):
         self._news = News()
         self._report = _Report(position=None)
         self._sent = 0
+        self._rests = False  # the reporting thread, which then needs no word of a new position
         self._error: Exception | None = None
         self._joined: Joined | None = None
         self._is_closing = False
@@ -96,16 +104,24 @@ class WorkerLink(Closing):
         Raises:
             RemoteError: the chief refuses; the message names the setting that differs.
             TimeoutError: the chief was not ready in time.
+            JobOverError: the job was ended before it began.
             ConnectionError: nobody listens there.
         """
         deadline = Deadline.after(timeout_seconds)
+
+        def asked(**more: Any) -> Mapping[str, Any]:
+            wish = {"index": self._index, "settings": dict(settings), **more}
+            message = ask(CoordinationRequest.JOIN, plan_hash=plan_hash, **wish)
+            return self._reporter.request(message, HEARTBEAT_SECONDS + _REQUEST_SECONDS).meta
+
         while True:
-            reply = self._reporter.request(
-                ask(CoordinationRequest.JOIN, plan_hash=plan_hash, index=self._index, settings=dict(settings)),
-                HEARTBEAT_SECONDS + _REQUEST_SECONDS,
-            ).meta
+            reply = asked()
             if reply["ready"]:
                 break
+            if reply.get("over"):
+                with suppress(OSError):  # the chief waits for this before it ends, but not for long
+                    asked(leaves=True)
+                raise JobOverError("the chief was stopped before training began, and ended the job")
             if deadline.expired:
                 raise TimeoutError(f"{self._reporter.address}: the chief was not ready within {timeout_seconds:g} s")
         self._joined = joined = Joined(**{one.name: reply[one.name] for one in fields(Joined)})
@@ -127,7 +143,8 @@ class WorkerLink(Closing):
         with self._changed:
             number = self._report.number + 1
             self._report = _Report(position=position, number=number, global_step=global_step, figures=figures or {})
-            self._changed.notify_all()
+            if not self._rests:
+                self._changed.notify_all()
 
     def check(self) -> None:
         """Raise what ends this join: GenerationOverError, FencedError, or ConnectionError if the chief is lost."""
@@ -187,7 +204,9 @@ class WorkerLink(Closing):
                 self._send(self._reporter, report)
                 self._sent = report.number
                 with self._changed:  # a chief of many workers must not drown in reports
+                    self._rests = True
                     self._changed.wait_for(lambda: self._is_closing or self._report.finished != "", REPORT_SECONDS)
+                    self._rests = False
             except ReplacedError as error:
                 self._fail(error)
             except Exception as error:  # noqa: BLE001  the watching thread decides whether the chief is lost
@@ -241,11 +260,13 @@ class WorkerLink(Closing):
         with self._changed:
             is_new_stop = news.stop and not self._news.stop
             self._news = news
-            if news.generation != self._joined.generation and not news.over:
-                self._error = GenerationOverError(
+            self._changed.notify_all()
+        if news.generation != self._joined.generation and not news.over:
+            self._fail(
+                GenerationOverError(
                     f"generation {self._joined.generation} of the job is over; the worker joins the next one"
                 )
-            self._changed.notify_all()
+            )
         if is_new_stop:
             self.on_stop()
 
@@ -264,8 +285,11 @@ class WorkerLink(Closing):
 
     def _fail(self, error: Exception) -> None:
         with self._changed:
+            is_first = self._error is None
             self._error = self._error or error
             self._changed.notify_all()
+        if is_first:
+            self.on_error(error)
 
 
 def _shallow(report: _Report) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from monolith.errors import CorruptFrameError, FencedError
 from monolith.parallel.batch_key import CallNumbers
 from monolith.parallel.dense.requests import REFUSED
 from monolith.parallel.messages import Welcome
-from monolith.parallel.server_group import CallPatience, RetryConfig
+from monolith.parallel.server_group import CallPatience, GivenUp, RetryConfig
 from monolith.wire import Address, Client, Message, SharedSecret, TlsConfig
 
 _MAX_THREADS = 32
@@ -28,13 +28,14 @@ class ControlClients(Closing):
         secret: SharedSecret | None = None,
         tls: TlsConfig | None = None,
         retry: RetryConfig | None = None,
+        given_up: GivenUp | None = None,
     ) -> None:
         """Remember where the servers are; nothing is connected yet."""
         if not addresses:
             raise ValueError("there must be the address of at least one parameter server")
         self.calls = CallNumbers()
         """Keys for changes that belong to no stream."""
-        self._retry = retry or RetryConfig()
+        self._retry, self._given_up = retry or RetryConfig(), given_up
         self._cleanup = ExitStack()
         self._clients = [
             self._cleanup.enter_context(
@@ -57,18 +58,18 @@ class ControlClients(Closing):
             FencedError: the server is of another generation of the job.
             PermissionError: it does not know this job's secret.
             TimeoutError: there was no reply before the deadline; the words have the last reason.
+            ConnectionError: the server was given up before.
         """
-        patience = CallPatience(self._retry)
+        address = self._clients[shard].address
+        patience = CallPatience(self._retry, self._given_up, [address])
         while True:
             deadline = patience.attempt()
             try:
-                return _taken(
-                    self._clients[shard].request(message, deadline.remaining_seconds()), self.addresses[shard]
-                )
+                return _taken(self._clients[shard].request(message, deadline.remaining_seconds()), address)
             except PermissionError:
                 raise  # a wrong secret does not become right
             except (OSError, CorruptFrameError) as error:
-                patience.pause(str(error))
+                patience.pause(str(error), address)
 
     def ask(self, messages: Mapping[int, Message]) -> dict[int, Message]:
         """Return the reply of every server that has a message; the first error if one fails, after all have ended."""

@@ -1,7 +1,7 @@
 """The parameters of one shard with the optimizer that steps them: made from saved tensors, and saved as such."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping
 from typing import Any
 
 import torch
@@ -13,6 +13,7 @@ from monolith.errors import CorruptFileError, NotFiniteError, shown
 from monolith.parallel.dense.layout import DenseLayout
 from monolith.parallel.dense.optimizer_path import optimizer_class
 from monolith.parallel.dense.packing import PackedTensor, Packing
+from monolith.wire import Array
 
 NOT_SENT = frozenset({"params", "param_names", "step"})
 """What of an optimizer's group does not come with a step: the shard counts steps itself."""
@@ -24,6 +25,7 @@ class LivePart:
     def __init__(self, layout: DenseLayout, shard: int, tensors: Mapping[str, Tensor]) -> None:
         """Take this shard's part of saved tensors; a ValueError names what is missing or does not fit."""
         self.layout, self.shard = layout, shard
+        self.layout_hash = layout.hash
         self.numbers = layout.owned_by(shard)
         specs = [layout.parameters[number] for number in self.numbers]
         self.packing = Packing(specs)
@@ -56,13 +58,20 @@ class LivePart:
             named[OPTIMIZER_NAMES] = torch.frombuffer(bytearray(names), dtype=torch.uint8)
         return named
 
-    def step(self, gradients: Sequence[Tensor | None], groups: object) -> None:
-        """Step the optimizer once with these gradients and settings of its groups; all is checked before."""
+    def step(self, packed: Array | None, missing: Container[int], groups: object) -> None:
+        """Step the optimizer once with packed gradients and settings of its groups; all is checked before.
+
+        Parameters whose number is `missing` have no gradient.
+        """
+        gradients: list[Tensor | None] = [
+            None if number in missing else gradient
+            for number, gradient in zip(self.numbers, self.packing.unpack(packed), strict=True)
+        ]
         if self.optimizer is None:
             return
-        for spec, gradient in zip(self.packing.specs, gradients, strict=True):
-            if gradient is not None and not bool(torch.isfinite(gradient).all()):
-                raise NotFiniteError(f"the gradient of {spec.name} is not finite; nothing was changed")
+        assert packed is not None
+        if name := self.packing.first_not_finite(packed):
+            raise NotFiniteError(f"the gradient of {name} is not finite; nothing was changed")
         settings = self._checked_settings(groups)
         for group, values in zip(self.optimizer.param_groups, settings, strict=True):
             group.update(values)

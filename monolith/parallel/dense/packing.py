@@ -73,13 +73,16 @@ class Packing:
             end = begin + spec.nbytes
             self._places.append((begin, end))
         self.nbytes = end
+        dtypes = {spec.dtype for spec in self.specs}
+        self._dtype = dtypes.pop() if len(dtypes) == 1 else None  # of all of them, as in most models
+        self._strides = [_strides(spec.shape) for spec in self.specs]
 
     def pack(self, tensors: Sequence[Tensor | None]) -> Array:
         """Return the tensors' bytes; a missing tensor leaves its place as zeros."""
         packed = torch.zeros(self.nbytes, dtype=torch.uint8)
-        for view, tensor in zip(self._views(packed), tensors, strict=True):
-            if tensor is not None:
-                view.copy_(tensor.detach())
+        copy_all(
+            [(view, tensor) for view, tensor in zip(self._views(packed), tensors, strict=True) if tensor is not None]
+        )
         array: Array = packed.numpy()
         return array
 
@@ -88,14 +91,44 @@ class Packing:
         if array is None or array.dtype != np.uint8 or array.shape != (self.nbytes,):
             got = "no array" if array is None else f"{array.dtype} of shape {array.shape}"
             raise ValueError(f"expected the {self.nbytes} bytes of {len(self.specs)} tensors, got {got}")
-        aligned = array if array.ctypes.data % _ALIGNMENT == 0 and array.flags.writeable else array.copy()
-        return self._views(torch.from_numpy(aligned))
+        return self._views(_tensor(array))
+
+    def first_not_finite(self, array: Array) -> str | None:
+        """Return the name of the first packed tensor that has NaN or infinity in it; None if all are finite."""
+        # A sum is finite only if all of it is, and adding up is one pass; only then is it looked at more closely.
+        if self._dtype is not None and bool(torch.isfinite(_tensor(array).view(self._dtype).sum())):
+            return None
+        pairs = zip(self.specs, self.unpack(array), strict=True)
+        return next((spec.name for spec, tensor in pairs if not bool(torch.isfinite(tensor).all())), None)
 
     def _views(self, packed: Tensor) -> list[Tensor]:
+        if self._dtype is not None:  # the same with fewer calls: a model of many small tensors is packed in every step
+            flat, size = packed.view(self._dtype), self._dtype.itemsize
+            return [
+                flat.as_strided(spec.shape, strides, begin // size)
+                for spec, strides, (begin, _) in zip(self.specs, self._strides, self._places, strict=True)
+            ]
         return [
             packed[begin:end].view(spec.dtype).view(spec.shape)
             for spec, (begin, end) in zip(self.specs, self._places, strict=True)
         ]
+
+
+def copy_all(pairs: Sequence[tuple[Tensor, Tensor]]) -> None:
+    """Copy the second tensor of every pair into the first."""
+    if pairs:
+        with torch.no_grad():
+            torch._foreach_copy_([to for to, _ in pairs], [source for _, source in pairs])
+
+
+def _tensor(array: Array) -> Tensor:
+    """Return bytes as a tensor whose elements may be of any type; a copy only if they lie askew."""
+    return torch.from_numpy(array if array.ctypes.data % _ALIGNMENT == 0 and array.flags.writeable else array.copy())
+
+
+def _strides(shape: Sequence[int]) -> tuple[int, ...]:
+    """Return how many elements apart neighbours of each dimension are."""
+    return tuple(math.prod(shape[place + 1 :]) for place in range(len(shape)))
 
 
 def pack_named(tensors: Mapping[str, Tensor]) -> tuple[list[list[Any]], Array]:

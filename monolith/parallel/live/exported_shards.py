@@ -1,6 +1,6 @@
 """ExportedShards: the tables of a version, written by the parameter servers that hold the rows."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from monolith.checkpoint.shards.frozen_shards import ask_all
@@ -16,23 +16,26 @@ class ExportedShards(Closing):
         self._shards = [shard.another() for shard in shards]
         self._generation = generation
 
-    def write(self, folder: Path, *, skip_zero_embedding: bool) -> tuple[dict[str, int], list[int]]:
-        """Write all tables into a folder; return their numbers of rows.
+    @property
+    def num_shards(self) -> int:
+        """Number of servers."""
+        return len(self._shards)
 
-        Also return, for every shard, the number of its newest delta before it read its rows.
+    def write(
+        self, folder_of: Callable[[int], Path], *, skip_zero_embedding: bool
+    ) -> tuple[list[dict[str, int]], list[int]]:
+        """Write the tables of each shard into its folder.
+
+        Returns the numbers of rows by table, and the number of the newest delta before that, of each shard.
         """
-        path = str(folder.absolute())
+        folders = {shard: str(folder_of(number).absolute()) for number, shard in enumerate(self._shards)}
         written = ask_all(
             self._shards,
             lambda shard: shard.export_tables(
-                path, generation=self._generation, skip_zero_embedding=skip_zero_embedding
+                folders[shard], generation=self._generation, skip_zero_embedding=skip_zero_embedding
             ),
         )
-        num_rows: dict[str, int] = {}
-        for one in written:
-            for name, count in one["num_rows"].items():
-                num_rows[name] = num_rows.get(name, 0) + count
-        return num_rows, [one["sequence"] for one in written]
+        return [dict(one["num_rows"]) for one in written], [one["sequence"] for one in written]
 
     def close(self) -> None:
         """Close the connections."""

@@ -15,7 +15,13 @@ from monolith.train.config.task_settings import task_parameter, task_settings
 from monolith.train.config.training_config import is_chief
 from monolith.train.hooks.standard import WatchConfig
 from monolith.train.job_config import JobConfig
-from monolith.train.live.live_config import DEFAULT_SYNC_SECONDS, EXPORT_FOLDER, REALTIME_SYNC_SECONDS, LiveConfig
+from monolith.train.live.live_config import (
+    DEFAULT_SYNC_SECONDS,
+    EXPORT_FOLDER,
+    REALTIME_SYNC_SECONDS,
+    STANDALONE,
+    LiveConfig,
+)
 from monolith.train.loop import LoopConfig
 from monolith.train.process_config import ProcessConfig
 from monolith.train.saving.saving_config import SavingConfig
@@ -71,7 +77,7 @@ class RunSettings:
             watch=WatchConfig(**watch, tide=tide),
             job=job_config(config),
             live=_live(config, model),
-            exports=_versions(config, model) if task_parameter(model, "serving", "export_when_saving") else None,
+            exports=versions_of(config, model) if task_parameter(model, "serving", "export_when_saving") else None,
         )
 
 
@@ -82,7 +88,20 @@ def process_config(config: RunnerConfig) -> ProcessConfig:
 
 def input_config(config: RunnerConfig) -> InputConfig:
     """Return the settings of the input; evaluating and exporting need only these."""
-    return InputConfig(**_fields(config, InputConfig), tls=tls_config(config))
+    found = InputConfig(**_fields(config, InputConfig), tls=tls_config(config))
+    if job_config(config).is_job:
+        return found
+    if found.use_dataservice and not found.dispatcher:
+        raise ValueError(
+            "use_dataservice reads batches from a data service; set data_service_dispatcher to its address "
+            "(`monolith data-service dispatcher` prints it)"
+        )
+    if found.num_extra_workers:
+        raise ValueError(
+            f"num_extra_dsworker_on_gpu_worker={found.num_extra_workers} is for jobs with parameter servers; start "
+            "`monolith data-service worker` beside this process instead"
+        )
+    return found
 
 
 def job_config(config: RunnerConfig) -> JobConfig:
@@ -111,6 +130,19 @@ def export_base_of(config: RunnerConfig, model: Any) -> Path:
     return Path(config.model_dir) / (task_parameter(model, "serving", "export_dir_base") or EXPORT_FOLDER)
 
 
+def versions_of(config: RunnerConfig, model: Any) -> LiveConfig:
+    """Return where the versions of a model go and how they are laid out, with nobody to send changes to."""
+    mode = config.export_mode or task_parameter(model, "serving", "export_mode") or STANDALONE
+    return LiveConfig(
+        export_base=export_base_of(config, model),
+        name=serving_name(config, model),
+        mode=mode,
+        num_shards=config.export_num_shards,
+        keep_exports=config.exports_max_to_keep,
+        skip_zero_embedding=config.skip_zero_embedding_when_serving,
+    )
+
+
 def serving_name(config: RunnerConfig, model: Any) -> str:
     """Return what requests call a model: `base_name`, else the name of its class in snake case."""
     return config.base_name or to_snake_case(type(model).__name__)
@@ -134,21 +166,11 @@ def _live(config: RunnerConfig, model: Any) -> LiveConfig | None:
     targets = config.sync_targets or ()
     default_seconds = REALTIME_SYNC_SECONDS if config.enable_realtime_training else DEFAULT_SYNC_SECONDS
     return replace(
-        _versions(config, model),
+        versions_of(config, model),
         sync_targets=tuple(targets.split(",") if isinstance(targets, str) else targets),
         sync_seconds=default_seconds if config.sync_every_seconds is None else config.sync_every_seconds,
         export_seconds=config.export_every_seconds,
         tls=tls_config(config),
-    )
-
-
-def _versions(config: RunnerConfig, model: Any) -> LiveConfig:
-    """Return where the versions of a model go, with nobody to send changes to."""
-    return LiveConfig(
-        export_base=export_base_of(config, model),
-        name=serving_name(config, model),
-        keep_exports=config.exports_max_to_keep,
-        skip_zero_embedding=config.skip_zero_embedding_when_serving,
     )
 
 

@@ -60,8 +60,8 @@ class RunnerConfig(DistributedCpuTrainingConfig, SharedRunnerSettings):
     end_date: str | None = setting(None, "Day after the last one to read.")
     start_hour: int | None = setting(None, "First hour to read, on the first day.")
     end_hour: int | None = setting(None, "Hour after the last one to read.")
-    enable_dynamic_sharding: bool = setting(False, "Files go to whichever worker is free.")
-    max_task_num_per_worker: int = setting(1, "Files that a worker reads at a time.")
+    enable_dynamic_sharding: bool = setting(False, "A worker that is free takes the next split of the data service.")
+    max_task_num_per_worker: int = setting(1, "Splits that a worker reads at a time, with enable_dynamic_sharding.")
     data_service_dispatcher: str | None = setting(None, "Address of the data service's dispatcher.")
     from_command_line: list[str] = field(default_factory=list, init=False, repr=False, compare=False)
     """Names of the settings that the command line decided."""

@@ -29,6 +29,13 @@ class SharedTrainingSettings:
         None, "Seconds between two sends of changes; by default 0.5, or 10 with enable_realtime_training."
     )
     export_every_seconds: float = setting(60.0, "Seconds between two versions; the run also writes one at its start.")
+    export_mode: str | None = setting(
+        None,
+        "standalone: a version is one folder; distributed: the rows of each shard have one; None: as the task.",
+    )
+    export_num_shards: int | None = setting(
+        None, "Shards of a distributed version; by default num_ps, or 1. In a job, each parameter server writes one."
+    )
     exports_max_to_keep: int = setting(3, "Versions to keep in export_base.")
     tls_cert: str | None = setting(None, "Certificate (PEM) that the run shows to servers.")
     tls_key: str | None = setting(None, "Private key (PEM) of that certificate.")

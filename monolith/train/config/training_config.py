@@ -8,7 +8,10 @@ from monolith.train.config.setting import setting
 from monolith.train.config.shared_settings import SharedJobSettings, SharedTrainingSettings
 
 DEFAULT_SNAPSHOT_SECONDS = 60.0
-SERVER_TYPES = ("worker", "ps")
+DATA_ROLES = ("dispatcher", "dsworker")
+"""Processes of a job that read its data."""
+
+SERVER_TYPES = ("worker", "ps", *DATA_ROLES)
 CHIEF = "chief"
 """Another word for worker 0."""
 
@@ -26,7 +29,7 @@ class CpuTrainingConfig(SharedTrainingSettings):
     'sliding_hash_filter'
     """
 
-    server_type: str = setting("worker", "What this process is: worker or ps; chief is worker 0.")
+    server_type: str = setting("worker", "What this process is: worker, ps, dispatcher or dsworker; chief is worker 0.")
     index: int = setting(0, "Which of its kind this process is; worker 0 is the chief.")
     model_name: str = setting("", "Name in metrics and serving; if empty, the model's own name.")
     filter_capacity: int = setting(300_000_000, "Ids that the admission filter can count.")
@@ -77,7 +80,7 @@ class CpuTrainingConfig(SharedTrainingSettings):
     items_input_kafka_dump_prefix: bool = setting(False, "Framing of the item file.")
     device_fn: Callable[..., Any] | None = setting(None, "Where dense weights live.", flag=False)
     use_dataservice: bool | None = setting(None, "Read batches from a data service.")
-    num_extra_dsworker_on_gpu_worker: int = setting(0, "Data workers beside each GPU worker.")
+    num_extra_dsworker_on_gpu_worker: int = setting(0, "Data workers in the process of each worker.")
 
     def __post_init__(self) -> None:
         """Reject values that could only fail later, far from here."""

@@ -34,7 +34,6 @@ def _later(capability: str, *, refused: bool = False) -> Unread:
     return Unread(f"{capability} will read it, and is not there yet", NotImplementedError if refused else None)
 
 
-_FILES = "handing out files to workers"
 _SYNC = "keeping the rows of ranks on parameter servers"
 _GPU = "training on a GPU"
 _SERVING = "sharded serving"
@@ -47,9 +46,6 @@ UNREAD: Mapping[str, Unread] = {
     "force_shutdown_ps": Unread("parameter servers always end with their job", happens_anyway=True),
     "zk_watch_address_family": _later(_SERVING),
     "dc_aware": _later(_SERVING),
-    "num_extra_dsworker_on_gpu_worker": _later(_GPU),
-    "enable_dynamic_sharding": _later(_FILES),
-    "max_task_num_per_worker": _later(_FILES),
     "enable_partial_sync_training": _later(_SYNC, refused=True),
     "merge_sync_training_ckpt": Unread("all ranks share one model_dir and write one checkpoint", ValueError),
     "task": _later("the runner of registered tasks"),

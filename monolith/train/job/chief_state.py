@@ -3,7 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,19 +13,37 @@ from monolith.checkpoint.keep import Retention, SnapshotStore
 from monolith.checkpoint.shards import ShardsSaver, load_into_shards
 from monolith.checkpoint.shards.notes import notes_of
 from monolith.data import Source
+from monolith.data.parts import PartSource
+from monolith.data.source import State
 from monolith.model import MonolithModel
 from monolith.observe.metric_client import get_cli
 from monolith.parallel import RemoteShard, RetryConfig
 from monolith.parallel.coordination import Coordinator, Opening, Position
+from monolith.parallel.coordination.server_watch import ServerWatch
 from monolith.train.job.place import JobPlace
+from monolith.train.job.scale.scaling import Scaling
+from monolith.train.job.scale.settled import ahead_of, check_settled
 from monolith.train.job.served_state import ServedState, Servers
 from monolith.train.state.restore_config import RestoreConfig
-from monolith.train.state.train_state import PARTS_KEY, StateConfig, check_num_parts
+from monolith.train.state.train_state import PARTS_KEY, StateConfig
+from monolith.wire import Deadline
 
 WORKERS_KEY = "workers"
 """In a manifest's extra: clock and offsets of workers 1, 2, ..."""
 
+SETTLE_SECONDS = 300.0
+"""How long `monolith scale` waits for a worker that is lost."""
+
+_SETTLE_PAUSE_SECONDS = 0.2
+
+_IDLE_SECONDS = 3.0
+"""After this long without a step, the servers are asked how they are."""
+
 _log = logging.getLogger(__name__)
+
+
+class _ScaleNowError(Exception):
+    """Another number of processes is wanted, while the chief waits for workers."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,6 +88,7 @@ class ChiefState(ServedState):
         addresses: Sequence[str],
         coordinator: Coordinator,
         job: ChiefConfig,
+        scaling: Scaling,
     ) -> None:
         """Take over the servers at these addresses, in the order of their shards."""
         self._place, self._addresses, self._coordinator, self._job = place, addresses, coordinator, job
@@ -78,6 +97,9 @@ class ChiefState(ServedState):
         self._pause_ms = 0.0
         self.last_step: int | None = None
         """Where the job ends, once workers are let in."""
+        self.scaling = scaling
+        """The wish for another number of processes."""
+        self._kept_cut: ExitStack | None = None
         self._cleanup = ExitStack()
         super().__init__(model, source, config, job.ahead)
 
@@ -126,7 +148,23 @@ class ChiefState(ServedState):
 
     def held(self) -> AbstractContextManager[object]:
         """Hold all workers between two batches."""
-        return self._cut()
+        return self._cut() if self._kept_cut is None else nullcontext()
+
+    @property
+    def num_workers(self) -> int:
+        """Workers of the job, the chief included."""
+        return self._job.num_workers
+
+    @property
+    def is_stopped_for_scaling(self) -> bool:
+        """Whether all workers stand still until `release`, at a moment that any number of processes can go on from."""
+        return self._kept_cut is not None
+
+    def release(self) -> None:
+        """Let workers leave that were stopped for scaling."""
+        self._coordinator.request_stop()
+        if self._kept_cut is not None:
+            self._kept_cut.close()
 
     def moment(self, *, dense_only: bool = False) -> dict[str, Any]:
         """Return what is saved besides the rows; workers stand still."""
@@ -137,12 +175,9 @@ class ChiefState(ServedState):
         self.epoch += 1
         measured = self._saved_metrics if self.metrics is None else self.metrics.tensors()
         workers = [self._positions.get(index) or {} for index in range(1, self._job.num_workers)]
-        offsets = dict(self.offsets)
-        for one in workers:
-            offsets |= one.get("offsets", {})
         extra = {
             "clock": self.clock.state(),
-            "offsets": offsets,
+            "offsets": self._all_offsets(),
             "hash_columns": [name for name, kind in self.source.schema.types.items() if kind.is_hash],
             WORKERS_KEY: [{key: one[key] for key in ("clock", "offsets") if key in one} for one in workers],
         }
@@ -150,23 +185,72 @@ class ChiefState(ServedState):
         return {**common, "dense": {**random_tensors(), **measured}, "epoch": self.epoch, "extra": extra}
 
     def wait_for_others(self, ending: str, *, interrupted: bool, tick: Callable[[], None]) -> None:
-        """Wait until all workers have finished; saves go on meanwhile."""
-        if self.stop_requested():
-            self._coordinator.request_stop()
+        """Wait until all workers have finished; saves go on meanwhile. For another shape, stop them where they are."""
 
         def check() -> None:
+            if self.scaling.wanted is not None:
+                raise _ScaleNowError
             if self.stop_requested() and not self._coordinator.stops:
                 self._coordinator.request_stop()
+
+        def check_and_save() -> None:
+            check()
             self.fetch_dense()
             tick()
 
-        late = self._coordinator.wait_for_workers(timeout_seconds=self._job.end_seconds, check=check)
+        try:
+            check()
+            late = self._coordinator.wait_for_workers(timeout_seconds=self._job.end_seconds, check=check_and_save)
+        except _ScaleNowError:
+            self._stop_for_scaling()
+            return
         if late:
             _log.warning("workers %s did not finish within %g s", late, self._job.end_seconds)
         self.fetch_dense()
 
+    def _stop_for_scaling(self) -> None:
+        """Stop all workers at a moment when servers have applied what the positions say, no more and no less.
+
+        A worker that is lost is waited for: what it pushed last is not known until it has repeated it.
+        """
+        deadline, late, ahead = Deadline.after(min(SETTLE_SECONDS, self._job.end_seconds)), [], []
+        while not deadline.expired:
+            with ExitStack() as cut:
+                cut.enter_context(self._cut())
+                late = self._coordinator.unpaused
+                ahead = [] if late else ahead_of(self._all_offsets(), self._applied())
+                if not late and not ahead:
+                    self._kept_cut = cut.pop_all()
+                    self.fetch_dense()
+                    self.ending = f"stopped at step {self.global_step} for {self.scaling.wanted}, saved"
+                    return
+            time.sleep(_SETTLE_PAUSE_SECONDS)
+        reason = f"workers {late} did not come back" if late else f"nobody has repeated the batches of {ahead[:3]}"
+        reason += f" within {min(SETTLE_SECONDS, self._job.end_seconds):g} s"
+        self.scaling.call_off(self.global_step, reason)
+        raise TimeoutError(f"the job goes on with its present number of processes, since {reason}")
+
+    def _applied(self) -> list[Mapping[str, int]]:
+        return [ends for shard in self.shards for ends in shard.applied()]
+
+    def _all_offsets(self) -> dict[str, int]:
+        """Return how far each partition was read, by whichever worker."""
+        offsets = dict(self.offsets)
+        for one in self._positions.values():
+            offsets |= (one or {}).get("offsets", {})
+        return offsets
+
     stop_requested: Callable[[], bool] = staticmethod(lambda: False)
     """Whether somebody asked this process to end."""
+
+    def watch_servers(self, on_loss: Callable[[Exception], None]) -> None:
+        """Call `on_loss` from another thread if a server is lost while the chief takes no steps."""
+
+        def is_idle() -> bool:
+            return time.monotonic() - (self._ends[-1] if self._ends else began) > _IDLE_SECONDS
+
+        began = time.monotonic()
+        self._cleanup.enter_context(ServerWatch(self.shards, is_idle=is_idle, on_loss=on_loss))
 
     def shut_down(self) -> None:
         """Let the servers end."""
@@ -192,7 +276,9 @@ class ChiefState(ServedState):
             retry=job.retry,
         )
         self.shards = [
-            self._cleanup.enter_context(RemoteShard(address, secret=place.secret, tls=place.tls, retry=job.retry))
+            self._cleanup.enter_context(
+                RemoteShard(address, secret=place.secret, tls=place.tls, retry=job.retry, given_up=servers.given_up)
+            )
             for address in self._addresses
         ]
         self._new: list[int] = []
@@ -222,6 +308,9 @@ class ChiefState(ServedState):
             positions=is_own,
         )
         count = len(self.shards)
+        if is_own:
+            workers = self._job.num_workers
+            check_settled(path, snapshot.extra, snapshot.stream, num_ps=count, num_workers=workers)
         self._dense_applied = [
             notes_of(path, snapshot.extra, (index, count), positions=is_own).dense_applied for index in range(count)
         ]
@@ -240,21 +329,28 @@ class ChiefState(ServedState):
         self.fetch_dense(kept=True)
 
     def _go_to(self, path: Path, snapshot: Snapshot, offsets: dict[str, int]) -> None:
-        num_workers = self._job.num_workers
-        check_num_parts(path, snapshot.stream, num_workers)
-        if num_workers == 1:
-            super()._go_to(path, snapshot, offsets)
-            return
-        own, *others = snapshot.stream[PARTS_KEY]
-        self.source.restore(own)
-        self.stream = dict(own)
+        num_workers, streams = self._job.num_workers, list(snapshot.stream.get(PARTS_KEY, [snapshot.stream]))
         known = [dict(one) for one in snapshot.extra.get(WORKERS_KEY, ())]
+        if len(streams) != num_workers:
+            streams = self.redivided(streams, num_workers)
+            # What was read is the chief's from now on; the others' partitions have new names.
+            clocks = [one["clock"] for one in known if "clock" in one] + [snapshot.extra["clock"]] * num_workers
+            known = [{"clock": clock, "offsets": {}} for clock in clocks[: num_workers - 1]]
+        own, *others = streams
+        if own is not None:
+            self.source.restore(own)
+            self.stream = dict(own)
         self._positions = {
             index: None if stream is None else {"stream": stream, **known[index - 1]}
             for index, stream in enumerate(others, 1)
         }
         theirs = {name for one in known for name in one.get("offsets", {})}
         self.offsets = {name: end for name, end in offsets.items() if name not in theirs}
+
+    def redivided(self, streams: Sequence[State | None], num_workers: int) -> list[State | None]:
+        """Return where each of another number of workers begins; ValueError if the data cannot be given out anew."""
+        assert isinstance(self.source, PartSource)
+        return self.source.redivide(streams, num_workers)
 
     def _streams(self) -> dict[str, Any]:
         if self._job.num_workers == 1:
@@ -278,4 +374,5 @@ class ChiefState(ServedState):
             "chief": {"index": 0, "state": "training", **self.figures()},
             "saved_step": self.saved_step,
             "pause_ms": round(self._pause_ms, 1),
+            **self.scaling.status(),
         }

@@ -8,6 +8,7 @@ from monolith.checkpoint.format.manifest import read_manifest
 from monolith.checkpoint.shards import load_into_shards
 from monolith.cluster.discovery import ServiceDiscovery
 from monolith.data import Source
+from monolith.data.parts import PartSource
 from monolith.embedding import MultiTable
 from monolith.hooks import Hook
 from monolith.model import LookupPlan, MonolithModel
@@ -16,7 +17,6 @@ from monolith.parallel.coordination import Opening, WorkerLink
 from monolith.train.config import RunnerConfig
 from monolith.train.config.run_settings import job_config, restore_config
 from monolith.train.job.parameter_server import run_ps
-from monolith.train.job.part_source import PartSource
 from monolith.train.job.place import JobPlace, common_settings, coordinator_at, place_of
 from monolith.train.job.served_state import Servers
 from monolith.train.roles.server_choice import ServerChoice
@@ -79,7 +79,7 @@ def _evaluate_as_chief(
         for shard in shards:
             shard.shut_down()
             shard.close()
-        choice.shut_down_spares(addresses)
+        choice.shut_down_all_but(addresses)
         return found
 
 

@@ -1,4 +1,4 @@
-"""LateStop: SIGTERM and Ctrl-C while a chief begins again, when nothing else listens for them."""
+"""LateStop: SIGTERM and Ctrl-C while a chief begins, or begins again, when nothing else listens for them."""
 
 import signal
 import threading

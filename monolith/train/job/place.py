@@ -17,15 +17,15 @@ from monolith.cluster.platform.local_host import get_local_host
 from monolith.parallel.coordination import Coordinator
 from monolith.train.config import RunnerConfig
 from monolith.train.config.run_settings import tls_config
+from monolith.train.job.scale.shape import CLUSTER_FOLDER
 from monolith.train.roles.cluster import ListedCluster
 from monolith.train.roles.discovery import asked_discovery
 from monolith.wire import Address, SharedSecret, TlsConfig
 
-CLUSTER_FOLDER = "cluster"
-"""In model_dir: addresses of the processes, and their secret."""
-
 PS = "ps"
 WORKER = "worker"
+DISPATCHER = "dispatcher"
+DSWORKER = "dsworker"
 """Names in discovery. Of the workers only number 0, the chief, is registered: nobody asks the others anything."""
 
 HANDOVER_SECONDS = 30.0
@@ -68,13 +68,19 @@ class JobPlace(Closing):
         own = _address_of(self.listen)
         return str(own if listed is None else replace(own, port=Address.parse(listed).port))
 
+    def seen_by_others(self, address: Address) -> Address:
+        """Return the address under which others reach a listener; one of all networks has that of its host."""
+        if address.path is None and address.host in ("0.0.0.0", "::"):
+            return replace(address, host=get_local_host().strip("[]"))
+        return address
+
     def register(self, name: str, index: int, address: Address) -> None:
         """Let the others know where this process listens.
 
         Raises:
             ValueError: a living process has this name and index, and did not end in time.
         """
-        addr = self.discovery.address_for(name, index) or str(_seen_by_others(address))
+        addr = self.discovery.address_for(name, index) or str(self.seen_by_others(address))
         if not isinstance(self.discovery, FilesServiceDiscovery):  # which knows the processes themselves
             self._wait_for_predecessor(name, index, addr)
         self.discovery.register(name, index, addr)
@@ -83,7 +89,8 @@ class JobPlace(Closing):
 
     def deregister(self, name: str, index: int, address: Address) -> None:
         """Take the address back."""
-        self.discovery.deregister(name, index, self.discovery.address_for(name, index) or str(_seen_by_others(address)))
+        addr = self.discovery.address_for(name, index) or str(self.seen_by_others(address))
+        self.discovery.deregister(name, index, addr)
 
     def servers(self, num_ps: int) -> list[str]:
         """Wait until `num_ps` parameter servers answer; return their addresses in order."""
@@ -101,13 +108,18 @@ class JobPlace(Closing):
 
     def chief(self) -> str:
         """Wait until the chief answers; return its address."""
+        return self._first_of(WORKER, "the chief (worker 0)")
+
+    def dispatcher(self) -> str:
+        """Wait until the dispatcher of the job's data service answers; return its address."""
+        return self._first_of(DISPATCHER, "the dispatcher of its data service (server_type=dispatcher)")
+
+    def _first_of(self, name: str, what: str) -> str:
         end = time.monotonic() + self.wait_seconds
-        while (address := self.discovery.query(WORKER).get(0)) is None or not answers(address):
+        while (address := self.discovery.query(name).get(0)) is None or not answers(address):
             if time.monotonic() > end:
                 words = f"is registered at {address}, where nobody answers" if address else "is not registered"
-                raise TimeoutError(
-                    f"waited {self.wait_seconds:g} seconds for the chief (worker 0), which {words}; start it"
-                )
+                raise TimeoutError(f"waited {self.wait_seconds:g} seconds for {what}, which {words}; start it")
             time.sleep(_POLL_SECONDS)
         return address
 
@@ -177,10 +189,3 @@ def _address_of(text: str) -> Address:
     except ValueError:
         return Address.parse(text) if ":" in text else Address(text, 0)
     return Address(host, 0)
-
-
-def _seen_by_others(address: Address) -> Address:
-    """Return the address under which others reach a listener; one of all networks has that of its host."""
-    if address.path is None and address.host in ("0.0.0.0", "::"):
-        return replace(address, host=get_local_host().strip("[]"))
-    return address

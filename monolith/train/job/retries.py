@@ -30,7 +30,7 @@ class Retries:
         """Return the result of the first attempt that succeeds.
 
         Only a lost process counts as such: a call that was cut off or not answered in time. `cluster` returns the
-        parameter servers of the moment; `failed` is called after each failure.
+        parameter servers of the moment, or nothing before the first attempt; `failed` is called after each failure.
         """
         num_retries, before = 0, cluster()
         while True:
@@ -44,7 +44,7 @@ class Retries:
                 _log.warning("a process of the job is lost, beginning again in %g s: %s", self.wait_seconds, error)
                 time.sleep(self.wait_seconds)
                 now = cluster()
-                num_retries += now != before
+                num_retries += bool(before) and now != before
                 before = now
                 if num_retries > self.max_retries:
                     error.add_note(

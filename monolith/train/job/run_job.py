@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from monolith.cluster.discovery import ServiceDiscovery
+from monolith.cluster.platform.app_master import app_master_learns_the_end
 from monolith.data import Source
+from monolith.data.parts import PartSource
 from monolith.hooks import Hook, RunContext, StepValues
-from monolith.model import MonolithModel
-from monolith.parallel.coordination import Coordinator, WorkerLink
+from monolith.model import Mode, MonolithModel
+from monolith.parallel.coordination import Coordinator, JobOverError, WorkerLink
 from monolith.train.config import RunnerConfig
 from monolith.train.config.run_settings import RunSettings, input_config
 from monolith.train.config.task_settings import task_parameter
@@ -21,14 +23,23 @@ from monolith.train.hooks.endpoint import ReadFiguresHook
 from monolith.train.hooks.live_view import LiveView
 from monolith.train.hooks.standard import standard_hooks
 from monolith.train.job.chief_state import ChiefConfig, ChiefState
+from monolith.train.job.data_roles.dispatcher_role import run_dispatcher
+from monolith.train.job.data_roles.dsworker_role import (
+    end_data_service,
+    extra_dsworkers,
+    run_dsworker,
+    service_input,
+)
 from monolith.train.job.late_stop import LateStop
 from monolith.train.job.parameter_server import run_ps
-from monolith.train.job.part_source import PartSource
-from monolith.train.job.place import JobPlace, common_settings, coordinator_at, place_of
+from monolith.train.job.place import DISPATCHER, PS, WORKER, JobPlace, common_settings, coordinator_at, place_of
 from monolith.train.job.retries import Retries
+from monolith.train.job.scale.scaling import Scaling
+from monolith.train.job.scale.shape import CLUSTER_FOLDER, JobShape
 from monolith.train.job.status import job_figures, with_servers
 from monolith.train.job.worker_state import WorkerState
 from monolith.train.loop import RunResult, Trainer
+from monolith.train.made_model import make_source as make_model_source
 from monolith.train.roles.server_choice import ServerChoice
 from monolith.train.run import run, training_source
 from monolith.train.state import StateConfig
@@ -58,15 +69,34 @@ def run_job(
     `make_source` returns the data of all workers, each of which takes its part; by default, see `training_source`.
     """
     with place_of(config, discovery) as place:
-        if config.server_type == "ps":
-            run_ps(place, config.index)
-            ending = "the chief ended the job"
-            return RunResult(global_step=0, num_steps=0, ending=ending, loss=float("nan"), metrics={})
+        if config.server_type != "worker":
+            _be_no_worker(model, config, place, make_source)
+            return _not_begun("the chief ended the job")
         assert model is not None
-        read = make_source or partial(training_source, model, input_config(config))
-        if config.index == 0:
-            return _run_chief(model, config, place, read, steps=steps, max_steps=max_steps, hooks=hooks, **listeners)
-        return _run_worker(model, config, place, read, hooks)
+        reads = service_input(place, config)
+        read = make_source or partial(training_source, model, reads)
+        with extra_dsworkers(place, config, reads, model):
+            if config.index != 0:
+                return _run_worker(model, config, place, read, hooks)
+            with app_master_learns_the_end():
+                result = _run_chief(
+                    model, config, place, read, steps=steps, max_steps=max_steps, hooks=hooks, **listeners
+                )
+        end_data_service(place, reads)
+        return result
+
+
+def _be_no_worker(
+    model: MonolithModel | None, config: RunnerConfig, place: JobPlace, read: Callable[[], Source] | None
+) -> None:
+    """Hold rows, or read data, until the chief ends the job."""
+    if config.server_type == PS:
+        run_ps(place, config.index)
+    elif config.server_type == DISPATCHER:
+        run_dispatcher(place, config)
+    else:
+        assert model is not None
+        run_dsworker(place, config.index, read or partial(make_model_source, model, Mode.TRAIN, input_config(config)))
 
 
 def _run_chief(
@@ -90,8 +120,13 @@ def _run_chief(
         end_seconds=float(settings.job.chief_timeout_seconds),
     )
     choice = ServerChoice.of(config, place, job.retry)
-    with coordinator_at(place, config.num_workers) as coordinator:
-        states: list[ChiefState] = []
+    states: list[ChiefState] = []
+    with LateStop(lambda: bool(states)) as late, coordinator_at(place, config.num_workers) as coordinator:
+        scaling = Scaling(
+            Path(config.model_dir) / CLUSTER_FOLDER, JobShape(num_ps=config.num_ps, num_workers=config.num_workers)
+        )
+        scaling.check = lambda shape: _check_shape(shape, states[-1], place)
+        coordinator.on_scale(scaling.ask)
         # The chief answers for the whole job: processes of one machine cannot all have this port.
         metrics = [ReadFiguresHook(lambda: _figures(coordinator, place))] if settings.watch.metrics_port else []
 
@@ -101,9 +136,8 @@ def _run_chief(
             ends = {"steps": None, "max_steps": states[0].last_step} if states and states[0].last_step else {}
 
             def make_state(model: MonolithModel, source: Source, state: StateConfig) -> ChiefState:
-                states.append(
-                    ChiefState(model, source, state, place=place, addresses=addresses, coordinator=coordinator, job=job)
-                )
+                where: dict[str, Any] = {"place": place, "addresses": addresses, "coordinator": coordinator}
+                states.append(ChiefState(model, source, state, job=job, scaling=scaling, **where))
                 return states[-1]
 
             source = PartSource(read(), config.num_workers, 0)
@@ -116,16 +150,35 @@ def _run_chief(
                     hooks=[*hooks, _ChiefHook(states, late), *metrics],
                     **{**how, **ends},
                 )
+                state = states[-1]
+                if state.is_stopped_for_scaling:
+                    state.release()
                 coordinator.end()
-                states[-1].shut_down()
-                choice.shut_down_spares(addresses)
-                return result
+                state.shut_down()
+                choice.shut_down_all_but(addresses)
+                shape = scaling.finish(result.global_step, states[0].last_step, is_scaled=state.is_stopped_for_scaling)
+                return result if shape is None else replace(result, scale_to=(shape.num_ps, shape.num_workers))
             finally:
                 for state in states:
                     state.close()  # a second time does nothing
 
-        with LateStop(lambda: bool(states)) as late:
+        try:
             return _retries(settings).run(attempt, choice.servers, coordinator.suspend)
+        except KeyboardInterrupt:
+            if states:
+                raise
+            coordinator.end()
+            choice.shut_down_all_but([])
+            return _not_begun("interrupted before training began; run again to begin")
+
+
+def _check_shape(shape: JobShape, state: ChiefState, place: JobPlace) -> None:
+    """Raise a ValueError for a shape that the job cannot have."""
+    for name, count in ((PS, shape.num_ps), (WORKER, shape.num_workers)):
+        is_listed = place.discovery.address_for(name, 0) is not None
+        if is_listed and place.discovery.address_for(name, count - 1) is None:
+            raise ValueError(f"the list of addresses that the job was started with has no {name} {count - 1}")
+    state.redivided([None] * state.num_workers, shape.num_workers)
 
 
 def _figures(coordinator: Coordinator, place: JobPlace) -> Iterable[tuple[str, dict[str, str], float]]:
@@ -140,8 +193,15 @@ def _run_worker(
     settings.process.apply()
     limit = task_parameter(model, "train", "slow_start_steps") or 0
     first_step = int(limit * math.log(1 + config.index))
+    choice = ServerChoice.of(config, place, settings.job.call_retry)
+    has_joined = False
+
+    def servers() -> list[str]:
+        # Not before: a worker that waits for servers would not learn that the chief has ended the job.
+        return choice.chosen() if has_joined else []
 
     def attempt() -> RunResult:
+        nonlocal has_joined
         watching = [*standard_hooks(replace(settings.watch, summary_steps=0, controller=False, metrics_port=0)), *hooks]
         view = LiveView(every_steps=settings.watch.log_steps, folder=settings.saving.folder)
         for hook in [*watching, view, *model.training_hooks]:
@@ -158,6 +218,7 @@ def _run_worker(
                 retry=settings.job.call_retry,
                 ahead=settings.job.ahead,
             )
+            has_joined = True
             try:
                 link.wait_for_step(first_step, timeout_seconds=60.0 * settings.job.max_slow_start_minutes)
                 every = [_WorkerHook(link), *watching, view, *model.training_hooks]
@@ -166,7 +227,16 @@ def _run_worker(
             finally:
                 state.close()
 
-    return _retries(settings).run(attempt, ServerChoice.of(config, place, settings.job.call_retry).chosen)
+    place.chief()  # the first wait ends with an error: nobody may be about to start a chief
+    try:
+        return _retries(settings).run(attempt, servers)
+    except JobOverError as error:
+        return _not_begun(str(error))
+
+
+def _not_begun(ending: str) -> RunResult:
+    """Return how a process ended that took no step."""
+    return RunResult(global_step=0, num_steps=0, ending=ending, loss=float("nan"), metrics={})
 
 
 def _retries(settings: RunSettings) -> Retries:
@@ -181,9 +251,12 @@ class _ChiefHook(Hook):
         self._states, self._late = states, late
 
     def after_create_session(self, context: RunContext) -> None:
-        """Show the state whether a stop is asked for."""
-        self._states[-1].stop_requested = lambda: context.stop_requested
-        if self._late.received:
+        """Show the state whether a stop is asked for, and how to end a run that waits."""
+        state = self._states[-1]
+        state.stop_requested = lambda: context.stop_requested
+        state.scaling.stop = lambda: _stop(context)
+        state.watch_servers(context.fail)
+        if self._late.received or state.scaling.wanted is not None:
             context.request_stop()
 
 
@@ -194,8 +267,10 @@ class _WorkerHook(Hook):
         self._link = link
 
     def after_create_session(self, context: RunContext) -> None:
-        """Listen for the end of the job."""
+        """Listen for the end of the job, or of its generation."""
         self._link.on_stop = lambda: _stop(context)
+        self._link.on_error = context.fail
+        self._link.check()
         if self._link.stops:
             context.request_stop()
 

@@ -18,6 +18,7 @@ from monolith.parallel import BatchKey, RemoteTables, RetryConfig
 from monolith.parallel.batch_key import MAX_PARTITION_BYTES
 from monolith.parallel.remote_dense import PackedGradients, RemoteDense
 from monolith.parallel.remote_plan import RemoteBatchPlan
+from monolith.parallel.server_group import GivenUp
 from monolith.train.culprit import place_of_batch, push_failure
 from monolith.train.job.ahead import WorkingAhead
 from monolith.train.state import TrainState
@@ -37,6 +38,7 @@ class Servers:
     secret: SharedSecret = field(repr=False)
     tls: TlsConfig | None = None
     retry: RetryConfig = field(default_factory=RetryConfig)
+    given_up: GivenUp = field(default_factory=GivenUp)
 
     def tables(self, plan: LookupPlan) -> RemoteTables:
         """Connect to the tables of a plan."""
@@ -48,6 +50,7 @@ class Servers:
             secret=self.secret,
             tls=self.tls,
             retry=self.retry,
+            given_up=self.given_up,
         )
 
     def dense(self, plan: LookupPlan) -> RemoteDense:
@@ -59,6 +62,7 @@ class Servers:
             secret=self.secret,
             tls=self.tls,
             retry=self.retry,
+            given_up=self.given_up,
         )
 
 
@@ -265,7 +269,11 @@ def key_of(batch: Batch) -> BatchKey | None:
     """Return what servers know a batch by; None for one without events of its own."""
     if batch.first == batch.last:
         return None
-    name = batch.partition
-    if len(name.encode()) > MAX_PARTITION_BYTES:  # the path of a file, say
-        name = hashlib.sha256(name.encode()).hexdigest()
-    return BatchKey(name, batch.first, batch.last)
+    return BatchKey(key_name(batch.partition), batch.first, batch.last)
+
+
+def key_name(partition: str) -> str:
+    """Return what servers call a partition."""
+    if len(partition.encode()) <= MAX_PARTITION_BYTES:
+        return partition
+    return hashlib.sha256(partition.encode()).hexdigest()  # the path of a file, say

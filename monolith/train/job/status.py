@@ -8,7 +8,8 @@ from monolith.checkpoint.shards.frozen_shards import ask_all
 from monolith.cluster.discovery import FilesServiceDiscovery
 from monolith.parallel import RemoteShard, RetryConfig
 from monolith.parallel.coordination.messages import CoordinationRequest, ask
-from monolith.train.job.place import CLUSTER_FOLDER, WORKER
+from monolith.train.job.place import WORKER
+from monolith.train.job.scale.shape import CLUSTER_FOLDER
 from monolith.wire import Client, SharedSecret, TlsConfig
 
 
@@ -18,14 +19,23 @@ def job_status(model_dir: Path, *, tls: TlsConfig | None = None, timeout_seconds
     Raises:
         FileNotFoundError: No job runs there.
     """
+    with chief_client(model_dir, tls=tls) as client:
+        found = dict(client.request(ask(CoordinationRequest.STATUS), timeout_seconds).meta)
+    secret = SharedSecret.of_folder(model_dir / CLUSTER_FOLDER)
+    return with_servers(found, secret=secret, tls=tls, timeout_seconds=timeout_seconds)
+
+
+def chief_client(model_dir: Path, *, tls: TlsConfig | None = None) -> Client:
+    """Return a client of the chief of the job in a folder.
+
+    Raises:
+        FileNotFoundError: No job runs there.
+    """
     folder = model_dir / CLUSTER_FOLDER
     address = FilesServiceDiscovery(folder).query(WORKER).get(0) if folder.is_dir() else None
     if address is None:
         raise FileNotFoundError(f"no job of several processes runs in {model_dir}; `monolith launch` starts one")
-    secret = SharedSecret.of_folder(folder)
-    with Client(address, secret=secret, tls=tls) as client:
-        found = dict(client.request(ask(CoordinationRequest.STATUS), timeout_seconds).meta)
-    return with_servers(found, secret=secret, tls=tls, timeout_seconds=timeout_seconds)
+    return Client(address, secret=SharedSecret.of_folder(folder), tls=tls)
 
 
 def with_servers(

@@ -1,5 +1,6 @@
 """WorkerState: what a worker other than the chief trains on."""
 
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -7,6 +8,7 @@ from monolith.data import Batch, Source
 from monolith.model import MonolithModel
 from monolith.parallel import RetryConfig
 from monolith.parallel.coordination import WorkerLink
+from monolith.parallel.coordination.worker_link import REPORT_SECONDS
 from monolith.train.job.place import JobPlace
 from monolith.train.job.served_state import ServedState, Servers
 from monolith.train.state.train_state import StateConfig
@@ -29,6 +31,8 @@ class WorkerState(ServedState):
     ) -> None:
         """Join the job, as soon as its chief is ready, and go to this worker's position."""
         self.link, self._place, self._settings, self._retry = link, place, settings, retry
+        self._figures: dict[str, Any] = {}
+        self._next_figures = 0.0
         super().__init__(model, source, config, ahead)
         self.dense = self.servers.dense(self.plan)
         self.dense.join(model, self.optimizer)
@@ -46,7 +50,7 @@ class WorkerState(ServedState):
         """Note the position, and report it once everything before it is pushed."""
         super().count(batch)
         position = {"stream": self.stream, "offsets": dict(self.offsets), "clock": self.clock.state()}
-        self._in_turn(lambda: self.link.record(position, global_step=self._pushed_step, figures=self.figures()), batch)
+        self._in_turn(lambda: self._record(position), batch)
 
     def evict_if_due(self) -> None:
         """Do nothing: the chief removes expired rows."""
@@ -59,6 +63,13 @@ class WorkerState(ServedState):
         if interrupted and not self.link.stops:
             return
         self.link.finish(ending)
+
+    def _record(self, position: dict[str, Any]) -> None:
+        now = time.monotonic()
+        if now >= self._next_figures:  # no more often than they are sent: small batches take no longer than they do
+            self._next_figures = now + REPORT_SECONDS
+            self._figures = self.figures()
+        self.link.record(position, global_step=self._pushed_step, figures=self._figures)
 
     def _connect(self, config: StateConfig) -> Servers:
         joined = self.link.join(

@@ -1,17 +1,17 @@
 """Exporter: versions of a model in training, written while it trains."""
 
 import logging
-import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
 
 from monolith._core import native
 from monolith.export.dense_graph import dense_weights
-from monolith.export.versions import complete_versions, next_version, remove_unfinished, unfinished_path, version_path
-from monolith.export.write import Export, trace_model, write_export
+from monolith.export.unfinished import keep_newest, remove_unnamed_parts
+from monolith.export.versions import complete_versions, newest_export, next_version, remove_unfinished
+from monolith.export.write import Export, RowsOfVersion, trace_model, write_export
 from monolith.parallel.live.exported_shards import ExportedShards
-from monolith.train.live.live_config import LiveConfig
+from monolith.train.live.live_config import DISTRIBUTED, LiveConfig
 from monolith.train.live.step_gate import StepGate
 from monolith.train.saving.save_listener import SaveListener
 from monolith.train.state import TrainState
@@ -20,16 +20,22 @@ _log = logging.getLogger(__name__)
 
 
 class ExportListener(SaveListener):
-    """Writes a version for servers after every successful save."""
+    """Writes a version for servers after every successful save, also of dense weights alone."""
 
     def __init__(self, state: TrainState, config: LiveConfig) -> None:
         """Trace the model, which takes seconds."""
+        self._config = config
         # Saves end between the updates of two steps, in the thread that trains, so this gate never has to wait.
         self._exporter = Exporter(state, config, gate=StepGate(), sequence=lambda: 0)
 
     def after_save(self, step: int) -> None:
         """Write a version of this moment."""
         self._exporter.write()
+
+    def after_dense_save(self, step: int) -> None:
+        """Write a version that shares the rows of the newest one; a version of one folder cannot."""
+        if self._config.mode == DISTRIBUTED and complete_versions(self._config.export_base):
+            self._exporter.write(dense_only=True)
 
 
 class Exporter:
@@ -46,9 +52,13 @@ class Exporter:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="export", daemon=True)
         remove_unfinished(config.export_base)
+        remove_unnamed_parts(config.export_base)
 
-    def write(self) -> Path:
-        """Write a version of this moment and remove the oldest beyond `keep_exports`."""
+    def write(self, *, dense_only: bool = False) -> Path:
+        """Write a version of this moment and remove the oldest beyond `keep_exports`.
+
+        With `dense_only`, it shares the rows of the newest version.
+        """
         state, config = self._state, self._config
         sequence = self._sequence()  # before anything is read: what it counts is in the rows and weights
         with self._gate.between_steps(), state.dense_held():
@@ -59,7 +69,8 @@ class Exporter:
             Export(
                 model=state.model,
                 plan=state.plan,
-                tables=self._tables,
+                tables=RowsOfVersion(newest_export(config.export_base)) if dense_only else self._tables,
+                num_shards=config.shards_of(len(state.shards)),
                 schema=state.source.schema,
                 generation=state.generation,
                 sequence=sequence,
@@ -69,10 +80,7 @@ class Exporter:
                 skip_zero_embedding=config.skip_zero_embedding,
             ),
         )
-        for version in complete_versions(config.export_base)[: -config.keep_exports]:
-            # Renamed first: a version that is half gone must not look like one.
-            leftover = version_path(config.export_base, version).rename(unfinished_path(config.export_base, version))
-            shutil.rmtree(leftover)
+        keep_newest(config.export_base, config.keep_exports)
         return path
 
     def start(self) -> None:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from monolith.embedding.hash_shards import MAX_SHARDS
 from monolith.wire import TlsConfig
 
 DEFAULT_SYNC_SECONDS = 0.5
@@ -10,6 +11,8 @@ REALTIME_SYNC_SECONDS = 10.0
 """The specification's period; it applies if `enable_realtime_training` is set and no period is."""
 
 EXPORT_FOLDER = "exported_models"
+
+STANDALONE, DISTRIBUTED = EXPORT_MODES = ("standalone", "distributed")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,6 +36,12 @@ class LiveConfig:
 
     keep_exports: int = 3
 
+    mode: str = STANDALONE
+    """Whether a version is one folder ("standalone"), or has the rows of each shard in another ("distributed")."""
+
+    num_shards: int | None = None
+    """Shards of a distributed version; by default one per parameter server, or 1."""
+
     skip_zero_embedding: bool = False
     """Serving tables leave out rows that are all zeros."""
 
@@ -41,6 +50,18 @@ class LiveConfig:
 
     def __post_init__(self) -> None:
         """Reject values that could only fail later, far from here."""
+        if self.mode not in EXPORT_MODES:
+            raise ValueError(f"export_mode must be one of {', '.join(EXPORT_MODES)}, got {self.mode!r}")
+        if self.num_shards is not None and not 1 <= self.num_shards <= MAX_SHARDS:
+            raise ValueError(f"export_num_shards must be 1 to {MAX_SHARDS}, got {self.num_shards}")
+        if self.num_shards is not None and self.mode == STANDALONE:
+            raise ValueError(f"export_num_shards={self.num_shards} needs export_mode={DISTRIBUTED!r}")
         for name in ("sync_seconds", "export_seconds", "keep_exports"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"LiveConfig: {name} must be positive, got {getattr(self, name)}")
+
+    def shards_of(self, num_servers: int) -> int | None:
+        """Return the number of shards of a version, given that of the parameter servers; None for one folder."""
+        if self.mode == STANDALONE:
+            return None
+        return self.num_shards or num_servers or 1

@@ -1,4 +1,4 @@
-"""Pipeline: what a rank does in the background while it computes, in an order that all ranks have in common."""
+"""RankPipeline: what a rank does in the background while it computes, in an order that all ranks have in common."""
 
 import copy
 from collections import deque
@@ -58,7 +58,7 @@ class _Coming(Generic[Fetched]):
     fetched: Future[Fetched] | None = None
 
 
-class Pipeline(Closing, Generic[Fetched]):
+class RankPipeline(Closing, Generic[Fetched]):
     """The batches of a rank, of which some are begun before their turn, and calls that others wait for later.
 
     All calls to other ranks go through one thread and one exchange of their own, in the same order on every rank. So

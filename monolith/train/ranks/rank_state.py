@@ -25,7 +25,7 @@ from monolith.parallel.ranks.rank_tables import RankBatchPlan
 from monolith.train.culprit import place_of_batch
 from monolith.train.job.chief_state import WORKERS_KEY
 from monolith.train.job.served_state import push_behind
-from monolith.train.ranks.pipeline import Pipeline
+from monolith.train.ranks.pipeline import RankPipeline
 from monolith.train.ranks.rank_job import RankJob
 from monolith.train.state import StateConfig, TrainState
 from monolith.train.state.restore_config import RestoreConfig
@@ -63,13 +63,13 @@ class RankState(TrainState):
         self.exchange, self._job = exchange, job
         self._cleanup = ExitStack()
         self._has_ended = False
-        self._pipeline: Pipeline[PlannedBatch | Pulled] | None = None
+        self._pipeline: RankPipeline[PlannedBatch | Pulled] | None = None
         super().__init__(model, source, config)
         if job.background is not None:
             tables = cast(RankTables, self.tables).over(job.background)
             # As `self.lookup`, for the thread of the pipeline.
             self._lookup_ahead = self._make_lookup(config, cast(MultiTable, tables))
-            self._pipeline = Pipeline(source, job.background, job.overlap, self._fetch)
+            self._pipeline = RankPipeline(source, job.background, job.overlap, self._fetch)
             self._cleanup.enter_context(self._pipeline)
 
     def begin_step(self) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 from monolith.cluster.host_addresses import loopback_ip
 from monolith.cluster.platform.local_host import get_local_host
 from monolith.data import Source
+from monolith.data.parts import PartSource
 from monolith.hooks import Hook
 from monolith.model import MonolithModel
 from monolith.parallel.ranks import Exchange, RankGroup, RankPlace
@@ -16,8 +17,7 @@ from monolith.train.config import CpuTrainingConfig, RunnerConfig
 from monolith.train.config.run_settings import RunSettings, tls_config
 from monolith.train.hooks.live_view import LiveView
 from monolith.train.hooks.standard import standard_hooks
-from monolith.train.job.part_source import PartSource
-from monolith.train.job.place import CLUSTER_FOLDER
+from monolith.train.job.scale.shape import CLUSTER_FOLDER
 from monolith.train.loop import RunResult, Trainer
 from monolith.train.ranks.pipeline import Overlap
 from monolith.train.ranks.rank_job import RankJob

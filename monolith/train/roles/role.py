@@ -7,7 +7,7 @@ from monolith.cluster.discovery import discovery_from
 from monolith.cluster.platform.mpi import get_mpi_rank, get_mpi_size, is_under_mpi
 from monolith.train.config.run_settings import job_config
 from monolith.train.config.runner_config import RunnerConfig, ServiceDiscoveryType
-from monolith.train.config.training_config import CHIEF, SERVER_TYPES
+from monolith.train.config.training_config import CHIEF, DATA_ROLES, SERVER_TYPES
 from monolith.train.roles.cluster import ListedCluster
 from monolith.train.roles.discovery import asked_discovery, asked_type
 
@@ -38,6 +38,8 @@ def with_role(config: RunnerConfig) -> RunnerConfig:
     cluster = _listed(config)
     if cluster is not None:
         _take_counts(found, cluster)
+        if cluster.dispatchers and found.use_dataservice is None:
+            found.use_dataservice = True
     if cluster is not None and cluster.role is not None:
         found.server_type, found.index = cluster.role
     elif found.num_ps > 0 and is_under_mpi() and not _is_said(config, "index"):
@@ -68,6 +70,8 @@ def _take_counts(config: RunnerConfig, cluster: ListedCluster) -> None:
 
 
 def _role_of_rank(config: RunnerConfig, type_is_said: bool) -> tuple[str, int]:
+    if config.server_type in DATA_ROLES:
+        return config.server_type, 0 if config.server_type == "dispatcher" else get_mpi_rank()
     rank, size = get_mpi_rank(), get_mpi_size()
     num_servers = config.num_ps + job_config(config).num_spares
     counts = {"ps": num_servers, "worker": config.num_workers}
@@ -90,7 +94,7 @@ def _role_of_rank(config: RunnerConfig, type_is_said: bool) -> tuple[str, int]:
 
 def _check_others_exist(config: RunnerConfig) -> None:
     """Reject, or warn about, settings that say where other processes are if there are none."""
-    if config.num_ps > 0 or config.num_workers > 1 or config.server_type == "ps" or config.index > 0:
+    if config.num_ps > 0 or config.num_workers > 1 or config.server_type != "worker" or config.index > 0:
         return
     if config.discovery:
         raise ValueError(

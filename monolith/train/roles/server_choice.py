@@ -105,8 +105,8 @@ class ServerChoice:
             time.sleep(_POLL_SECONDS)
         return known
 
-    def shut_down_spares(self, used: Sequence[str]) -> None:
-        """Let the servers end that the job does not use."""
+    def shut_down_all_but(self, used: Sequence[str]) -> None:
+        """Let the registered servers end that the job does not use."""
         for address in self.place.discovery.query(_PS).values():
             if address in used:
                 continue
@@ -114,7 +114,7 @@ class ServerChoice:
                 try:
                     shard.shut_down()
                 except Exception as error:  # noqa: BLE001  it is gone already, or will be killed
-                    _log.warning("a spare parameter server could not be asked to end: %s", error)
+                    _log.warning("a parameter server could not be asked to end: %s", error)
 
     @property
     def _has_spares(self) -> bool:

@@ -43,7 +43,7 @@ class RunSaver:
             dense_only=False,
             rules=SaveRules(listeners=listeners, guards=guards, ignore_errors=config.ignore_errors),
         )
-        self._dense = _DenseOnly(state, config, retention)
+        self._dense = _DenseOnly(state, config, retention, listeners)
 
     def begin(self) -> None:
         """Write the snapshot that a run begins with, unless it is to have none."""
@@ -122,7 +122,9 @@ class RunSaver:
 class _DenseOnly:
     """Saves dense weights alone, more often than everything, into their own folder inside the model's."""
 
-    def __init__(self, state: TrainState, config: SavingConfig, retention: Retention) -> None:
+    def __init__(
+        self, state: TrainState, config: SavingConfig, retention: Retention, listeners: Sequence[SaveListener]
+    ) -> None:
         folder = config.folder / DENSE_ONLY_FOLDER
         self._state = state
         self._waits = config.dense_waits
@@ -133,7 +135,9 @@ class _DenseOnly:
             state,
             Saver(folder, state.plan, None, retention=retention, fenced_by=config.folder),
             dense_only=True,
-            rules=SaveRules(ignore_errors=config.ignore_errors),
+            rules=SaveRules(
+                listeners=[_AfterDense(listener) for listener in listeners], ignore_errors=config.ignore_errors
+            ),
         )
 
     def after_step(self, *, is_saved: bool) -> None:
@@ -171,3 +175,13 @@ class _DenseOnly:
     def _begin(self, *, in_parallel: bool = False) -> None:
         self._lane.begin(in_parallel=in_parallel)
         self._saved_step = self._state.global_step
+
+
+class _AfterDense(SaveListener):
+    """Calls a listener after a save of dense weights alone."""
+
+    def __init__(self, listener: SaveListener) -> None:
+        self._listener = listener
+
+    def after_save(self, step: int) -> None:
+        self._listener.after_dense_save(step)

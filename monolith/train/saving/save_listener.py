@@ -13,3 +13,6 @@ class SaveListener:
 
     def after_save(self, step: int) -> None:
         """Run after that save has ended; training may have taken further steps meanwhile."""
+
+    def after_dense_save(self, step: int) -> None:
+        """Run after dense weights alone were saved."""

@@ -28,6 +28,7 @@ from monolith.checkpoint.format.state_files import refresh_checkpoint_file
 from monolith.checkpoint.keep import Retention, SnapshotStore, choose_snapshot
 from monolith.checkpoint.keep.rollback import is_in, set_aside_others
 from monolith.data import Batch, Source
+from monolith.data.parts.redivide import is_of_units
 from monolith.embedding import MultiTable
 from monolith.embedding.admission import AdmissionConfig
 from monolith.embedding.table import NO_TIME
@@ -332,13 +333,13 @@ class TrainState:
 
 
 def check_num_parts(path: Path, stream: Mapping[str, Any], num_workers: int) -> None:
-    """Raise a ValueError unless a position is one of `num_workers` workers."""
-    saved = len(stream[PARTS_KEY]) if PARTS_KEY in stream else 1
-    if saved != num_workers:
+    """Raise a ValueError unless a position is one of `num_workers` workers with their ordinary parts."""
+    parts = stream.get(PARTS_KEY, [stream])
+    if len(parts) != num_workers or any(is_of_units(one) for one in parts):
         raise ValueError(
-            f"{path} was trained by {saved} workers, each with a part of the data, and their positions mean nothing to "
-            f"{num_workers}; train with num_workers={saved}, or in another model_dir with restore_dir={path.parent}, "
-            "which begins at the start of the data"
+            f"{path} was trained by a job of {len(parts)} workers, each with a part of the data, and their positions "
+            f"mean nothing to {num_workers} without parameter servers; train with num_ps of at least 1 and any "
+            f"num_workers, or in another model_dir with restore_dir={path.parent}, from the start of the data"
         )
 
 

@@ -2,6 +2,8 @@
 
 import time
 
+from tests.patience import PATIENCE_SECONDS
+
 
 def check_registered_addresses_are_found(make):
     with make() as one, make() as other:
@@ -56,7 +58,7 @@ CHECKS = [value for name, value in sorted(globals().items()) if name.startswith(
 
 def seen(discovery, name, expected):
     """Wait, half a minute at most, until a query gives what is expected; changes may take a moment to arrive."""
-    end = time.monotonic() + 30
+    end = time.monotonic() + PATIENCE_SECONDS
     while discovery.query(name) != expected and time.monotonic() < end:
         time.sleep(0.01)
     assert discovery.query(name) == expected

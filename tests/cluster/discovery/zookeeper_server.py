@@ -8,10 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.free_port import free_port
+from tests.patience import PATIENCE_SECONDS
+
 JARS = "/etc/zookeeper/conf:/usr/share/java/zookeeper.jar"
 MAIN = "org.apache.zookeeper.server.ZooKeeperServerMain"
 TICK_MILLISECONDS = 200
-"""A session lasts at least two ticks: processes that die are noticed in less than a second."""
+"""A session lasts at least two ticks: a test may ask for a short one."""
 
 
 class ZooKeeperServer:
@@ -19,9 +22,7 @@ class ZooKeeperServer:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        with socket.socket() as one:
-            one.bind(("127.0.0.1", 0))
-            self.address = f"127.0.0.1:{one.getsockname()[1]}"
+        self.address = f"127.0.0.1:{free_port()}"
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -29,12 +30,12 @@ class ZooKeeperServer:
         config = self._folder / "zoo.cfg"
         config.write_text(
             f"tickTime={TICK_MILLISECONDS}\ndataDir={self._folder}/data\nclientPort={port}\n"
-            "clientPortAddress=127.0.0.1\nadmin.enableServer=false\nmaxClientCnxns=0\n"
+            "clientPortAddress=127.0.0.1\nadmin.enableServer=false\nmaxClientCnxns=0\nmaxSessionTimeout=60000\n"
         )
         with open(self._folder / "log", "ab") as log:
             java = ["java", "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", JARS, MAIN, str(config)]
             self._process = subprocess.Popen(java, stdout=log, stderr=log)
-        end = time.monotonic() + 60
+        end = time.monotonic() + PATIENCE_SECONDS
         while True:
             try:
                 socket.create_connection(("127.0.0.1", int(port)), timeout=1).close()

@@ -18,6 +18,7 @@ from monolith.cluster.platform import mlp_env
 from monolith.cluster.platform.mlp_env import MLPEnv
 from monolith.errors import RemoteError
 from monolith.wire import Message, connect
+from tests.patience import PATIENCE_SECONDS
 
 PLAIN = {
     "MLP_FRAMEWORK": "tensorflow",
@@ -215,7 +216,7 @@ env.join(use_ssh=False)
 def test_joining_ends_the_process_when_the_port_is_closed():
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
-        one.listen()
+        one.listen(4096)  # it connects again and again, and is ended when there is no room
         values = {"MLP_WORKER_0_PRIMARY_HOST": "127.0.0.1", "MLP_WORKER_0_PORT": str(one.getsockname()[1])}
         process = subprocess.Popen(
             [sys.executable, "-c", JOIN], env={**os.environ, **values}, stdout=subprocess.PIPE, text=True
@@ -224,7 +225,7 @@ def test_joining_ends_the_process_when_the_port_is_closed():
         one.accept()[0].close()
         assert process.poll() is None
     try:
-        assert process.wait(60) == 0
+        assert process.wait(PATIENCE_SECONDS) == 0
     finally:
         process.kill()
         process.stdout.close()
@@ -332,7 +333,7 @@ class TestProfiler:
                     client.request(Message(type=1, meta={"duration_ms": wrong}))
             recording = threading.Thread(target=client.request, args=(Message(type=1, meta={"duration_ms": 500}),))
             recording.start()
-            end = time.monotonic() + 30
+            end = time.monotonic() + PATIENCE_SECONDS
             while not env._profiler._busy.locked() and time.monotonic() < end:
                 time.sleep(0.001)
             with pytest.raises(RemoteError, match="being recorded already"):

@@ -16,6 +16,7 @@ from monolith.cluster.platform.mpi import (
     get_mpi_size,
 )
 from monolith.train.config import RunnerConfig
+from tests.patience import PATIENCE_SECONDS
 
 NUMBERS = {
     "OMPI_COMM_WORLD_RANK": get_mpi_rank,
@@ -63,7 +64,12 @@ def test_outside_mpi_exceptions_stay_as_they_are(monkeypatch):
 def test_an_uncaught_exception_ends_the_process_with_its_threads():
     environment = {**os.environ, "OMPI_COMM_WORLD_RANK": "1"}
     done = subprocess.run(
-        [sys.executable, "-c", FAILS], env=environment, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", FAILS],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        check=False,
     )
     assert done.returncode != 0
     assert "uncaught exception in MPI rank 1, ending all ranks" in done.stderr
@@ -84,6 +90,6 @@ def test_mpirun_ends_all_ranks():
     if shutil.which("mpirun") is None:
         pytest.skip("no mpirun: install Debian's package openmpi-bin (`make test-services` does)")
     command = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "3", sys.executable, "-c", FAILS]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
     assert done.returncode != 0
     assert "RuntimeError: rank one fails" in done.stderr

@@ -10,7 +10,6 @@ from tests.data.joiner.made_stream import SCHEMA, columns_of, join_one_by_one, m
 from tests.data.kafka.broker import NUM_PARTITIONS, running_broker
 
 pytest.importorskip("confluent_kafka", reason="pip install 'monolith-recsys[kafka]'")
-pytestmark = pytest.mark.timeout(120)
 
 
 def parse(batch: Batch) -> Batch:

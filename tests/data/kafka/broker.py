@@ -9,14 +9,15 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-START_SECONDS = 60
+from tests.patience import PATIENCE_SECONDS
+
 NUM_PARTITIONS = 4
 
 _PROGRAM = """
 import sys
 from confluent_kafka import Producer
 cluster = Producer({"bootstrap.servers": "unused", "test.mock.num.brokers": 1, "log_level": 0})
-broker = next(iter(cluster.list_topics(timeout=60).brokers.values()))
+broker = next(iter(cluster.list_topics(timeout=300).brokers.values()))
 print(f"{broker.host}:{broker.port}", flush=True)
 sys.stdin.read()
 """
@@ -36,7 +37,7 @@ class Broker:
     def kill(self) -> None:
         """End it as a crash would."""
         self._process.kill()
-        self._process.wait(START_SECONDS)
+        self._process.wait(PATIENCE_SECONDS)
 
 
 @contextmanager

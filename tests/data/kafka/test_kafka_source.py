@@ -1,5 +1,6 @@
 """Batches, positions and shards of a Kafka source, against a broker over TCP."""
 
+import itertools
 import threading
 
 import pytest
@@ -7,10 +8,9 @@ from confluent_kafka import Producer
 
 from monolith.data import OffsetError, Pipeline, assert_resume_is_exact
 from monolith.data.kafka import BrokerError, KafkaSource, KafkaWriter, kafka_source
+from monolith.data.parts import PartSource, redivide
 from monolith.features import ids_of_texts
 from tests.data.kafka.broker import NUM_PARTITIONS
-
-pytestmark = pytest.mark.timeout(120)
 
 # Ends two seconds after the last record; the broker answers at once instead of holding a fetch for half a second.
 SHORT = {"stream_timeout_ms": 0, "message_poll_timeout_ms": 2000, "configuration": {"fetch.wait.max.ms": "10"}}
@@ -177,6 +177,27 @@ def test_shards_divide_the_partitions_of_all_topics(broker, topic, write):
     other = finite(broker, topics).shard(3, 1)
     with pytest.raises(ValueError, match=rf"names {topic}:0.* same topics and shard"):
         other.restore(finite(broker, topics).shard(3, 0).state())
+
+
+def test_another_number_of_workers_goes_on_with_the_positions_of_all_partitions(broker, topic, write):
+    for partition in range(NUM_PARTITIONS):
+        write(topic, partition, made(partition, 20))
+    source, found, positions = finite(broker, topic), {}, []
+    for index in range(2):
+        part = PartSource(source, 2, index)
+        for batch in itertools.islice(part, 1 + index):
+            found.setdefault(batch.partition.partition("/")[0], []).extend(texts(batch))
+        positions.append(part.state())
+    for index, position in enumerate(redivide(Pipeline(source).prefetch(0), positions, 3)):
+        part = PartSource(source, 3, index)
+        part.restore(position)
+        for batch in part:
+            found.setdefault(batch.partition.partition("/")[0], []).extend(texts(batch))
+    assert found == {f"{topic}:{p}": made(p, 20) for p in range(NUM_PARTITIONS)}
+    with pytest.raises(ValueError, match="4 partitions cannot be divided among 5 shards"):
+        redivide(source, positions, 5)
+    with pytest.raises(ValueError, match="cannot be given out anew to 3: a Kafka topic"):
+        redivide(Pipeline(source).rebatch(4), positions, 3)
 
 
 def test_a_position_without_a_new_partition_reads_it_from_its_beginning(broker, topic, write):

@@ -13,9 +13,9 @@ import pytest
 
 from monolith._core import native
 from monolith.data.prefetch import Background, BoundedQueue, QueueClosedError
+from tests.patience import PATIENCE_SECONDS
 
 ROOT = Path(__file__).resolve().parents[3]
-LONG = 60.0
 
 
 def in_thread(function) -> threading.Thread:
@@ -25,13 +25,13 @@ def in_thread(function) -> threading.Thread:
 
 
 def ended(thread: threading.Thread) -> bool:
-    thread.join(LONG)
+    thread.join(PATIENCE_SECONDS)
     return not thread.is_alive()
 
 
 def wait_until(condition) -> None:
     """For what another thread does without telling: the end of time is a failure, not a hang."""
-    deadline = time.monotonic() + LONG
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while not condition():
         assert time.monotonic() < deadline
         threading.Event().wait(0.001)
@@ -172,7 +172,7 @@ def test_closing_ends_the_thread_and_its_iterator():
     items = Background(endless, capacity=2)
     assert next(items) == 0
     items.close()
-    assert items.join(LONG)
+    assert items.join(PATIENCE_SECONDS)
     assert endless.closed.is_set()
     assert list(items) == []
 
@@ -181,7 +181,7 @@ def test_a_with_block_ends_the_thread_on_an_exception():
     endless = Endless()
     with pytest.raises(ZeroDivisionError), Background(endless, capacity=2) as items:
         1 / next(items)
-    assert endless.closed.wait(LONG)
+    assert endless.closed.wait(PATIENCE_SECONDS)
 
 
 def test_dropping_the_object_ends_the_thread():
@@ -190,12 +190,12 @@ def test_dropping_the_object_ends_the_thread():
     next(items)
     del items
     gc.collect()
-    assert endless.closed.wait(LONG)
+    assert endless.closed.wait(PATIENCE_SECONDS)
 
 
 def run_program(program: str, **options) -> subprocess.CompletedProcess:
     return subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=100, **options
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_SECONDS, **options
     )
 
 

@@ -8,6 +8,7 @@ import torch
 from monolith.data import Batch, Schema, assert_resume_is_exact
 from monolith.data.prefetch import Prefetched
 from monolith.tensors import Ragged
+from tests.patience import PATIENCE_SECONDS
 
 
 class Counting:
@@ -28,7 +29,7 @@ class Counting:
             with self.is_busy:
                 number = self.next
                 if number == self.wait_at:
-                    self.go_on.wait(60)
+                    self.go_on.wait(PATIENCE_SECONDS)
                 if number == self.fail_at:
                     self.fail_at = None
                     self.next = 999  # a source that lost its place

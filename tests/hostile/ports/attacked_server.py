@@ -18,13 +18,13 @@ from monolith.errors import CorruptFrameError, RemoteError
 from monolith.wire import Address, Message, SharedSecret, TlsConfig, connect
 from tests.export.movie import eager, export, trained
 from tests.hostile.report import Report
+from tests.patience import PATIENCE_SECONDS
 from tests.serving.requests import PREDICT
 from tests.serving.running_server import ROOT, running
 
 LIVENESS_SECONDS = 0.5
 """An answer to /v2/health/live that takes longer is a finding."""
 
-PATIENCE_SECONDS = 60.0
 NEW_IDS = range(1000, 1010)
 """Ids that the export has no rows for."""
 
@@ -104,8 +104,8 @@ class AttackedServer:
         if not difference <= 1e-6:
             return f"predictions differ by {difference}"
         figures = self.figures()
-        held = [figures["monolith_generation"], figures["monolith_sequence"]]
-        held += [figures[f'monolith_table_rows{{table="{name}"}}'] for name in self.tables.tables]
+        held = [figures[f'monolith_{name}{{model="movie"}}'] for name in ("generation", "sequence")]
+        held += [figures[f'monolith_table_rows{{model="movie",table="{name}"}}'] for name in self.tables.tables]
         must = [self.generation, self.sequence, *(len(table) for table in self.tables.tables.values())]
         return "" if held == [float(one) for one in must] else f"position and rows are {held}, not {must}"
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import hypothesis
 
-from tests.hostile.ports.attacked_server import PATIENCE_SECONDS, AttackedServer
+from tests.hostile.ports.attacked_server import AttackedServer
+from tests.patience import PATIENCE_SECONDS
 
 
 def is_installed() -> bool:

@@ -13,9 +13,10 @@ from monolith.wire.connection import Connection
 from monolith.wire.frame import DEFAULT_LIMITS, encode_frame
 from monolith.wire.handshake import NONCE_BYTES, PROOF_BYTES, Step, greet_server
 from monolith.wire.message import Kind
-from tests.hostile.ports.attacked_server import PATIENCE_SECONDS, AttackedServer, attacked
+from tests.hostile.ports.attacked_server import AttackedServer, attacked
 from tests.hostile.ports.made_frames import MadeFrame, frame_of, good_delta, made_frame
 from tests.hostile.report import Report
+from tests.patience import PATIENCE_SECONDS
 
 COUNT = 1200
 STRANGERS = 0.2

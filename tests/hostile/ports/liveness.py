@@ -9,13 +9,15 @@ import select
 import sys
 import time
 
+from tests.patience import PATIENCE_SECONDS
+
 PAUSE_SECONDS = 0.02
 
 
 def ask(port: int) -> tuple[int, float]:
     """Return the status of an answer, and how long it took, with the time to connect."""
     begin = time.perf_counter()
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_SECONDS)
     try:
         connection.request("GET", "/v2/health/live")
         status = connection.getresponse().status

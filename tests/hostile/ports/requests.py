@@ -7,10 +7,11 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from tests.hostile.ports.attacked_server import PATIENCE_SECONDS, AttackedServer, attacked
+from tests.hostile.ports.attacked_server import AttackedServer, attacked
 from tests.hostile.ports.described_requests import described_requests, is_installed
 from tests.hostile.ports.raw_requests import RawRequest, raw_request
 from tests.hostile.report import Report
+from tests.patience import PATIENCE_SECONDS
 
 COUNT = 5200
 DESCRIBED = 0.3

@@ -6,10 +6,11 @@ import socket
 from contextlib import ExitStack
 
 from monolith.wire import connect
-from tests.hostile.ports.attacked_server import PATIENCE_SECONDS, AttackedServer, attacked
+from tests.hostile.ports.attacked_server import AttackedServer, attacked
 from tests.hostile.ports.frames import GREETINGS
 from tests.hostile.ports.made_frames import frame_of, good_delta
 from tests.hostile.report import Report
+from tests.patience import PATIENCE_SECONDS
 from tests.serving.requests import INFER
 
 COUNT = 1500

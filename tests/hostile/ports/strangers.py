@@ -15,10 +15,11 @@ from monolith.errors import CorruptFrameError
 from monolith.wire import Message, SharedSecret, TlsConfig, connect
 from monolith.wire.frame import HEADER_BYTES
 from monolith.wire.handshake import NONCE_BYTES, Step
-from tests.hostile.ports.attacked_server import PATIENCE_SECONDS, AttackedServer, attacked
+from tests.hostile.ports.attacked_server import AttackedServer, attacked
 from tests.hostile.ports.frames import GREETINGS, exchange, handshake_frame
 from tests.hostile.ports.made_frames import HUGE, TOTAL_BYTES, frame_of, good_delta, with_field
 from tests.hostile.report import Report
+from tests.patience import PATIENCE_SECONDS
 from tests.wire.conftest import make_authority, make_certificate
 
 COUNT = 600

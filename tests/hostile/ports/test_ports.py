@@ -11,6 +11,7 @@ from tests.hostile.ports import attacked_server, frames, requests, slow_clients,
 from tests.hostile.ports.made_frames import good_delta
 from tests.hostile.ports.raw_requests import raw_request
 from tests.hostile.report import Report
+from tests.patience import PATIENCE_SECONDS
 
 
 @pytest.fixture(scope="module")
@@ -28,14 +29,14 @@ def server(servers):
 @pytest.fixture(autouse=True)
 def patience(monkeypatch):
     """Other tests may have the processors; how quick a server is, a campaign measures."""
-    monkeypatch.setattr(attacked_server, "LIVENESS_SECONDS", 20.0)
+    monkeypatch.setattr(attacked_server, "LIVENESS_SECONDS", PATIENCE_SECONDS)
 
 
 def assert_good(report: Report, count: int) -> None:
     assert report.is_good, report.table()
     assert report.total.tried == count
     assert report.figures["5xx"] == 0
-    assert 0 < report.figures["slowest_liveness_seconds"] < 20
+    assert 0 < report.figures["slowest_liveness_seconds"] < PATIENCE_SECONDS
 
 
 def test_damaged_frames_change_nothing_and_good_ones_are_applied(server):

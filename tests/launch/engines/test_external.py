@@ -2,7 +2,6 @@
 
 import json
 import shlex
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +12,8 @@ from typer.testing import CliRunner
 from monolith.cli.app import app
 from monolith.cli.models.flags import parse_arguments
 from monolith.cli.run import status_of
+from tests.free_port import free_port
+from tests.patience import PATIENCE_SECONDS
 from tests.train.job.counting_job import counted, expected
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -58,7 +59,6 @@ def test_what_an_engine_would_not_read_is_refused(flags, words):
         CliRunner().invoke(app, ["launch", MODEL, "--model-dir", "x", *flags], catch_exceptions=False)
 
 
-@pytest.mark.timeout(60)
 def test_a_process_that_waited_in_vain_may_be_started_again(tmp_path, capsys):
     flags = [f"--model-dir={tmp_path}", "--num-ps=1", "--num-workers=2", "--index=1"]
     flags += ["--session-creation-timeout-secs=1", "--params", '{"events": 80}']
@@ -66,18 +66,9 @@ def test_a_process_that_waited_in_vain_may_be_started_again(tmp_path, capsys):
     assert "waited 1 seconds" in capsys.readouterr().err
 
 
-def free_ports(count):
-    found = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in found]
-    for one in found:
-        one.close()
-    return ports
-
-
 @pytest.mark.services
-@pytest.mark.timeout(180)
 def test_the_printed_commands_run_a_job(tmp_path):
-    server, chief = free_ports(2)
+    server, chief = free_port(), free_port()
     flags = ["--model-dir", str(tmp_path), "--engine", "external", "--json", "--params", '{"events": 160}']
     flags += [
         "--discovery",
@@ -95,7 +86,7 @@ def test_the_printed_commands_run_a_job(tmp_path):
         for role in roles
     ]
     try:
-        assert [one.wait(150) for one in started] == [0, 0]
+        assert [one.wait(PATIENCE_SECONDS) for one in started] == [0, 0]
     finally:
         for one in started:
             one.kill()

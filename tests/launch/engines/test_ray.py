@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from monolith.checkpoint import latest_state
+from tests.patience import PATIENCE_SECONDS
 from tests.train.job.counting_job import BATCH, counted, expected
 
 pytest.importorskip("ray")
@@ -19,7 +20,7 @@ pytest.importorskip("ray")
 ROOT = Path(__file__).resolve().parents[3]
 EVENTS = 2400
 
-pytestmark = [pytest.mark.services, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.services
 
 
 @pytest.fixture
@@ -28,7 +29,7 @@ def cluster():
     nodes = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     yield nodes
     nodes.stdin.close()
-    nodes.wait(60)
+    nodes.wait(PATIENCE_SECONDS)
 
 
 class Launched:
@@ -46,7 +47,7 @@ class Launched:
 
     def awaits(self, condition):
         """Return what a condition gives once that is something."""
-        end = time.monotonic() + 120
+        end = time.monotonic() + PATIENCE_SECONDS
         while not (found := condition()):
             assert self.process.poll() is None and time.monotonic() < end, self.log.read_text()
             time.sleep(0.1)
@@ -76,7 +77,7 @@ def test_a_job_that_loses_a_process_and_a_node_trains_everything_once(tmp_path, 
         cluster.stdin.write("remove\n")
         cluster.stdin.flush()
         assert cluster.stdout.readline() == "removed\n"
-        status = job.process.wait(250)
+        status = job.process.wait(PATIENCE_SECONDS)
     finally:
         job.process.kill()
         job.process.wait()

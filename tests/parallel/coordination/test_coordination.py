@@ -9,12 +9,9 @@ from monolith.errors import FencedError, RemoteError
 from monolith.parallel.coordination import Coordinator, GenerationOverError, Opening, WorkerLink
 from monolith.parallel.coordination.messages import CoordinationRequest, ask
 from monolith.wire import Client, SharedSecret
+from tests.patience import PATIENCE_SECONDS
 
 SECRET = SharedSecret.new("a test")
-SECONDS = 20.0
-"""Longest wait of any test; events end it sooner."""
-
-pytestmark = pytest.mark.timeout(60)
 
 
 def opening(generation: int = 1, **more) -> Opening:
@@ -42,11 +39,11 @@ def link_to(chief):
 
 
 def join(link: WorkerLink, **changes):
-    return link.join(**{"plan_hash": 7, "settings": {"num_ps": 1}, "timeout_seconds": SECONDS, **changes})
+    return link.join(**{"plan_hash": 7, "settings": {"num_ps": 1}, "timeout_seconds": PATIENCE_SECONDS, **changes})
 
 
 def eventually(condition) -> None:
-    end = time.monotonic() + SECONDS
+    end = time.monotonic() + PATIENCE_SECONDS
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.005)
@@ -54,7 +51,7 @@ def eventually(condition) -> None:
 
 def chief_status(chief):
     with Client(chief.address, secret=SECRET) as client:
-        return client.request(ask(CoordinationRequest.STATUS), SECONDS).meta
+        return client.request(ask(CoordinationRequest.STATUS), PATIENCE_SECONDS).meta
 
 
 def test_a_worker_waits_until_the_chief_has_restored(chief, link_to):
@@ -64,7 +61,7 @@ def test_a_worker_waits_until_the_chief_has_restored(chief, link_to):
     time.sleep(0.1)
     assert not joined
     chief.open(opening(positions={1: {"offset": 12}}, last_step=40, global_step=3))
-    waiting.join(SECONDS)
+    waiting.join(PATIENCE_SECONDS)
     assert (joined[0].position, joined[0].last_step, joined[0].global_step) == ({"offset": 12}, 40, 3)
     assert (joined[0].servers, joined[0].generation) == (["127.0.0.1:1"], 1)
 
@@ -136,7 +133,7 @@ def test_a_cut_holds_workers_between_two_batches(chief, link_to):
         for _ in range(5):
             before = len(pushed)
             eventually(lambda before=before: len(pushed) > before + 3)
-            with chief.cut(timeout_seconds=SECONDS) as positions:
+            with chief.cut(timeout_seconds=PATIENCE_SECONDS) as positions:
                 held = pushed[-1]
                 assert positions == {1: {"offset": held}, 2: {"offset": 70}}  # worker 2 has not come yet
                 time.sleep(0.02)
@@ -151,7 +148,7 @@ def test_a_cut_waits_for_what_a_worker_pushes_in_the_background(chief, link_to):
     link = link_to()
     link.before_pause = lambda: link.record({"offset": 9}, global_step=9)
     join(link)
-    with chief.cut(timeout_seconds=SECONDS) as positions:
+    with chief.cut(timeout_seconds=PATIENCE_SECONDS) as positions:
         assert positions[1] == {"offset": 9}
 
 
@@ -161,7 +158,7 @@ def test_a_report_from_before_a_pause_does_not_end_it(chief, link_to):
     join(link)
     link.record({"offset": 3}, global_step=1)
     eventually(lambda: chief.global_step == 1)
-    with chief.cut(timeout_seconds=SECONDS):
+    with chief.cut(timeout_seconds=PATIENCE_SECONDS):
         link._send(link._reporter, link._report)  # it was on its way
         assert chief_status(chief)["workers"][1]["state"] == "paused"
 
@@ -170,8 +167,8 @@ def test_a_cut_reaches_a_worker_that_waits_for_events(chief, link_to):
     chief.open(opening())
     join(link_to())
     began = time.monotonic()
-    with chief.cut(timeout_seconds=SECONDS) as positions:
-        assert time.monotonic() - began < SECONDS / 2
+    with chief.cut(timeout_seconds=PATIENCE_SECONDS) as positions:
+        assert time.monotonic() - began < PATIENCE_SECONDS / 2
         assert positions[1] is None
 
 
@@ -207,24 +204,24 @@ def test_the_job_ends_when_all_have_finished(chief, link_to):
     for link in links:
         join(link)
     ends = [
-        threading.Thread(target=link.finish, args=("the data ended",), kwargs={"timeout_seconds": SECONDS})
+        threading.Thread(target=link.finish, args=("the data ended",), kwargs={"timeout_seconds": PATIENCE_SECONDS})
         for link in links
     ]
     ends[0].start()
     eventually(lambda: chief.unfinished == [2])
     assert chief.wait_for_workers(timeout_seconds=0.05) == [2]
     ends[1].start()
-    assert chief.wait_for_workers(timeout_seconds=SECONDS) == []
+    assert chief.wait_for_workers(timeout_seconds=PATIENCE_SECONDS) == []
     assert all(end.is_alive() for end in ends)  # until the last snapshot is written, they may have to go back
     ending = threading.Thread(target=chief.end)
     ending.start()
     for end in ends:
-        end.join(SECONDS)
+        end.join(PATIENCE_SECONDS)
         assert not end.is_alive()
     links[0].close()
     assert ending.is_alive()  # a worker may still need its servers
     links[1].close()
-    ending.join(SECONDS)
+    ending.join(PATIENCE_SECONDS)
     assert not ending.is_alive()
 
 
@@ -235,7 +232,7 @@ def test_a_finished_worker_goes_back_with_the_others(chief, link_to):
 
     def finish() -> None:
         try:
-            link.finish("the data ended", timeout_seconds=SECONDS)
+            link.finish("the data ended", timeout_seconds=PATIENCE_SECONDS)
         except GenerationOverError as error:
             errors.append(error)
 
@@ -243,7 +240,7 @@ def test_a_finished_worker_goes_back_with_the_others(chief, link_to):
     waiting.start()
     eventually(lambda: chief.unfinished == [2])
     chief.suspend()
-    waiting.join(SECONDS)
+    waiting.join(PATIENCE_SECONDS)
     assert errors
     chief.open(opening(2))
     assert chief.unfinished == [1, 2]
@@ -254,7 +251,7 @@ def test_a_check_ends_the_wait_for_workers(chief):
         raise ConnectionError("a server is lost")
 
     with pytest.raises(ConnectionError, match="a server is lost"):
-        chief.wait_for_workers(timeout_seconds=SECONDS, check=check)
+        chief.wait_for_workers(timeout_seconds=PATIENCE_SECONDS, check=check)
 
 
 def test_workers_are_told_to_stop_at_once(chief, link_to):
@@ -263,7 +260,7 @@ def test_workers_are_told_to_stop_at_once(chief, link_to):
     link.on_stop = told.set
     join(link)
     chief.request_stop()
-    assert told.wait(SECONDS)
+    assert told.wait(PATIENCE_SECONDS)
     assert link.stops
 
 
@@ -272,10 +269,10 @@ def test_later_workers_start_when_the_job_has_taken_steps(chief, link_to):
     link, passed = link_to(), []
     join(link)
     assert not link.wait_for_step(4, timeout_seconds=0.05)
-    waiting = threading.Thread(target=lambda: passed.append(link.wait_for_step(4, timeout_seconds=SECONDS)))
+    waiting = threading.Thread(target=lambda: passed.append(link.wait_for_step(4, timeout_seconds=PATIENCE_SECONDS)))
     waiting.start()
     chief.note_step(4)
-    waiting.join(SECONDS)
+    waiting.join(PATIENCE_SECONDS)
     assert passed == [True]
 
 
@@ -305,4 +302,4 @@ def test_the_status_names_every_worker(chief, link_to):
 
 def test_a_stranger_learns_nothing(chief):
     with Client(chief.address) as client, pytest.raises(Exception, match="secret"):
-        client.request(ask(CoordinationRequest.STATUS), SECONDS)
+        client.request(ask(CoordinationRequest.STATUS), PATIENCE_SECONDS)

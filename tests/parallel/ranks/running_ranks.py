@@ -12,8 +12,7 @@ import torch.distributed as dist
 
 from monolith._core import native
 from tests.new_processes import PROCESSES
-
-LIMIT_SECONDS = 60.0
+from tests.patience import PATIENCE_SECONDS
 
 
 def _rank(
@@ -29,7 +28,7 @@ def _rank(
             init_method=f"file://{meeting}",
             rank=rank,
             world_size=size,
-            timeout=timedelta(seconds=LIMIT_SECONDS / 3),
+            timeout=timedelta(seconds=PATIENCE_SECONDS / 3),
         )
         reports.put((rank, True, job(*arguments)))
         dist.destroy_process_group()
@@ -48,7 +47,7 @@ def run_ranks(size: int, folder: Path, job: Callable[..., Any], *arguments: Any)
     try:
         for rank in ranks:
             rank.start()
-        found = dict((rank, (ok, value)) for rank, ok, value in (reports.get(timeout=LIMIT_SECONDS) for _ in ranks))
+        found = dict((rank, (ok, value)) for rank, ok, value in (reports.get(timeout=PATIENCE_SECONDS) for _ in ranks))
     finally:
         for rank in ranks:
             rank.join(5)

@@ -46,8 +46,10 @@ COMPANY: dict[str, dict[str, Any]] = {
     "continue_training": {"clear_nn": True},
     **dict.fromkeys(PEM, {**LIVE, **PEM}),
     **dict.fromkeys(
-        ("base_name", "sync_every_seconds", "export_every_seconds", "exports_max_to_keep"), {"export_base": "exports"}
+        ("base_name", "sync_every_seconds", "export_every_seconds", "exports_max_to_keep", "export_mode"),
+        {"export_base": "exports"},
     ),
+    "export_num_shards": {"export_base": "exports", "export_mode": "distributed"},
     "skip_zero_embedding_when_serving": {"export_base": "exports"},
     "enable_realtime_training": LIVE,
     "use_dataservice": {"data_service_dispatcher": "127.0.0.1:1"},
@@ -55,6 +57,7 @@ COMPANY: dict[str, dict[str, Any]] = {
 VALUES: dict[str, Any] = {
     "server_type": "ps",
     "sync_row_gradients": "sum",
+    "export_mode": "distributed",
     "filter_type": "probabilistic_filter",
     "data_type": "Example",
     "enable_alias_map_auto_gen": False,

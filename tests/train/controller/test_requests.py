@@ -12,6 +12,7 @@ from monolith.train.controller import ControllerClient, QueryActionHook, ServerH
 from monolith.train.controller.query_action import ACTION_FILE, RESPONSE_FILE
 from monolith.train.controller.requests import ADDRESS_FILE, Request, ServerAddress
 from monolith.wire import Client, Message, SharedSecret
+from tests.patience import PATIENCE_SECONDS
 from tests.train.counting_model import train
 
 
@@ -36,7 +37,7 @@ class Ask(mono.Hook):
                 self.thread.join(0.01)
 
     def end(self, context):
-        self.thread.join(60)
+        self.thread.join(PATIENCE_SECONDS)
         assert not self.thread.is_alive()
 
 
@@ -49,9 +50,9 @@ def run(model_dir, ask, **config):
     return result
 
 
-def until(condition, seconds=60):
+def until(condition):
     deadline = threading.Event()
-    for _ in range(int(seconds / 0.01)):
+    for _ in range(int(PATIENCE_SECONDS / 0.01)):
         if condition():
             return
         deadline.wait(0.01)

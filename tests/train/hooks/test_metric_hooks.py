@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from monolith.train.hooks import CustomMetricHook, HeartBeatHook, StepLossMetricHook, ThroughputMetricHook
+from tests.patience import PATIENCE_SECONDS
 from tests.train.counting_model import train
 
 
@@ -102,7 +103,7 @@ def test_the_heart_beats_while_the_run_goes_and_no_longer(tmp_path):
 
     class WaitForBeats(HeartBeatHook):
         def before_run(self, context):
-            assert enough.wait(60)
+            assert enough.wait(PATIENCE_SECONDS)
 
     enough, client = threading.Event(), Beats()
     train(tmp_path, hooks=[WaitForBeats("movies", 0.01, client=client)])

@@ -16,6 +16,7 @@ from monolith.model.native_task import NativeTask
 from monolith.train.config import RunnerConfig
 from monolith.train.config.run_settings import RunSettings
 from monolith.train.hooks import StepLossMetricHook, standard
+from tests.patience import PATIENCE_SECONDS
 from tests.train.counting_model import train
 
 
@@ -128,14 +129,14 @@ def test_prometheus_can_ask_a_run(tmp_path):
 
     class Ask(mono.Hook):
         def after_run(self, context, values):
-            with urllib.request.urlopen(f"http://127.0.0.1:{hook.port}/metrics", timeout=30) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{hook.port}/metrics", timeout=PATIENCE_SECONDS) as answer:
                 self.text = answer.read().decode()
 
     asking, hook = Ask(), standard.MetricsEndpointHook(0)
     train(tmp_path, hooks=[hook, StepLossMetricHook(), asking])
     assert "\nmonolith_training_step_loss -0.0\n" in asking.text
     with pytest.raises(OSError, match="refused"):
-        urllib.request.urlopen(f"http://127.0.0.1:{hook.port}/metrics", timeout=30)
+        urllib.request.urlopen(f"http://127.0.0.1:{hook.port}/metrics", timeout=PATIENCE_SECONDS)
 
 
 STACKS = """
@@ -155,7 +156,9 @@ assert signal.getsignal(signal.SIGUSR1) == before
 
 
 def test_sigusr1_shows_what_training_does_and_it_goes_on(tmp_path):
-    done = subprocess.run([sys.executable, "-c", STACKS, tmp_path], capture_output=True, text=True, timeout=100)
+    done = subprocess.run(
+        [sys.executable, "-c", STACKS, tmp_path], capture_output=True, text=True, timeout=PATIENCE_SECONDS
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout == "5\n"
     assert "--- thread MainThread" in done.stderr

@@ -18,6 +18,7 @@ from monolith.train.config import CpuTrainingConfig
 from monolith.train.hooks import SummaryHook
 from monolith.train.hooks.summary import row_lengths
 from tests.model.movie_model import MovieRanking, write_movie_log
+from tests.patience import PATIENCE_SECONDS
 from tests.train.counting_model import train
 
 accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
@@ -111,7 +112,7 @@ def by_local_train(folder):
 def by_command(folder):
     arguments = ["train", f"{__name__}:Searching", f"--model_dir={folder}", "--save_summary_steps=2", "--max_steps=5"]
     root = Path(__file__).parents[3]
-    subprocess.run([sys.executable, "-m", "monolith", *arguments], check=True, timeout=100, cwd=root)
+    subprocess.run([sys.executable, "-m", "monolith", *arguments], check=True, timeout=PATIENCE_SECONDS, cwd=root)
 
 
 def in_half_precision(folder):
@@ -130,7 +131,7 @@ def compiled(folder):
         by_local_train,
         by_command,
         in_half_precision,
-        pytest.param(compiled, marks=[pytest.mark.services, pytest.mark.timeout(600)]),
+        pytest.param(compiled, marks=pytest.mark.services),
     ],
 )
 def test_what_a_model_function_reports_is_in_the_event_file(door, tmp_path, monkeypatch):

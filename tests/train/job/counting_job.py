@@ -1,5 +1,6 @@
 """A model with witnesses: what a job has trained on can be counted in its rows and weights."""
 
+import math
 import sys
 import time
 from pathlib import Path
@@ -16,6 +17,7 @@ from monolith.data_service import DataWorker, DataWorkerConfig, Dispatcher, Disp
 from monolith.embedding import SgdOptimizer, ZerosInitializer
 from monolith.train.config import RunnerConfig
 from monolith.train.trained_model import TrainedModel
+from tests.patience import PATIENCE_SECONDS
 from tests.train.job.detour import take_detour
 
 NUM_IDS = 50
@@ -48,15 +50,22 @@ class Counting(mono.MonolithModel):
 
 
 class Slow(mono.Hook):
-    """Makes steps take time, so that something can happen to a job meanwhile, and counts them in a file."""
+    """Makes steps take time, so that something can happen to a job meanwhile, and counts them in a file.
 
-    def __init__(self, seconds: float, path: Path) -> None:
-        self._seconds, self._path = seconds, path
+    After `holds_after` steps a process waits for the file `go`: however late a test is, the job has not ended.
+    """
+
+    def __init__(self, folder: Path, index: int, seconds: float, holds_after: float = math.inf) -> None:
+        self._folder, self._path, self._seconds = folder, folder / f"steps-{index}", seconds
+        self._holds_after, self._steps = holds_after, 0
 
     def after_run(self, context, values):
+        self._steps += 1
         with self._path.open("a") as file:
             file.write("x")
         time.sleep(self._seconds)
+        while self._steps >= self._holds_after and not (self._folder / "go").exists():
+            time.sleep(0.02)
 
 
 class FailsOnce(mono.Hook):
@@ -86,9 +95,9 @@ def config_of(model_dir: Path, **changes: Any) -> RunnerConfig:
         "log_step_count_steps": 0,
         "save_summary_steps": 0,
         "retry_wait_in_secs": 0,
-        "max_retry_times": 6,
+        "max_retry_times": 100,  # on a busy machine calls may take too long for a while
         "operation_timeout_in_ms": 3000,
-        "session_creation_timeout_secs": 60,
+        "session_creation_timeout_secs": PATIENCE_SECONDS,
         "save_checkpoints_steps": 10,
         "checkpoints_max_to_keep": 3,
     }
@@ -99,6 +108,7 @@ def take_part(
     model_dir: str,
     num_events: int,
     seconds: float = 0.0,
+    holds_after: float = math.inf,
     fails: bool = False,
     detour: dict[int, int] | None = None,
     **role: Any,
@@ -109,7 +119,7 @@ def take_part(
         take_detour(detour[role["index"]])
     hooks: list[mono.Hook] = [FailsOnce()] if fails else []
     if seconds:
-        hooks.append(Slow(seconds, Path(model_dir) / f"steps-{role['index']}"))
+        hooks.append(Slow(Path(model_dir), role["index"], seconds, holds_after))
     estimator = mono.Estimator(Counting, config_of(Path(model_dir), **role), params={"events": num_events})
     estimator.train(hooks=hooks)
 

@@ -4,8 +4,9 @@ import socket
 import threading
 from collections.abc import Callable, Collection
 
+from tests.patience import PATIENCE_SECONDS
+
 _CHUNK = 1 << 16
-_PATIENCE_SECONDS = 60.0
 
 
 class Detour:
@@ -50,7 +51,7 @@ class Detour:
     def wait_until_felt(self) -> None:
         """Wait until something was refused or held back."""
         with self._changed:
-            assert self._changed.wait_for(lambda: self.num_stopped > 0, _PATIENCE_SECONDS)
+            assert self._changed.wait_for(lambda: self.num_stopped > 0, PATIENCE_SECONDS)
 
     def close(self) -> None:
         """End everything."""
@@ -79,7 +80,7 @@ class Detour:
     def _connect(self, near: socket.socket) -> None:
         far = socket.socket()
         try:
-            near.settimeout(_PATIENCE_SECONDS)
+            near.settimeout(PATIENCE_SECONDS)
             port = int.from_bytes(near.recv(2, socket.MSG_WAITALL), "big")
             near.settimeout(None)
             with self._changed:

@@ -1,5 +1,6 @@
 """A process of a job that sends what it learns to a server; rows expire, so some are taken back."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -56,8 +57,10 @@ def live_estimator(model_dir: Path, num_events: int, **settings: Any) -> mono.Es
     return mono.Estimator(Rated, config_of(model_dir, **{**live, **settings}), params={"events": num_events})
 
 
-def live_part(model_dir: str, num_events: int, seconds: float = 0.0, **role: Any) -> None:
+def live_part(
+    model_dir: str, num_events: int, seconds: float = 0.0, holds_after: float = math.inf, **role: Any
+) -> None:
     """Be a process of a job."""
     torch.set_num_threads(1)
-    hooks = [Slow(seconds, Path(model_dir) / f"steps-{role['index']}")] if seconds else []
+    hooks = [Slow(Path(model_dir), role["index"], seconds, holds_after)] if seconds else []
     live_estimator(Path(model_dir), num_events, **role).train(hooks=hooks)

@@ -3,17 +3,19 @@
 import time
 
 from tests.new_processes import PROCESSES
+from tests.patience import PATIENCE_SECONDS
 
 
 class Job:
     """Processes of one job; each can be killed and started again."""
 
-    def __init__(self, model_dir, target, *, num_ps=2, num_workers=2, num_events=400, **options):
+    def __init__(self, model_dir, target, *, num_ps=2, num_workers=2, num_events=400, missing_ps=(), **options):
         self.model_dir, self.target, self.num_events = model_dir, target, num_events
         self.common = {"num_ps": num_ps, "num_workers": num_workers, **options}
         self.processes = {}
         for index in range(num_ps + options.get("num_extra_ps", 0) + options.get("num_redundant_ps", 0)):
-            self.start("ps", index)
+            if index not in missing_ps:
+                self.start("ps", index)
         for index in range(num_workers):
             self.start("worker", index)
 
@@ -31,11 +33,15 @@ class Job:
     def kill(self, server_type, index):
         process = self.processes[server_type, index]
         process.kill()
-        process.join(20)
+        process.join(PATIENCE_SECONDS)
 
-    def ends(self, seconds=60):
+    def go(self):
+        """Let processes go on that hold."""
+        (self.model_dir / "go").touch()
+
+    def ends(self):
         """Wait for all processes, and return their exit codes."""
-        end = time.monotonic() + seconds
+        end = time.monotonic() + PATIENCE_SECONDS
         for process in self.processes.values():
             process.join(max(0.0, end - time.monotonic()))
         return {name: process.exitcode for name, process in self.processes.items()}
@@ -54,7 +60,7 @@ class Job:
 
 def wait_for_steps(job, index, count):
     """Wait until a worker whose steps are counted in a file has taken so many."""
-    path, end = job.model_dir / f"steps-{index}", time.monotonic() + 60
+    path, end = job.model_dir / f"steps-{index}", time.monotonic() + PATIENCE_SECONDS
     while not path.exists() or path.stat().st_size < count:
         assert time.monotonic() < end
         time.sleep(0.01)

@@ -16,10 +16,9 @@ from monolith.train.job.ahead import Lane, WorkingAhead
 from monolith.train.job.parameter_server import run_ps
 from monolith.train.job.place import place_of
 from monolith.train.trained_model import TrainedModel
+from tests.patience import PATIENCE_SECONDS
 from tests.train.job.counting_job import BATCH, Counting, config_of
 from tests.train.job.test_local_servers import Rated
-
-pytestmark = pytest.mark.timeout(90)
 
 
 class OneId(Counting):
@@ -66,7 +65,7 @@ def train_job(folder, model, params=None, **settings):
     except Exception as error:
         error.seen = seen
         raise
-    server.join(30)
+    server.join(PATIENCE_SECONDS)
     assert not server.is_alive()
     return result, seen
 
@@ -150,7 +149,7 @@ class Waits:
     def __iter__(self):
         for number, batch in enumerate(self._batches):
             if number == 1:
-                assert self._event.wait(30)
+                assert self._event.wait(PATIENCE_SECONDS)
             self._place = number + 1
             yield batch
 

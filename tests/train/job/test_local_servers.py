@@ -14,8 +14,8 @@ from monolith.checkpoint import latest_state, list_snapshots
 from monolith.checkpoint.format.manifest import read_manifest
 from monolith.checkpoint.inspect import diff_snapshots
 from monolith.train.config import RunnerConfig
+from tests.patience import PATIENCE_SECONDS
 
-pytestmark = pytest.mark.timeout(90)
 BATCH, STEPS, HOUR, START = 32, 12, 3600, 1_685_000_000
 
 
@@ -139,7 +139,7 @@ def test_the_command_trains_on_servers(tmp_path):
         env={"PYTHONPATH": f"{root}:{tmp_path}", "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)},
         capture_output=True,
         text=True,
-        timeout=80,
+        timeout=PATIENCE_SECONDS,
     )
     assert done.returncode == 0, done.stderr
     (newest,) = list_snapshots(tmp_path / "model")[-1:]

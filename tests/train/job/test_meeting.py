@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -15,13 +14,16 @@ from monolith.checkpoint import latest_state
 from monolith.cluster.discovery.zookeeper.client import connected_client
 from monolith.train.trained_model import TrainedModel
 from tests.cluster.discovery.zookeeper_server import ZooKeeperServer, require_zookeeper
+from tests.free_port import free_port
+from tests.patience import PATIENCE_SECONDS
 from tests.train.job.counting_job import BATCH, counted, expected
 from tests.train.job.movie_job import Movies
 from tests.train.job.running_job import Job
-from tests.train.job.three_doors import HELD_AFTER, by_door, held_part
+from tests.train.job.three_doors import by_door, watched_part
 
 ROOT = Path(__file__).resolve().parent.parent.parent.parent
 EVENTS = 1000
+HELD_AFTER = 7
 TRAIN = [sys.executable, "-m", "monolith", "train", "tests.train.job.movie_job:Movies"]
 FLAGS = [
     "--params",
@@ -30,18 +32,8 @@ FLAGS = [
     "1",
     "--num-workers",
     "1",
-    "--session-creation-timeout-secs=90",
+    "--session-creation-timeout-secs=300",
 ]
-
-pytestmark = pytest.mark.timeout(180)
-
-
-def free_addresses(count):
-    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    found = [f"127.0.0.1:{one.getsockname()[1]}" for one in held]
-    for one in held:
-        one.close()
-    return found
 
 
 def check_exact(model_dir, num_events):
@@ -51,7 +43,7 @@ def check_exact(model_dir, num_events):
 
 
 def test_a_job_through_three_doors_and_with_clocks_that_differ(tmp_path):
-    one, two, three = free_addresses(3)
+    one, two, three = (f"127.0.0.1:{free_port()}" for _ in range(3))
     addresses = {"ps": [one], "worker": [two, three]}
     with Job(tmp_path, by_door, num_ps=1, num_workers=2, num_events=83, addresses=addresses) as job:
         assert set(job.ends().values()) == {0}
@@ -73,7 +65,7 @@ def run(*commands):
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     started = [subprocess.Popen(command, cwd=ROOT, env=environment, **pipes) for command in commands]
     try:
-        outputs = [process.communicate(timeout=120)[0] for process in started]
+        outputs = [process.communicate(timeout=PATIENCE_SECONDS)[0] for process in started]
     finally:
         for process in started:
             process.kill()
@@ -117,7 +109,7 @@ def test_ranks_of_mpirun_end_with_the_same_rows(tmp_path, launched):
 
 
 def wait_until(condition):
-    end = time.monotonic() + 90
+    end = time.monotonic() + PATIENCE_SECONDS
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.1)
@@ -158,7 +150,8 @@ def expire(zookeeper, model_dir, job):
 @pytest.mark.parametrize("trouble", [restart, expire])
 def test_a_job_goes_on_while_zookeeper_is_in_trouble(tmp_path, zookeeper, trouble):
     where = f"zk:{zookeeper.address}/{trouble.__name__}"
-    with Job(tmp_path, held_part, num_ps=2, num_events=480, discovery=where) as job:
+    holds = {"seconds": 0.001, "holds_after": HELD_AFTER}
+    with Job(tmp_path, watched_part, num_ps=2, num_events=480, discovery=where, **holds) as job:
         steps = [tmp_path / f"steps-{index}" for index in range(2)]
         wait_until(lambda: all(path.exists() and path.stat().st_size >= HELD_AFTER for path in steps))
         trouble(zookeeper, tmp_path, trouble.__name__)
@@ -166,6 +159,6 @@ def test_a_job_goes_on_while_zookeeper_is_in_trouble(tmp_path, zookeeper, troubl
         job.start("worker", 1)
         job.kill("ps", 0)  # and the chief finds the next server, of a registration that is not the old one's
         job.start("ps", 0)
-        (tmp_path / "go").touch()
-        assert set(job.ends(100).values()) == {0}
+        job.go()
+        assert set(job.ends().values()) == {0}
     check_exact(tmp_path, 480)

@@ -3,16 +3,17 @@
 import pytest
 
 from monolith.checkpoint import latest_state
+from tests.patience import PATIENCE_SECONDS
 from tests.train.job.ffm_job import distributed_part, ffm_part
 from tests.train.job.running_job import Job
 
-pytestmark = [pytest.mark.timeout(180), pytest.mark.services]
+pytestmark = pytest.mark.services
 
 
 def test_dist(tmp_path):
     for action in ("train", "evaluate"):
         with Job(tmp_path, ffm_part, action=action) as job:
-            assert set(job.ends(90).values()) == {0}
+            assert set(job.ends().values()) == {0}
     assert latest_state(tmp_path).name.startswith("model.ckpt-1")
 
 
@@ -20,7 +21,7 @@ def test_dist(tmp_path):
 def test_a_job_of_the_original_ends_well(tmp_path, fails):
     spares = {"num_extra_ps": 1, "num_redundant_ps": 1} if fails else {}
     with Job(tmp_path, distributed_part, fails=fails, **spares) as job:
-        assert set(job.ends(90).values()) == {0}
+        assert set(job.ends().values()) == {0}
     assert int(latest_state(tmp_path).name.removeprefix("model.ckpt-")) >= 12
 
 
@@ -28,6 +29,6 @@ def test_a_parameter_server_that_never_exits_does_not_hold_up_the_others(tmp_pat
     with Job(tmp_path, distributed_part, deaf=True) as job:
         workers = [job.processes["worker", index] for index in range(2)]
         for worker in workers:
-            worker.join(90)
+            worker.join(PATIENCE_SECONDS)
         assert [worker.exitcode for worker in workers] == [0, 0]
         assert all(job.processes["ps", index].is_alive() for index in range(2))

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from monolith.data import arrays
+from monolith.data.parts import PartSource
 from monolith.errors import FencedError
 from monolith.parallel.coordination import ReplacedError
-from monolith.train.job.part_source import PartSource
 from monolith.train.job.retries import Retries
 from monolith.train.job.served_state import key_of
 from monolith.train.job_config import JobConfig

@@ -13,6 +13,7 @@ from monolith.train.config import RunnerConfig
 from monolith.train.job import place as place_module
 from monolith.train.job.place import coordinator_at, place_of
 from monolith.wire import Address
+from tests.free_port import free_port
 
 
 class Told(ServiceDiscovery):
@@ -38,8 +39,7 @@ def listener():
 
 
 def dead_address():
-    with listener() as address:
-        return address
+    return f"127.0.0.1:{free_port()}"
 
 
 def place(folder, known=None, **settings):

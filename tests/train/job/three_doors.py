@@ -7,13 +7,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-import torch
-
-import monolith as mono
 from monolith.cluster.discovery.zookeeper import zk_discovery
 from monolith.cluster.discovery.zookeeper.client import MonolithKazooClient
 from monolith.train.config import ServiceDiscoveryType
-from tests.train.job.counting_job import Counting, config_of, take_part
+from tests.train.job.counting_job import take_part
 
 DAY = 86_400
 
@@ -42,25 +39,8 @@ def by_door(model_dir: str, num_events: int, *, server_type: str, index: int, ad
     take_part(model_dir, num_events, **common, **role)
 
 
-HELD_AFTER = 7
-
-
-class Held(mono.Hook):
-    """Counts steps in a file, and holds after some of them until the file `go` is there."""
-
-    def __init__(self, folder: Path, index: int) -> None:
-        self._folder, self._path, self._steps = folder, folder / f"steps-{index}", 0
-
-    def after_run(self, context, values):
-        self._steps += 1
-        with self._path.open("a") as file:
-            file.write("x")
-        while self._steps >= HELD_AFTER and not (self._folder / "go").exists():
-            time.sleep(0.02)
-
-
-def held_part(model_dir: str, num_events: int, **role: Any) -> None:
-    """Be a process of a job that holds; its ZooKeeper session ends when the file `expire` appears in `model_dir`."""
+def watched_part(model_dir: str, num_events: int, **role: Any) -> None:
+    """Be a process of a job; its ZooKeeper session ends when the file `expire` appears in `model_dir`."""
     real = zk_discovery.connected_client
 
     def connected(servers: str, **how: Any) -> Any:
@@ -79,6 +59,4 @@ def held_part(model_dir: str, num_events: int, **role: Any) -> None:
         return client
 
     zk_discovery.connected_client = connected
-    torch.set_num_threads(1)
-    estimator = mono.Estimator(Counting, config_of(Path(model_dir), **role), params={"events": num_events})
-    estimator.train(hooks=[Held(Path(model_dir), role["index"])])
+    take_part(model_dir, num_events, **role)

@@ -7,8 +7,7 @@ import torch
 
 from monolith._core import native
 from tests.new_processes import PROCESSES
-
-LIMIT_SECONDS = 90.0
+from tests.patience import PATIENCE_SECONDS
 
 
 def _rank(job, arguments, environment, reports):
@@ -49,7 +48,7 @@ class Ranks:
         """Return (has ended well, what it returned or the traceback) by rank, of all or of the first few that end."""
         found = {}
         for _ in range(count or len(self.processes)):
-            rank, is_well, value = self._reports.get(timeout=LIMIT_SECONDS)
+            rank, is_well, value = self._reports.get(timeout=PATIENCE_SECONDS)
             found[rank] = is_well, value
         return found
 

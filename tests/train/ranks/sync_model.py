@@ -12,6 +12,7 @@ from torch import nn
 import monolith as mono
 from monolith.checkpoint import snapshot_path
 from monolith.train.config import RunnerConfig
+from tests.patience import PATIENCE_SECONDS
 
 BATCH, STEPS, HOUR, START = 16, 9, 3600, 1_685_000_000
 
@@ -107,7 +108,7 @@ class Watch(mono.Hook):
 
 
 def wait_for_snapshot(folder, step):
-    end = time.monotonic() + 60
+    end = time.monotonic() + PATIENCE_SECONDS
     while not snapshot_path(folder, step).exists():
         assert time.monotonic() < end
         time.sleep(0.01)

@@ -7,13 +7,13 @@ import pytest
 import torch
 
 from monolith.data import arrays
-from monolith.train.ranks.pipeline import Overlap, Pipeline
+from monolith.train.ranks.pipeline import Overlap, RankPipeline
 
 pytestmark = pytest.mark.timeout(60)
 
 
 def make(overlap, fetch=lambda batch: (batch.first, threading.current_thread().name)):
-    return Pipeline(arrays({"uid": torch.arange(6)}, batch_size=2), None, overlap, fetch)
+    return RankPipeline(arrays({"uid": torch.arange(6)}, batch_size=2), None, overlap, fetch)
 
 
 def wait_for_ready(pipeline, count):

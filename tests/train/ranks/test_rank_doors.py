@@ -16,11 +16,10 @@ from monolith.data import Batch
 from monolith.hooks import RunContext, StepValues
 from monolith.native_training.cpu_training import distributed_sync_train, init_sync_train_and_update_conf
 from monolith.train.ranks import sync_hooks
-from tests.e2e.live_job import free_port
+from tests.free_port import free_port
+from tests.patience import PATIENCE_SECONDS
 from tests.train.ranks.rank_processes import Ranks
 from tests.train.ranks.sync_model import STEPS, Rated, config_of
-
-pytestmark = pytest.mark.timeout(180)
 
 ROOT = Path(__file__).parents[3]
 PARAMS = '--params={"num_ranks": 2, "batches_together": 1}'
@@ -31,7 +30,7 @@ TRAIN = ["-m", "monolith", "train", *MODEL, "--enable-sync-training"]
 def run(*command):
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
-        list(command), env=environment, cwd=ROOT, capture_output=True, text=True, timeout=150, check=False
+        list(command), env=environment, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
@@ -82,7 +81,9 @@ def test_launch_starts_all_ranks_again_when_one_is_killed(tmp_path):
         "PYTHONPATH": str(ROOT),
         "SYNC_MODEL_DIES": str(tmp_path / "died"),
     }
-    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=150, check=False)
+    done = subprocess.run(
+        command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert (tmp_path / "died").exists()
     assert "rank 1 was ended by SIGKILL" in done.stdout + done.stderr

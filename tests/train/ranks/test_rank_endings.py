@@ -11,8 +11,6 @@ from tests.train.ranks.rank_processes import Ranks
 from tests.train.ranks.sync_model import STEPS, Rated, config_of, train, train_watched
 from tests.train.ranks.test_rank_runs import assert_same, trained
 
-pytestmark = pytest.mark.timeout(120)
-
 
 def step_of(folder):
     return read_manifest(latest_state(folder)).step
@@ -118,7 +116,7 @@ def test_every_rank_says_which_failed_and_why(tmp_path, kind, words, saved):
 
 @pytest.mark.services
 def test_a_frozen_rank_is_noticed_within_the_time_out(tmp_path):
-    changes = {"operation_timeout_in_ms": 4000}
+    changes = {"operation_timeout_in_ms": 10_000}  # more than the others may be late
     with Ranks(3, train_watched, tmp_path, 3, "freeze", changes) as ranks:
         found = ranks.reports(2)
         assert all("lost others (rank 1)" in said for _, said in found.values()), found

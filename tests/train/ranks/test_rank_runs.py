@@ -20,8 +20,6 @@ from tests.train.ranks.every_optimizer import (
 from tests.train.ranks.rank_processes import Ranks
 from tests.train.ranks.sync_model import STEPS, Rated, config_of, train
 
-pytestmark = pytest.mark.timeout(120)
-
 
 def trained(folder):
     return TrainedModel(Rated({"num_ranks": 1, "batches_together": 1}), latest_state(folder))

@@ -13,10 +13,10 @@ from monolith.train.job.place import PS, JobPlace
 from monolith.train.roles import server_choice
 from monolith.train.roles.server_choice import ServerChoice
 from monolith.wire import SharedSecret
+from tests.patience import PATIENCE_SECONDS
 
-pytestmark = pytest.mark.timeout(60)
 SECRET = SharedSecret.new("a job")
-RETRY = RetryConfig(deadline_seconds=20)
+RETRY = RetryConfig(deadline_seconds=PATIENCE_SECONDS)
 
 
 class Started:
@@ -42,7 +42,7 @@ class Started:
     def discovery(self):
         return FilesServiceDiscovery(self.folder / "cluster")
 
-    def choice(self, wait_seconds=20, **settings):
+    def choice(self, wait_seconds=PATIENCE_SECONDS, **settings):
         place = JobPlace(discovery=self.discovery(), secret=SECRET, wait_seconds=wait_seconds)
         config = RunnerConfig(model_dir=str(self.folder), num_ps=2, **settings)
         return ServerChoice.of(config, place, RETRY)
@@ -56,7 +56,7 @@ def started(tmp_path, monkeypatch):
 
 
 def test_the_slowest_are_left_out_and_replace_those_that_are_lost(started):
-    slow = started.start(0, seconds=0.05)
+    slow = started.start(0, seconds=0.5)
     first, second = started.start(1), started.start(2)
     choice = started.choice(num_extra_ps=1)
     chosen = choice.servers()
@@ -80,10 +80,10 @@ def test_redundant_ones_wait_without_being_measured(started, monkeypatch):
     assert choice.servers() == addresses
     started.end(0)
     assert choice.servers() == [spare, addresses[1]]
-    choice.shut_down_spares([spare, addresses[1]])
+    choice.shut_down_all_but([spare, addresses[1]])
     assert not started.servers[1].wait(0) and not started.servers[2].wait(0)
-    choice.shut_down_spares([addresses[1]])
-    assert started.servers[2].wait(20), "a server that holds nothing ends with the job"
+    choice.shut_down_all_but([addresses[1]])
+    assert started.servers[2].wait(PATIENCE_SECONDS), "a server that holds nothing ends with the job"
 
 
 def test_the_choice_of_an_earlier_job_is_forgotten(started):

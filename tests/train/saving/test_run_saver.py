@@ -22,6 +22,7 @@ from monolith.train.config import RunnerConfig
 from monolith.train.saving import save_lane
 from monolith.train.saving.cadence import Cadence
 from monolith.train.saving.save_listener import SaveListener
+from tests.patience import PATIENCE_SECONDS
 from tests.train.counting_model import Counting, Events
 
 
@@ -200,7 +201,7 @@ def test_dense_weights_alone_are_saved_at_each_of_their_steps_however_slow_the_d
     write, wait, somebody_waits = frozen_state.write_manifest, PendingSave.wait, threading.Event()
 
     def slow(*arguments):
-        assert somebody_waits.wait(60)
+        assert somebody_waits.wait(PATIENCE_SECONDS)
         write(*arguments)
 
     def told(pending):

@@ -18,6 +18,7 @@ from monolith.checkpoint.format.state_files import (
 )
 from monolith.protos.monolith_checkpoint_state_pb2 import MonolithCheckpointState
 from tests.checkpoint.made_snapshots import save
+from tests.patience import PATIENCE_SECONDS
 
 
 def test_the_file_is_the_originals_text(tmp_path):
@@ -134,7 +135,7 @@ def test_others_wait_for_the_chief(tmp_path):
     thread = threading.Thread(target=wait)
     thread.start()
     copy_checkpoint_pointer(tmp_path / "old", tmp_path / "new")
-    thread.join(60)
+    thread.join(PATIENCE_SECONDS)
     assert done.is_set()
     with pytest.raises(TimeoutError, match="did not appear"):
         wait_for_checkpoint_pointer(tmp_path / "other", timeout_seconds=0)

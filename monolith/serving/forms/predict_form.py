@@ -4,7 +4,7 @@ An input of lists has a JSON list per example, of any length.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -17,7 +17,7 @@ from monolith.errors import shown
 from monolith.export.serving_model import ServingModel
 from monolith.export.signature import Array, TensorSpec
 from monolith.serving.answer import Answer, Inquiry, require_finite
-from monolith.serving.json_values import checked_array, checked_lists, field, lists_of, read_object
+from monolith.serving.forms.json_values import checked_array, checked_lists, field, lists_of, read_object
 from monolith.tensors import Ragged
 
 DEFAULT_SIGNATURE = "serving_default"
@@ -47,10 +47,14 @@ def _answer(form: Callable[[dict[str, Array]], bytes], predicted: Mapping[str, A
     return Answer(content=form(outputs), num_examples=len(next(iter(outputs.values()))))
 
 
-def model_status(model: ServingModel) -> dict[str, Any]:
-    """Return what ``GET /v1/models/{name}`` says."""
+def model_status(versions: Sequence[ServingModel]) -> dict[str, Any]:
+    """Return what ``GET /v1/models/{name}`` says of versions that are in memory."""
     status = {"error_code": "OK", "error_message": ""}
-    return {"model_version_status": [{"version": str(model.version), "state": "AVAILABLE", "status": status}]}
+    return {
+        "model_version_status": [
+            {"version": str(one.version), "state": "AVAILABLE", "status": status} for one in versions
+        ]
+    }
 
 
 def _from_examples(model: ServingModel, examples: JsonValue) -> dict[str, Tensor | Ragged]:

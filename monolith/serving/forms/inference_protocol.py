@@ -7,7 +7,7 @@ An input NAME of lists is two tensors: NAME has the values of all lists end to e
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -21,7 +21,7 @@ from monolith.errors import shown
 from monolith.export.serving_model import ServingModel
 from monolith.export.signature import DATATYPES, LENGTHS, TEXT, Array, TensorSpec, checked_column, datatype_name
 from monolith.serving.answer import Answer, Inquiry, require_finite
-from monolith.serving.json_values import checked_array, field, lists_of, read_object, text_field
+from monolith.serving.forms.json_values import checked_array, field, lists_of, read_object, text_field
 from monolith.tensors import Ragged
 
 EXTENSIONS = ["binary_tensor_data"]
@@ -31,11 +31,11 @@ MAX_DIMENSIONS = 32
 """Of a tensor; NumPy has no more."""
 
 
-def model_metadata(model: ServingModel) -> dict[str, Any]:
-    """Return what ``GET /v2/models/{name}`` says."""
+def model_metadata(model: ServingModel, versions: Sequence[ServingModel]) -> dict[str, Any]:
+    """Return what ``GET /v2/models/{name}`` says of a version; `versions` are all in memory."""
     return {
         "name": model.name,
-        "versions": [str(model.version)],
+        "versions": [str(one.version) for one in versions],
         "platform": "monolith",
         "inputs": [spec.to_json() for spec in model.signature.request_tensors],
         "outputs": [spec.to_json() for spec in model.signature.outputs],
@@ -187,7 +187,8 @@ def _read_outputs(model: ServingModel, request: JsonValue) -> dict[str, bool]:
     return wanted or dict.fromkeys(known, all_binary)
 
 
-def _parameter(value: JsonValue, name: str) -> JsonValue | None:
+def parameter(value: JsonValue, name: str) -> JsonValue | None:
+    """Return a member of an object's `parameters`, or None."""
     parameters = value.member("parameters")
     if parameters is None:
         return None
@@ -197,7 +198,7 @@ def _parameter(value: JsonValue, name: str) -> JsonValue | None:
 
 
 def _flag(value: JsonValue, name: str, *, default: bool) -> bool:
-    found = _parameter(value, name)
+    found = parameter(value, name)
     if found is None:
         return default
     if found.kind != "bool":
@@ -206,7 +207,7 @@ def _flag(value: JsonValue, name: str, *, default: bool) -> bool:
 
 
 def _binary_size(name: str, tensor: JsonValue) -> int | None:
-    found = _parameter(tensor, "binary_data_size")
+    found = parameter(tensor, "binary_data_size")
     if found is None:
         return None
     if found.kind != "number":

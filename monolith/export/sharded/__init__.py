@@ -1,0 +1,1 @@
+"""A version that several processes serve: the rows of one shard each, and an entry that asks them."""

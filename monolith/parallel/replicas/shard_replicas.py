@@ -1,0 +1,134 @@
+"""ShardReplicas: the replicas of one shard, and connections to them that wait to be used."""
+
+import itertools
+import threading
+import time
+from collections.abc import Collection, Sequence
+
+from monolith.closing import Closing
+from monolith.parallel.messages import Hello
+from monolith.parallel.server_link import ServerLink
+from monolith.wire import Address, SharedSecret, TlsConfig
+
+_REST_SECONDS = 1.0
+"""A replica that failed is asked after the others for this long."""
+
+_MAX_IDLE = 16
+"""Connections to one replica that are kept open."""
+
+
+class Replica(Closing):
+    """One table server that serves a shard; for several threads."""
+
+    def __init__(
+        self,
+        address: Address,
+        hello: Hello,
+        *,
+        secret: SharedSecret | None,
+        tls: TlsConfig | None,
+        connect_seconds: float,
+    ) -> None:
+        """Remember where it is."""
+        self.address = address
+        self.failed_at = float("-inf")
+        """Moment of the last failure, unless it has answered since."""
+        self._hello, self._secret, self._tls = hello, secret, tls
+        self._connect_seconds = connect_seconds
+        self._lock = threading.Lock()
+        self._idle: list[ServerLink] = []
+        self._is_closed = False
+
+    def take(self) -> ServerLink:
+        """Return a link that no other thread uses; it may still have to connect."""
+        with self._lock:
+            if self._idle:
+                return self._idle.pop()
+        return ServerLink(
+            self.address,
+            self._hello,
+            secret=self._secret,
+            tls=self._tls,
+            connect_timeout_seconds=self._connect_seconds,
+        )
+
+    def give_back(self, link: ServerLink) -> None:
+        """Keep a link on which a whole reply came."""
+        self.failed_at = float("-inf")
+        with self._lock:
+            if not self._is_closed and len(self._idle) < _MAX_IDLE:
+                self._idle.append(link)
+                return
+        link.close()
+
+    def fail(self, link: ServerLink) -> None:
+        """Close a link whose connection failed, and those that were made before: they are probably gone too."""
+        self.failed_at = time.monotonic()
+        link.close()
+        self._close_idle()
+
+    def close(self) -> None:
+        """Close all connections that nobody uses."""
+        with self._lock:
+            self._is_closed = True
+        self._close_idle()
+
+    def _close_idle(self) -> None:
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for link in idle:
+            link.close()
+
+
+class ShardReplicas(Closing):
+    """The replicas of one shard: reads go to each of them in turn, and to those that failed only after the others."""
+
+    def __init__(
+        self, hello: Hello, *, secret: SharedSecret | None, tls: TlsConfig | None, connect_seconds: float
+    ) -> None:
+        """Begin without any."""
+        self._hello = hello
+        self._secret, self._tls, self._connect_seconds = secret, tls, connect_seconds
+        self._replicas: dict[Address, Replica] = {}
+        self._turns = itertools.count()
+
+    @property
+    def addresses(self) -> list[Address]:
+        """Where the replicas are."""
+        return list(self._replicas)
+
+    def replace(self, addresses: Sequence[str | Address]) -> None:
+        """Read from these replicas from now on; connections to those that stay are kept."""
+        before = self._replicas
+        replicas = {}
+        for address in dict.fromkeys(Address.parse(one) for one in addresses):
+            replicas[address] = before.get(address) or Replica(
+                address,
+                self._hello,
+                secret=self._secret,
+                tls=self._tls,
+                connect_seconds=self._connect_seconds,
+            )
+        self._replicas = replicas
+        for address, replica in before.items():
+            if address not in replicas:
+                replica.close()
+
+    def next(self, tried: Collection[Replica]) -> Replica | None:
+        """Return the replica to ask now, none that was tried; None if all were."""
+        left = [one for one in self._replicas.values() if one not in tried]
+        if not left:
+            return None
+        turn, now = next(self._turns), time.monotonic()
+        order = left[turn % len(left) :] + left[: turn % len(left)]
+        return next((one for one in order if now - one.failed_at > _REST_SECONDS), None) or min(
+            order, key=lambda one: one.failed_at
+        )
+
+    def num_left(self, tried: Collection[Replica]) -> int:
+        """Return how many replicas were not tried."""
+        return sum(one not in tried for one in self._replicas.values())
+
+    def close(self) -> None:
+        """Close all connections."""
+        self.replace([])

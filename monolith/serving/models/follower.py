@@ -1,0 +1,83 @@
+"""Deltas for a served model: a trainer's changes go into the version that answers."""
+
+from types import TracebackType
+from typing import Self
+
+from monolith.delta.receiver import DeltaReceiver
+from monolith.errors import RemoteError
+from monolith.export.description import Description
+from monolith.export.serving_model import ServingModel
+from monolith.serving.metrics import Progress
+from monolith.wire import Message, SharedSecret, TlsConfig, listen
+
+
+class Follower:
+    """Takes deltas at an address, until it is closed, and applies them to the version that it was given last."""
+
+    def __init__(
+        self, model: ServingModel, address: str, *, tls: TlsConfig | None = None, secret: SharedSecret | None = None
+    ) -> None:
+        """Listen; an OSError if the address is in use."""
+        self._model = model
+        self._receiver = DeltaReceiver(model, plan_hash=model.plan_hash, generation=model.generation, parts=model.parts)
+        self._refusal: str | None = None
+        self._server = listen(address, self._handle, tls=tls, secret=secret)
+
+    @property
+    def address(self) -> str:
+        """Where it listens."""
+        return str(self._server.address)
+
+    @property
+    def progress(self) -> Progress:
+        """How much of training is being served: what the export had, and the deltas since."""
+        now = self._receiver.freshness
+        as_of = self._model.created if now.applied_at_seconds is None else now.applied_at_seconds
+        return Progress(now.position.generation, now.position.sequence, as_of, len(now.missing))
+
+    def adopt(self, model: ServingModel) -> None:
+        """Apply deltas to this version from now on; a trainer that is ahead of it is asked for everything."""
+        self._model = model
+        self._receiver.adopt(model, plan_hash=model.plan_hash, generation=model.generation, parts=model.parts)
+
+    def refuse(self, reason: str | None) -> None:
+        """Refuse deltas for this reason, or take them again if there is none; the trainer keeps what was refused."""
+        self._refusal = reason
+
+    def is_past(self, description: Description) -> bool:
+        """Whether a version comes from an earlier life of the trainer than what is served."""
+        return description.generation < self._receiver.freshness.position.generation
+
+    def is_amid_full_sync(self, description: Description) -> bool:
+        """Whether the trainer that wrote a version is sending everything just now."""
+        now = self._receiver.freshness
+        return not now.complete and now.position.generation == description.generation
+
+    def has(self, description: Description) -> bool:
+        """Whether deltas have brought all that a version holds: loading it could only go back."""
+        now = self._receiver.freshness
+        return (
+            now.complete
+            and now.position.generation == description.generation
+            and now.position.sequence >= max(description.parts.values())
+            and self._model.description.is_like(description)
+        )
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._server.close()
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop listening."""
+        self.close()
+
+    def _handle(self, message: Message) -> Message:
+        if self._refusal is not None:
+            raise RemoteError(self._refusal)
+        return self._receiver.handle(message)

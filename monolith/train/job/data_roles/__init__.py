@@ -1,0 +1,1 @@
+"""Processes of a job that read its data: a dispatcher and its data workers."""

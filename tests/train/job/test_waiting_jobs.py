@@ -1,0 +1,53 @@
+"""Jobs that wait, for events or for each other: they notice losses and stops all the same."""
+
+import time
+from contextlib import suppress
+
+import pytest
+
+from monolith.train.job.status import job_status
+from tests.train.job.counting_job import BATCH, counted, expected, take_part
+from tests.train.job.running_job import Job
+from tests.train.job.waiting_job import GIVEN_UP, MORE, take_waiting_part
+
+pytestmark = [pytest.mark.services, pytest.mark.timeout(300)]
+
+
+def await_status(model_dir, wanted):
+    """Wait until the job is as wanted, and return how it is."""
+    end = time.monotonic() + 120
+    while True:
+        assert time.monotonic() < end
+        with suppress(OSError):  # no chief yet, or it has just begun again
+            found = job_status(model_dir, timeout_seconds=20)
+            if wanted(found):
+                return found
+        time.sleep(0.05)
+
+
+def all_train(status):
+    return status["global_step"] >= 20 and [one["state"] for one in status["workers"]] == ["training", "training"]
+
+
+def test_a_job_that_waits_for_events_goes_back_when_a_server_is_lost(tmp_path):
+    num_events = 40 * BATCH
+    with Job(tmp_path, take_waiting_part, num_events=num_events) as job:
+        first = await_status(tmp_path, all_train)["generation"]
+        job.kill("ps", 1)
+        job.start("ps", 1)
+        # Nothing new comes, and yet all begin the next generation.
+        await_status(tmp_path, lambda status: status["generation"] > first and all_train(status))
+        (tmp_path / MORE).touch()
+        assert set(job.ends(120).values()) == {0}
+    rows, batches, step = counted(tmp_path)
+    assert rows == expected(num_events)
+    assert batches == step == 40
+    assert "was given up: no answer within 3.0 seconds" in (tmp_path / GIVEN_UP).read_text()
+
+
+def test_a_chief_that_is_stopped_while_it_waits_for_servers_ends_the_job(tmp_path):
+    with Job(tmp_path, take_part, missing_ps=[1]) as job:
+        await_status(tmp_path, lambda status: status["workers"][1]["state"] == "waiting")
+        assert job_status(tmp_path, timeout_seconds=20)["generation"] == 0
+        job.processes["worker", 0].terminate()
+        assert set(job.ends(120).values()) == {0}
