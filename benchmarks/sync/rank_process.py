@@ -28,7 +28,7 @@ from monolith.model import Lookup
 from monolith.parallel.ranks import Exchange, RankGroup, RankPlace
 from monolith.parallel.ranks.rank_group import MEETING_FILE
 from monolith.train.loop import LoopConfig, Trainer
-from monolith.train.ranks.pipeline import Overlap, Pipeline
+from monolith.train.ranks.pipeline import Overlap, RankPipeline
 from monolith.train.ranks.rank_job import RankJob
 from monolith.train.ranks.rank_state import FirstRank, OtherRank
 from monolith.train.saving.saving_config import SavingConfig
@@ -149,7 +149,7 @@ class Run:
 
     def _watch(self, exchange: Exchange, state: FirstRank | OtherRank) -> None:
         self._calls.watch(exchange, *_CALLS)
-        waits: Lookup | Pipeline[Any] = state.lookup if state._pipeline is None else state._pipeline
+        waits: Lookup | RankPipeline[Any] = state.lookup if state._pipeline is None else state._pipeline
         self._planning.watch(waits, "plan_batch" if isinstance(waits, Lookup) else "fetched")
 
 
