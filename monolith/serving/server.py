@@ -193,6 +193,7 @@ def serve(config: ServerConfig, *, announce: Callable[[Ready], None] = lambda re
             if stop.is_set():
                 # A signal that came before uvicorn took the signals over.
                 server.should_exit = True
+                return
             if config.ready_file is not None:
                 cleanup.callback(Path(config.ready_file).unlink, missing_ok=True)
                 ready.write(Path(config.ready_file))
