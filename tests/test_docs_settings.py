@@ -42,6 +42,12 @@ OTHER_MEANINGS = {
         "uuid",
         "zk_server",
     },  # of RunnerConfig
+    "jobs.md": {
+        "embedding_prefetch_capacity",
+        "enable_async_optimize",
+        "enable_pipelined_bwda2a",
+        "enable_pipelined_fwda2a",
+    },  # of RunnerConfig
     "tuning.md": {"filter_capacity"},  # of a feature column
     "data.md": {"kafka_dump", "kafka_dump_prefix", "lagrangex_header", "sort_id"},  # arguments of sources
 }
