@@ -12,10 +12,12 @@ import pytest
 import monolith as mono
 from monolith.cluster.discovery import FilesServiceDiscovery
 from monolith.train.config import RunnerConfig
+from monolith.train.job.ask_to_scale import ask_to_scale
 from monolith.train.job.place import place_of
+from monolith.train.job.scale.shape import JobShape
 from tests.patience import PATIENCE_SECONDS
 from tests.train.job.counting_job import BATCH, Counting, config_of, counted, expected, take_part
-from tests.train.job.running_job import Job, data_workers, wait_for_steps, wait_until
+from tests.train.job.running_job import Job, all_train, data_workers, wait_for_steps, wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
 EVENTS = 640
@@ -49,16 +51,31 @@ def test_every_event_counts_once_whoever_is_killed(tmp_path, shared):
 
 
 @pytest.mark.services
-def test_launch_starts_the_data_service_too(tmp_path):
+def test_launch_starts_the_data_service_too_and_scales_the_job(tmp_path):
+    hurry = tmp_path / "hurry"
+    params = {"events": EVENTS, "seconds": 2.0, "hurry": str(hurry)}
     command = [sys.executable, "-m", "monolith", "launch", "tests.train.job.counting_job:Counting"]
-    command += ["--params", json.dumps({"events": EVENTS}), "--model-dir", str(tmp_path), "--num-workers", "2"]
+    command += ["--params", json.dumps(params), "--model-dir", str(tmp_path), "--num-workers", "2"]
     command += ["--num-dsworkers", "1", "--num-extra-dsworker-on-gpu-worker", "1"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
-    assert done.returncode == 0, done.stdout + done.stderr
+    with (tmp_path / "said").open("wb") as said:
+        launched = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=said, stderr=subprocess.STDOUT)
+    try:
+        wait_until(lambda: all_train(tmp_path, JobShape(num_ps=1, num_workers=2)))
+        scaled = []
+        ask_to_scale(tmp_path, num_ps=2, num_workers=3, wait_seconds=PATIENCE_SECONDS, say=scaled.append)
+        assert "it goes on with num_ps=2 and num_workers=3" in scaled[-1]
+        hurry.touch()
+        status = launched.wait(PATIENCE_SECONDS)
+    finally:
+        launched.kill()
+        launched.wait()
+    output = (tmp_path / "said").read_text()
+    assert status == 0, output
     logs = {path.name for path in (tmp_path / "logs").iterdir()}
-    assert logs == {"ps-0.log", "dispatcher.log", "dsworker-0.log", "chief.log", "worker-1.log"}
-    assert "[dispatcher] The chief ended the job." in done.stdout
+    names = {"ps-0", "ps-1", "dispatcher", "dsworker-0", "chief", "worker-1", "worker-2"}
+    assert logs == {f"{name}.log" for name in names}
+    assert output.count("[dispatcher] The chief ended the job.") == 2
     check_exact(tmp_path, EVENTS)
 
 
