@@ -62,7 +62,7 @@ class Launched:
 
     def __init__(self, address, model_dir, log, name, params, *flags):
         flags = (*flags, "--save-checkpoints-steps", "10", "--retry-wait-in-secs", "0", "--max-retry-times", "20")
-        command = command_of(address, model_dir, name, params, *flags, "--operation-timeout-in-ms", "5000")
+        command = command_of(address, model_dir, name, params, *flags)
         self.model_dir, self.log = model_dir, log
         with log.open("wb") as output:
             self.process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT)
@@ -102,8 +102,9 @@ class Launched:
 
 
 def test_a_job_that_loses_a_process_and_a_node_trains_everything_once(tmp_path, cluster):
-    params, shape = {"events": EVENTS, "seconds": 0.05}, ("--num-ps", "2", "--num-workers", "2")
-    with Launched(cluster.address, tmp_path / "model", tmp_path / "log", "counting", params, *shape) as job:
+    params, flags = {"events": EVENTS, "seconds": 0.05}, ("--num-ps", "2", "--num-workers", "2")
+    flags += ("--operation-timeout-in-ms", "5000")  # a lost server is noticed soon
+    with Launched(cluster.address, tmp_path / "model", tmp_path / "log", "counting", params, *flags) as job:
         step = job.snapshot_after(0)
         os.kill(job.process_of("worker 1"), signal.SIGKILL)
         step = job.snapshot_after(step)
