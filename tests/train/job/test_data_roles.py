@@ -11,12 +11,15 @@ import pytest
 
 import monolith as mono
 from monolith.cluster.discovery import FilesServiceDiscovery
+from monolith.data.parts import PartSource
+from monolith.data_service import DataWorker, DataWorkerConfig, Dispatcher, DispatcherConfig, ServiceSource
 from monolith.train.config import RunnerConfig
 from monolith.train.job.ask_to_scale import ask_to_scale
+from monolith.train.job.data_roles.dispatcher_role import INPUT, STATE_FOLDER
 from monolith.train.job.place import place_of
 from monolith.train.job.scale.shape import JobShape
 from tests.patience import PATIENCE_SECONDS
-from tests.train.job.counting_job import BATCH, Counting, config_of, counted, expected, take_part
+from tests.train.job.counting_job import BATCH, Counting, config_of, counted, events_source, expected, take_part
 from tests.train.job.running_job import Job, all_train, data_workers, wait_for_steps, wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -79,7 +82,19 @@ def test_launch_starts_the_data_service_too_and_scales_the_job(tmp_path):
     check_exact(tmp_path, EVENTS)
 
 
-def test_a_whole_job_in_threads(tmp_path):
+def read_with_two_workers(model_dir):
+    """Leave what a job of two workers leaves that is lost before its first snapshot."""
+    state, at = str(model_dir / STATE_FOLDER), {"address": "127.0.0.1:0"}
+    with (
+        Dispatcher(DispatcherConfig(input=INPUT, num_splits=16, state_path=state, **at)) as dispatcher,
+        DataWorker(DataWorkerConfig(dispatcher=dispatcher.address, **at), lambda: events_source(80)),
+    ):
+        part = PartSource(ServiceSource(dispatcher.address, trainer="trainer-Counting"), 2, 1)
+        assert sum(1 for _ in part)
+
+
+def test_a_whole_job_in_threads_after_one_of_two_workers_that_saved_nothing(tmp_path):
+    read_with_two_workers(tmp_path)
     roles = [("ps", 0), ("dispatcher", 0), ("dsworker", 0)]
     common = {"num_ps": 1, "num_workers": 1, "use_dataservice": True, "num_extra_dsworker_on_gpu_worker": 1}
 
