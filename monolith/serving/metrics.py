@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from monolith.export.serving_model import ServingModel
+from monolith.parallel.replicas.replicated_tables import ReplicatedTables
 
 # From a tenth of a millisecond, below which nobody asks over HTTP, to seconds.
 _BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
@@ -93,6 +94,14 @@ class Metrics:
         """Yield the present values of the models; Prometheus's registry calls this."""
         rows = GaugeMetricFamily("monolith_table_rows", "Rows of a serving table.", labels=["model", "table"])
         held = GaugeMetricFamily("monolith_table_bytes", "Memory a serving table takes.", labels=["model", "table"])
+        replicas = GaugeMetricFamily(
+            "monolith_shard_replicas", "Replicas of a shard that are known.", labels=["model", "shard"]
+        )
+        defaults = CounterMetricFamily(
+            "monolith_default_rows",
+            "Rows read as zeros because no replica of their shard answered in time.",
+            labels=["model", "shard"],
+        )
         gauges = {
             name: GaugeMetricFamily(name, meaning, labels=["model"])
             for name, meaning in (
@@ -112,13 +121,19 @@ class Metrics:
                 "monolith_damaged_exports": model.num_damaged,
             }
             if versions and now is not None:
-                for name, table in versions[0].tables.tables.items():
-                    rows.add_metric([model.name, name], len(table))
-                    held.add_metric([model.name, name], table.memory().bytes_total)
+                elsewhere: object = versions[0].tables
+                if isinstance(elsewhere, ReplicatedTables):
+                    for shard, addresses in enumerate(elsewhere.replicas):
+                        replicas.add_metric([model.name, str(shard)], len(addresses))
+                        defaults.add_metric([model.name, str(shard)], elsewhere.default_rows[shard])
+                else:
+                    for name, table in versions[0].tables.tables.items():
+                        rows.add_metric([model.name, name], len(table))
+                        held.add_metric([model.name, name], table.memory().bytes_total)
                 values["monolith_model_version"] = versions[0].version
                 values["monolith_generation"], values["monolith_sequence"] = now.generation, now.sequence
                 values["monolith_sync_parts_missing"] = now.num_missing
                 values["monolith_freshness_seconds"] = time.time() - now.as_of
             for name, value in values.items():
                 gauges[name].add_metric([model.name], value)
-        yield from (rows, held, *gauges.values())
+        yield from (rows, held, replicas, defaults, *gauges.values())

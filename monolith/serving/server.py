@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Self, cast
 
@@ -24,6 +25,7 @@ from monolith.serving.models.models import Models
 from monolith.serving.models.served_model import ModelConfig, ServedModel
 from monolith.serving.models.warm_up import warm_up
 from monolith.serving.request_body import MAX_BODY_BYTES
+from monolith.serving.shards.entry import DEFAULT_ENTRY, EntryConfig, Rows
 from monolith.serving.stopping import StoppableServer, stop_signals
 from monolith.wire import SharedSecret, TlsConfig
 
@@ -140,6 +142,9 @@ class ServerConfig:
     stop_seconds: float = 5.0
     """Then, how long requests under way may take."""
 
+    entry: EntryConfig = DEFAULT_ENTRY
+    """For models whose rows are on shards: how they are read."""
+
     def __post_init__(self) -> None:
         """Reject values that could only fail later, far from here."""
         if self.max_body_bytes < 1:
@@ -149,6 +154,10 @@ class ServerConfig:
         for name in ("poll_seconds", "drain_seconds", "stop_seconds"):
             if not getattr(self, name) >= 0:
                 raise ValueError(f"{name} must be a time from 0 on, got {getattr(self, name)}")
+        if self.num_kept_versions > 1 and any(model.shards is not None for model in self.all_models):
+            raise ValueError(
+                f"num_kept_versions={self.num_kept_versions}: rows on shards are those of one version; keep one version"
+            )
         if not self.all_models:
             raise ValueError("there is nothing to serve; name the folder of a model's versions")
         if self.export_base is None and self.sync_address is not None:
@@ -180,7 +189,13 @@ def serve(config: ServerConfig, *, announce: Callable[[Ready], None] = lambda re
         sock = cleanup.enter_context(bind(config.host, config.port))
         if config.wait and not _await_versions(config.all_models, stop):
             return
-        served = [_load(one, config) for one in config.all_models]
+        rows = [cleanup.enter_context(Rows(one, config.entry, tls=config.tls)) for one in config.all_models]
+        served: list[ServedModel] = []
+        for one, where in zip(config.all_models, rows, strict=True):
+            loaded = where.when_there(partial(_load, one, config, where), stop if config.wait else None)
+            if loaded is None:
+                return
+            served.append(loaded)
         models = Models(served)
         sync = [_follow(model, one, config, cleanup) for model, one in zip(served, config.all_models, strict=True)]
         announced = [
@@ -194,6 +209,8 @@ def serve(config: ServerConfig, *, announce: Callable[[Ready], None] = lambda re
                 # A signal that came before uvicorn took the signals over.
                 server.should_exit = True
                 return
+            for where, address in zip(rows, sync, strict=True):
+                cleanup.enter_context(where.registered(address))
             if config.ready_file is not None:
                 cleanup.callback(Path(config.ready_file).unlink, missing_ok=True)
                 ready.write(Path(config.ready_file))
@@ -230,8 +247,13 @@ def _share_work(num_threads: int) -> None:
     native.set_num_threads(num_threads)
 
 
-def _load(model: ModelConfig, config: ServerConfig) -> ServedModel:
-    return ServedModel(model, num_threads=config.num_threads, num_kept=config.num_kept_versions, prepare=warm_up)
+def _load(model: ModelConfig, config: ServerConfig, rows: Rows) -> ServedModel:
+    return ServedModel(
+        model,
+        load=rows.load(num_threads=config.num_threads),
+        num_kept=config.num_kept_versions,
+        prepare=warm_up,
+    )
 
 
 def _follow(model: ServedModel, wanted: ModelConfig, config: ServerConfig, cleanup: ExitStack) -> str | None:

@@ -4,6 +4,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,9 @@ from monolith.export.serving_model import ServingModel
 from monolith.export.versions import MODEL_FILE, complete_versions, version_path, version_paths
 from monolith.serving.metrics import Progress
 from monolith.serving.models.follower import Follower
+
+Load = Callable[[Path], ServingModel]
+"""Returns the model in the folder of a version; raises as `load_export` does."""
 
 _log = logging.getLogger(__name__)
 
@@ -38,6 +42,9 @@ class ModelConfig:
 
     sync_address: str | None = None
     """Where to take deltas from a trainer ("127.0.0.1:7001", "unix:/path"); None takes none."""
+
+    shards: str | None = None
+    """How to find processes that have its rows ("files:DIR", "static:ps_0=HOST:PORT"); None has them here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +79,8 @@ class ServedModel:
         *,
         num_threads: int = 1,
         num_kept: int = 1,
+        load: Load | None = None,
+        on_switch: Callable[[ServingModel], None] = lambda model: None,
         prepare: Callable[[ServingModel, Path], None] = lambda model, path: None,
     ) -> None:
         """Load the newest whole version, or the one that `config` names.
@@ -80,6 +89,8 @@ class ServedModel:
             config: what to serve.
             num_threads: threads that share the dense work of one prediction.
             num_kept: versions in memory; those before the newest answer requests that name them.
+            load: returns the model of a version's folder; by default all of it is in this process.
+            on_switch: called with a version just before it answers.
             prepare: called with a version, and its folder, before it answers.
 
         Raises:
@@ -89,7 +100,8 @@ class ServedModel:
         if num_kept < 1:
             raise ValueError(f"a server keeps at least one version of a model, got {num_kept}")
         self.base = Path(config.base)
-        self._num_threads = num_threads
+        self._load = load or partial(load_export, num_threads=num_threads)
+        self._on_switch = on_switch
         self._num_kept = num_kept
         self._prepare = prepare
         # Held while versions change; requests do not take it.
@@ -270,7 +282,7 @@ class ServedModel:
             known = self._versions.by_number.get(str(found.version))
             if known is not None:
                 return known
-        model = load_export(found.path, num_threads=self._num_threads)
+        model = self._load(found.path)
         if self._name is not None:
             model.name = self._name
         self._prepare(model, found.path)
@@ -285,6 +297,7 @@ class ServedModel:
         on_disk = {one.version: one.stamp for one in all_found}
         others = [one for one in others if on_disk.get(one.version) == self._stamps.get(one.version)]
         kept = [model, *others[: self._num_kept - 1]]
+        self._on_switch(model)
         self._versions = _Versions(model, {str(one.version): one for one in kept})
         self._stamps = {one.version: self._stamps[one.version] for one in kept}
         if self._follower is not None and (before is None or before.tables is not model.tables):
