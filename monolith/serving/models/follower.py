@@ -66,7 +66,9 @@ class Follower:
         """Whether deltas have brought all that a version holds: loading it could only go back."""
         now = self._receiver.freshness
         return (
-            now.complete
+            # Without any delta, positions say nothing: versions that no live trainer wrote have the same one.
+            now.applied_at_seconds is not None
+            and now.complete
             and now.position.generation == description.generation
             and now.position.sequence >= max(description.parts.values())
             and self._model.description.is_like(description)
