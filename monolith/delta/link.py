@@ -141,8 +141,9 @@ class DeltaLink:
         )
         self._lock = threading.Lock()
         self._changes = job.changes.follow()
-        # A target at this number or beyond loaded an export that began after this: it misses nothing.
-        start = DeltaPosition(job.generation, job.sequences.value)
+        # A target at this number or beyond loaded an export that began after this: it misses nothing. A number of its
+        # own: at the last one given out may be a target of an earlier link, which misses what came in between.
+        start = DeltaPosition(job.generation, job.sequences.next())
         self._bases = [start] if base is None else [start, base]
         self._dense_version: int | None = None
         self._needs_full = False

@@ -52,6 +52,8 @@ class DeltaLoop:
         self._last: dict[Address, Delivery] = {}
         self._is_paused, self._find_targets, self._find_seconds = is_paused, find_targets, find_seconds
         self._is_started = False
+        self.num_paused = 0
+        """Pushes that were left out because of a pause."""
         self._threads: dict[Address, threading.Thread] = {}
         self._finder: threading.Thread | None = None
         self._trouble_finding = ""
@@ -146,6 +148,7 @@ class DeltaLoop:
         pause_seconds = 0.0
         while not self._stop.wait(pause_seconds) and link in self._sender.links:
             if self._is_paused():
+                self.num_paused += 1
                 pause_seconds = self._every_seconds
                 continue
             try:
