@@ -55,6 +55,13 @@ def serve(
     entry_index: Annotated[
         int, typer.Option(help="With --shards: number of this entry among all, to register its --sync-address.", min=0)
     ] = 0,
+    workers: Annotated[
+        int, typer.Option(help="Processes that answer; beside them one has the rows. 0: one process does all.", min=0)
+    ] = 0,
+    worker_folder: Annotated[Path | None, typer.Option(hidden=True)] = None,
+    worker_name: Annotated[str | None, typer.Option(hidden=True)] = None,
+    worker_socket: Annotated[int | None, typer.Option(hidden=True)] = None,
+    worker_pipe: Annotated[int | None, typer.Option(hidden=True)] = None,
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait for the first version, and for shards, rather than fail.")
     ] = False,
@@ -133,6 +140,11 @@ def serve(
             deadline_seconds=rpc_deadline_millis / 1000, require_rows=require_rows, index=entry_index
         ),
     )
+    if workers:
+        by_workers = serving_module("monolith.cli.serving.workers")
+        worker = by_workers.Worker(folder=worker_folder, name=worker_name, socket=worker_socket, pipe=worker_pipe)
+        by_workers.serve_by_workers(config, workers, worker, announce=_announce)
+        return
     server.serve(config, announce=_announce)
 
 

@@ -1,15 +1,20 @@
 """The metrics of a server for Prometheus: requests and their durations, rows and their freshness."""
 
+import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.multiprocess import MultiProcessCollector
 
 from monolith.export.serving_model import ServingModel
 from monolith.parallel.replicas.replicated_tables import ReplicatedTables
+
+METRICS_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
+"""Names the folder in which prometheus_client keeps the counters of several processes; set before it is imported."""
 
 # From a tenth of a millisecond, below which nobody asks over HTTP, to seconds.
 _BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
@@ -87,8 +92,13 @@ class Metrics:
         self._dropped.labels(reason).inc()
 
     def text(self) -> bytes:
-        """Return all figures in Prometheus's text format."""
-        return generate_latest(self._registry)
+        """Return all figures in Prometheus's text format; those of several processes together."""
+        if METRICS_VARIABLE not in os.environ:
+            return generate_latest(self._registry)
+        registry = CollectorRegistry()
+        MultiProcessCollector(registry)
+        registry.register(self)
+        return generate_latest(registry)
 
     def collect(self) -> Iterable[Metric]:
         """Yield the present values of the models; Prometheus's registry calls this."""
@@ -122,7 +132,12 @@ class Metrics:
             }
             if versions and now is not None:
                 elsewhere: object = versions[0].tables
-                if isinstance(elsewhere, ReplicatedTables):
+                figures: Mapping[str, tuple[int, int]] | None = getattr(model, "table_figures", None)
+                if figures is not None:
+                    for name, (num_rows, num_bytes) in figures.items():
+                        rows.add_metric([model.name, name], num_rows)
+                        held.add_metric([model.name, name], num_bytes)
+                elif isinstance(elsewhere, ReplicatedTables):
                     for shard, addresses in enumerate(elsewhere.replicas):
                         replicas.add_metric([model.name, str(shard)], len(addresses))
                         defaults.add_metric([model.name, str(shard)], elsewhere.default_rows[shard])

@@ -3,11 +3,12 @@
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
 
 from monolith.closing import Closing
-from monolith.delta.messages import DeltaType
 from monolith.embedding import MultiTable
 from monolith.parallel.messages import TableRequest, Welcome
 from monolith.parallel.table_server import ServedTables, check_proof
@@ -16,7 +17,7 @@ from monolith.wire import Address, Message, SharedSecret, TlsConfig, listen
 KEEP_SECONDS = 30.0
 """Tables of the version before stay for this long after the last entry that read them has gone."""
 
-_DELTAS = frozenset(map(int, DeltaType))
+NO_HANDLERS: Final[Mapping[int, Callable[[Message], Message]]] = MappingProxyType({})
 
 
 @dataclass(slots=True)
@@ -51,17 +52,17 @@ class ReplicaServer(Closing):
         tls: TlsConfig | None = None,
         insecure: bool = False,
         max_connections: int = 1024,
-        on_delta: Callable[[Message], Message] | None = None,
+        handlers: Mapping[int, Callable[[Message], Message]] = NO_HANDLERS,
     ) -> None:
         """Listen for entries; until `serve` is called, they are asked to come again.
 
-        With `on_delta`, trainers send deltas to the same address, and it answers them.
+        `handlers` answer messages of other types at the same address, such as deltas of trainers.
         """
         check_proof(secret, tls, insecure=insecure)
         self._lock = threading.Lock()
         self._current: _Held | None = None
         self._previous: _Held | None = None
-        self._on_delta = on_delta
+        self._handlers = dict(handlers)
         self._server = listen(
             address, self._answer, tls=tls, secret=secret, insecure=insecure, max_connections=max_connections
         )
@@ -124,8 +125,8 @@ class ReplicaServer(Closing):
                 one.served.close()
 
     def _answer(self, message: Message) -> Message:
-        if self._on_delta is not None and message.type in _DELTAS:
-            return self._on_delta(message)
+        if message.type in self._handlers:
+            return self._handlers[message.type](message)
         if message.type != TableRequest.HELLO:
             raise ValueError("a client of a table server says hello first")
         version = message.meta.get("version", 0)

@@ -48,7 +48,7 @@ class ModelConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class FoundVersion:
     """A version in the folder; another one of the same number has another stamp."""
 
     version: int
@@ -229,7 +229,7 @@ class ServedModel:
         elif not self._take_newest(found):
             raise self._damaged[found[0].stamp]
 
-    def _pin(self, version: int, found: Sequence[_Found]) -> None:
+    def _pin(self, version: int, found: Sequence[FoundVersion]) -> None:
         wanted = [one for one in found if one.version == version]
         if not wanted:
             numbers = ", ".join(str(one.version) for one in found) or "none"
@@ -239,7 +239,7 @@ class ServedModel:
         self._pinned, self._is_loaded = version, True
         self._switch(model, wanted[0], found)
 
-    def _take_newest(self, found: Sequence[_Found], *, again: bool = False) -> bool:
+    def _take_newest(self, found: Sequence[FoundVersion], *, again: bool = False) -> bool:
         """Answer with the newest whole version; return False if there is none. The last one in memory stays."""
         there = {one.stamp for one in found}
         self._damaged = {stamp: error for stamp, error in self._damaged.items() if stamp in there}
@@ -264,7 +264,7 @@ class ServedModel:
             return True
         return False
 
-    def _newer(self, found: _Found, *, again: bool) -> ServingModel | None:
+    def _newer(self, found: FoundVersion, *, again: bool) -> ServingModel | None:
         """Return a version that is to answer from now on; None if what answers now must stay."""
         now, follower = self._versions.current, self._follower
         if now is None or follower is None or again:
@@ -276,7 +276,7 @@ class ServedModel:
             return now.as_version(found.version)
         return self._loaded(found)
 
-    def _loaded(self, found: _Found, *, again: bool = False) -> ServingModel:
+    def _loaded(self, found: FoundVersion, *, again: bool = False) -> ServingModel:
         """Return a version from memory, or from its files, ready to answer."""
         if not again and self._stamps.get(found.version) == found.stamp:
             known = self._versions.by_number.get(str(found.version))
@@ -288,7 +288,7 @@ class ServedModel:
         self._prepare(model, found.path)
         return model
 
-    def _switch(self, model: ServingModel, found: _Found, all_found: Sequence[_Found]) -> None:
+    def _switch(self, model: ServingModel, found: FoundVersion, all_found: Sequence[FoundVersion]) -> None:
         before = self._versions.current
         self._name = self._name or model.name
         self._stamps[found.version] = found.stamp
@@ -307,7 +307,7 @@ class ServedModel:
             del before, others
             release_free_memory()
 
-    def _forget_removed(self, found: Sequence[_Found]) -> None:
+    def _forget_removed(self, found: Sequence[FoundVersion]) -> None:
         """Let go of kept versions whose folders are gone, but never of the one that answers."""
         versions, there = self._versions, {str(one.version) for one in found}
         kept = {number: one for number, one in versions.by_number.items() if one is versions.current or number in there}
@@ -315,7 +315,7 @@ class ServedModel:
             self._versions = _Versions(versions.current, kept)
             release_free_memory()
 
-    def _found(self) -> list[_Found]:
+    def _found(self) -> Sequence[FoundVersion]:
         """Return the complete versions in the folder, newest first."""
         found = []
         for version in reversed(complete_versions(self.base)):
@@ -324,7 +324,7 @@ class ServedModel:
                 stat = (path / MODEL_FILE).stat()
             except OSError:
                 continue  # removed since
-            found.append(_Found(version, path, (stat.st_ino, stat.st_mtime_ns)))
+            found.append(FoundVersion(version, path, (stat.st_ino, stat.st_mtime_ns)))
         return found
 
     def _refusal(self) -> str | None:

@@ -12,6 +12,7 @@ from typing import cast
 import uvicorn
 
 from monolith.cluster.discovery import discovery_from
+from monolith.delta.messages import DeltaType
 from monolith.errors import RemoteError
 from monolith.export.serving_model import ServingModel
 from monolith.export.sharded.shard_model import ShardModel, load_shard
@@ -172,7 +173,12 @@ class _Rows:
         secret = None if config.tls is not None else SharedSecret.of_folder(base)
         try:
             self.server = cleanup.enter_context(
-                ReplicaServer(Address.parse(config.listen), secret=secret, tls=config.tls, on_delta=self._take)
+                ReplicaServer(
+                    Address.parse(config.listen),
+                    secret=secret,
+                    tls=config.tls,
+                    handlers=dict.fromkeys(DeltaType, self._take),
+                )
             )
         except OSError as error:
             raise better_bind_error(error, f"the address {config.listen}", "--listen") from error
