@@ -25,7 +25,7 @@ from monolith.train.estimator import Estimator
 from monolith.train.job.evaluate_job import evaluate_job
 from monolith.train.job.run_job import run_job
 from monolith.train.loop import RunResult
-from monolith.train.made_model import make_model, make_source
+from monolith.train.made_model import chosen_model, make_model, make_source
 from monolith.train.ranks.run_ranks import init_sync_train_and_update_conf as init_sync_train_and_update_conf
 from monolith.train.roles.cluster import ListedCluster
 from monolith.train.run import training_source
@@ -237,7 +237,7 @@ def distributed_train(
     mode, values["mode"] = values["mode"], "train"
     runner = RunnerConfig(**values)
     job_config(runner).check()
-    model = make_model(params, None, seed=runner.seed, override=runner.params_override)
+    model = make_model(chosen_model(params, runner.task), None, seed=runner.seed, override=runner.params_override)
     if mode == "eval":
         path = snapshot_to_look_at(Path(runner.model_dir), restore_config(runner))
         source = make_source(model, Mode.EVAL, input_config(runner))
