@@ -173,6 +173,7 @@ def train_all(folder):
         config = sync_config(folder / name, **changes)
         found[name] = distributed_sync_train(config, FeatureTask.params()).global_step
     # Each rank reads every second batch: 1, 2 and 3.
+    os.environ["MONOLITH_SAVE_SUMMARY_INTERVAL"] = "2"
     task = EofAwareTask(CountingTask(numbers=(1, 1, 2, 2, 3, 3)))
     steps = distributed_sync_train(sync_config(folder / "end"), task).global_step
     found["end"] = (steps, int(task.counter))

@@ -1,5 +1,6 @@
 """The specification's tests of synchronous training: its tasks on two ranks, the ends of data, and its hooks."""
 
+import logging
 import math
 
 import pytest
@@ -7,7 +8,7 @@ import torch
 
 import monolith as mono
 from monolith.checkpoint import latest_state, list_snapshots
-from monolith.native_training.cpu_training import get_req_time
+from monolith.native_training.cpu_training import distributed_sync_train, get_req_time
 from monolith.native_training.sync_training_hooks import EofAwareTask
 from monolith.train.ranks import sync_hooks
 from monolith.train.trained_model import TrainedModel
@@ -90,6 +91,26 @@ def test_distributed_sync_train(trained, name):
 def test_ranks_end_with_their_data(trained):
     _, found = trained
     assert [one["end"] for one in found] == [(3, 6), (3, 6)]
+
+
+def test_rank_0_writes_summaries_as_often_as_the_environment_says(trained):
+    folder, _ = trained
+    event_files = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    (path,) = folder.glob("end/**/*tfevents*")  # no other rank writes any, and no other run was asked to
+    assert [one.step for one in event_files.EventAccumulator(str(path)).Reload().Scalars("loss")] == [2, 3]
+    assert len(list(folder.glob("**/*tfevents*"))) == 1
+
+
+def test_an_interval_that_is_no_number_is_refused(monkeypatch, tmp_path):
+    monkeypatch.setenv("MONOLITH_ROOT_LOG_INTERVAL", "often")
+    with pytest.raises(ValueError, match="MONOLITH_ROOT_LOG_INTERVAL must be a number of steps, got 'often'"):
+        distributed_sync_train(config_of(tmp_path), CountingTask())
+
+
+def test_the_rows_of_a_rank_are_counted_in_the_log(tmp_path, caplog):
+    with caplog.at_level(logging.INFO, logger="monolith.train.ranks.sync_hooks"):
+        distributed_sync_train(config_of(tmp_path), CountingTask(column="1"))
+    assert "rows on this rank: 1 1" in caplog.text
 
 
 @pytest.mark.parametrize("column", ["number", "1"], ids=["basic", "dict"])
