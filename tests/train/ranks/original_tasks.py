@@ -1,5 +1,6 @@
 """The tasks of the specification's tests of synchronous training, and how a rank trains them."""
 
+import itertools
 import os
 
 import torch
@@ -24,6 +25,8 @@ from monolith.native_training.sync_training_hooks import (
     SyncTrainingSaverControlHook,
 )
 from monolith.tensors import Ragged
+from tests.train.job.counting_job import BATCH as EVENTS
+from tests.train.job.counting_job import Counting, events_source
 from tests.train.ranks.sync_model import config_of
 
 IDS = [1, 2, 3, 4]
@@ -159,7 +162,17 @@ DISTRIBUTED = {
         "embedding_prefetch_capacity": 0,
         "enable_embedding_postpush": True,
     },
+    **{
+        f"full sync {number}": {
+            "enable_fused_layout": fused,
+            "use_native_multi_hash_table": native,
+            "filter_type": "probabilistic_filter",
+            "enable_async_optimize": False,
+        }
+        for number, (fused, native) in enumerate(itertools.product([False, True], repeat=2))
+    },
 }
+"""Settings of a run by its name."""
 
 
 def train_all(folder):
@@ -240,3 +253,19 @@ def steered_in_all_ways(folder, cases):
             (place / name).write_text(text)
         found[case, door] = steered(place, case, door)
     return found
+
+
+SERVED = 48 * EVENTS
+"""Events of the data service; in batches, those of each of its six splits are as many for both ranks."""
+
+
+def served_events():
+    """Return what the data service reads."""
+    return events_source(SERVED)
+
+
+def count_served(folder, dispatcher):
+    """Be a rank that reads from a data service; return its steps and how it ended."""
+    config = config_of(folder, sync_row_gradients="sum", use_dataservice=True, data_service_dispatcher=dispatcher)
+    result = mono.Estimator(Counting, config, params={"events": 0}).train()
+    return result.global_step, result.ending

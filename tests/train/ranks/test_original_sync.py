@@ -8,18 +8,24 @@ import torch
 
 import monolith as mono
 from monolith.checkpoint import latest_state, list_snapshots
+from monolith.data_service import DataWorker, DataWorkerConfig, Dispatcher, DispatcherConfig
 from monolith.native_training.cpu_training import distributed_sync_train, get_req_time
 from monolith.native_training.sync_training_hooks import EofAwareTask
 from monolith.train.ranks import sync_hooks
 from monolith.train.trained_model import TrainedModel
+from tests.train.job.counting_job import counted, expected
 from tests.train.ranks.original_tasks import (
     DISTRIBUTED,
+    EVENTS,
     NUM_BATCHES,
+    SERVED,
     CountingTask,
     EmbeddingUpdateTask,
     FeatureTask,
     FloatFeatureTask,
     SequenceFeatureTask,
+    count_served,
+    served_events,
     steered_in_all_ways,
     train_all,
 )
@@ -122,12 +128,10 @@ def test_eof_aware_task(tmp_path, column):
 
 
 STEERED = {
-    ("dump", "function"): ("dump_5", ""),
     ("dump", "model"): ("dump_5", ""),
     ("stop", "function"): ("stop_10", ""),
     ("online", "function"): ("ONLINE", ""),
     ("offline", "function"): ("", ""),
-    ("limit", "function"): ("limit_req_time", "9"),
     ("limit", "model"): ("limit_req_time", "9"),
 }
 """The file that is in the folder of the model, by case and door."""
@@ -145,11 +149,10 @@ def saved(folder):
     return [int(path.name.rpartition("-")[2]) for path in list_snapshots(folder)]
 
 
-@pytest.mark.parametrize("door", ["function", "model"])
-def test_a_dump_file_saves_at_its_step(steering, door):
+def test_a_dump_file_saves_at_its_step(steering):
     folder, found = steering
-    assert {one["dump", door][0] for one in found} == {20}
-    steps = saved(folder / f"dump-{door}")
+    assert {one["dump", "model"][0] for one in found} == {20}
+    steps = saved(folder / "dump-model")
     assert 5 in steps
     assert steps[-1] == 20
 
@@ -167,12 +170,11 @@ def test_the_timer_runs_only_while_there_is_a_file_online(steering):
     assert saved(folder / "offline-function") == [0, 20]
 
 
-@pytest.mark.parametrize("door", ["function", "model"])
-def test_a_limit_of_the_request_time_stops_all_ranks_and_saves(steering, door):
+def test_a_limit_of_the_request_time_stops_all_ranks_and_saves(steering):
     folder, found = steering
     # It looks at every fourth step, and the batch of step n was asked for at n - 1: 12 is the first at 9 or later.
-    assert [one["limit", door] for one in found] == [(12, 11)] * 2
-    assert saved(folder / f"limit-{door}")[-1] == 12
+    assert [one["limit", "model"] for one in found] == [(12, 11)] * 2
+    assert saved(folder / "limit-model")[-1] == 12
 
 
 def test_get_req_time_is_that_of_the_first_event():
@@ -182,3 +184,16 @@ def test_get_req_time_is_that_of_the_first_event():
 
 def test_the_hours_in_which_dumps_are_written():
     assert list(sync_hooks.DUMP_HOURS) == [18, 19, 20]
+
+
+def test_ranks_share_one_data_service(tmp_path):
+    config = DispatcherConfig(
+        input=f"{served_events.__module__}:served_events",
+        num_splits=6,
+        state_path=str(tmp_path / "service"),
+        address="127.0.0.1:0",
+    )
+    with Dispatcher(config) as dispatcher, DataWorker(DataWorkerConfig(dispatcher=dispatcher.address)):
+        with Ranks(2, count_served, tmp_path / "model", dispatcher.address) as ranks:
+            assert ranks.results() == [(SERVED // EVENTS // 2, "the data ended")] * 2
+    assert counted(tmp_path / "model")[0] == expected(SERVED)  # every event once
