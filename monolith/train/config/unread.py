@@ -48,7 +48,6 @@ UNREAD: Mapping[str, Unread] = {
     "dc_aware": _later(_SERVING),
     "enable_partial_sync_training": _later(_SYNC, refused=True),
     "merge_sync_training_ckpt": Unread("all ranks share one model_dir and write one checkpoint", ValueError),
-    "task": _later("the runner of registered tasks"),
     "enable_gpu_training": _later(_GPU, refused=True),
     "processes_per_gpu": _later(_GPU),
     "device_fn": _later(_GPU, refused=True),
