@@ -1,8 +1,9 @@
 """RankJob: what the ranks of a synchronous job have in common, and how rank 0 reaches their rows."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from monolith.model import LookupPlan, MonolithModel
@@ -10,6 +11,17 @@ from monolith.parallel import RetryConfig
 from monolith.parallel.ranks import Exchange
 from monolith.train.ranks.pipeline import Overlap
 from monolith.wire import SharedSecret, TlsConfig
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RankServers:
+    """The parameter servers that hold the rows of ranks."""
+
+    find: Callable[[], list[str]]
+    """Waits for them, and returns their addresses in order."""
+
+    folder: Path
+    """Where generations of the job are counted."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -23,6 +35,12 @@ class RankJob:
     tls: TlsConfig | None = None
     listen_at: str = "127.0.0.1:0"
     """Where rank 0 reaches the rows of this rank, to save them."""
+
+    insecure: bool = False
+    """Others may connect to it without TLS; they still prove that they know the secret."""
+
+    servers: RankServers | None = None
+    """Where the rows are, if not on the ranks."""
 
     retry: RetryConfig = field(default_factory=RetryConfig)
     overlap: Overlap = field(default_factory=Overlap)

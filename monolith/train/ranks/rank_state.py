@@ -1,7 +1,7 @@
 """RankState: what a rank of a synchronous job trains on; rank 0 restores, saves and says when all end."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from enum import IntEnum
 from functools import partial
@@ -19,14 +19,14 @@ from monolith.data import Batch, Source
 from monolith.embedding import MultiTable
 from monolith.model import MonolithModel, Pulled
 from monolith.model.lookup import PlannedBatch
-from monolith.parallel import ParameterServer, RemoteShard
 from monolith.parallel.ranks import Exchange, RankTables
 from monolith.parallel.ranks.rank_tables import RankBatchPlan
 from monolith.train.culprit import place_of_batch
 from monolith.train.job.chief_state import WORKERS_KEY
-from monolith.train.job.served_state import push_behind
+from monolith.train.job.served_state import key_of, push_behind
 from monolith.train.ranks.pipeline import RankPipeline
 from monolith.train.ranks.rank_job import RankJob
+from monolith.train.ranks.rank_rows import make_rows
 from monolith.train.state import StateConfig, TrainState
 from monolith.train.state.restore_config import RestoreConfig
 from monolith.train.state.train_state import PARTS_KEY, check_num_parts
@@ -98,11 +98,12 @@ class RankState(TrainState):
 
     def push(self, pulled: Pulled, batch: Batch, time: int) -> None:
         """Step the rows of a batch; if that happens in the background, the gradients are checked before."""
+        plan = cast(RankBatchPlan, pulled.batch_plan)
+        plan.key = key_of(batch)
         if self._pipeline is None or not self._job.overlap.pushes_behind:
             super().push(pulled, batch, time)
             return
         assert pulled.row_gradients is not None
-        plan = cast(RankBatchPlan, pulled.batch_plan)
         flat, time = plan.check_gradients(pulled.row_gradients(), time)
         plan.exchange = self._pipeline.exchange
         # The step before must be done if rows may lack one step only.
@@ -146,8 +147,9 @@ class RankState(TrainState):
             self._note_endings(ending)
 
     def can_be_saved_after(self, error: Exception) -> bool:
-        """Return whether the other ranks are there."""
-        return not isinstance(error, ConnectionError)
+        """Return whether the other ranks are there, and the parameter servers, if they hold the rows."""
+        lost = ConnectionError if self._job.servers is None else (ConnectionError, TimeoutError)
+        return not isinstance(error, lost)
 
     def close(self) -> None:
         """Stop what runs in the background, and the server of this rank's rows."""
@@ -181,16 +183,12 @@ class RankState(TrainState):
         self.ending = ending or f"rank {first}: {endings[first]}"
 
     def _make_tables(self, config: StateConfig) -> MultiTable:
-        exchange, job = self.exchange, self._job
-        job.check_same(exchange, self.plan, self.model)
-        server = self._cleanup.enter_context(ParameterServer(job.listen_at, secret=job.secret, tls=job.tls))
-        self._addresses = exchange.gather_texts(str(server.address))
-        self._init_shards(config)
-        exchange.barrier()
-        return cast(MultiTable, RankTables(server.shard.tables, exchange, average=job.averages_rows))
-
-    def _init_shards(self, config: StateConfig) -> None:
-        """Let every rank have its empty tables; rank 0 does it."""
+        self._job.check_same(self.exchange, self.plan, self.model)
+        self._rows = make_rows(
+            self.exchange, self._job, self.plan, capacity=config.initial_capacity, cleanup=self._cleanup
+        )
+        self.shards = self._rows.shards
+        return cast(MultiTable, self._rows.tables)
 
     def _draws(self) -> dict[str, int]:
         """Return none: those of every rank come with its part of a save."""
@@ -206,9 +204,12 @@ class FirstRank(RankState):
     _positions: list[Mapping[str, Any]]
     """Of all ranks, at the last save."""
 
+    _opening_positions: Sequence[Mapping[str, Any]] = ()
+    """Where the other ranks begin; nothing if all begin at the start of their data."""
+
     def saver(self, model_dir: Path, *, retention: Retention, mirror: SnapshotStore | None = None) -> Saver:
         """Return what saves the rows of all ranks as one checkpoint."""
-        return ShardsSaver(model_dir, self.plan, self._shards, retention=retention, mirror=mirror)
+        return ShardsSaver(model_dir, self.plan, self.shards, retention=retention, mirror=mirror)
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -255,24 +256,18 @@ class FirstRank(RankState):
     def dismiss(self) -> None:
         """End the job: everything is saved."""
         self._gather(Say.DONE)
+        self._rows.shut_down_servers()
 
     def _meet(self, say: Say) -> bool:
         return not any(self._gather(say))
 
-    def _init_shards(self, config: StateConfig) -> None:
-        self._opening_positions: list[Any] = []
-        job, count = self._job, self.exchange.num_ranks
-        self._shards = [
-            self._cleanup.enter_context(RemoteShard(one, secret=job.secret, tls=job.tls, retry=job.retry))
-            for one in self._addresses
-        ]
-        for index, shard in enumerate(self._shards):
-            shard.init(self.plan, index, count, generation=1, initial_capacity=config.initial_capacity // count)
-            shard.mark_initialized()
+    def _claim_generation(self, folder: Path) -> int:
+        claimed = self._rows.generation
+        return super()._claim_generation(folder) if claimed is None else claimed
 
     def _load(self, path: Path, options: RestoreConfig, *, is_own: bool) -> Snapshot:
         return load_into_shards(
-            path, self._shards, plan=self.plan, drop_not_finite=options.drop_not_finite, positions=is_own
+            path, self.shards, plan=self.plan, drop_not_finite=options.drop_not_finite, positions=is_own
         )
 
     def _go_to(self, path: Path, snapshot: Snapshot, offsets: dict[str, int]) -> None:
