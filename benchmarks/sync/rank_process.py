@@ -30,7 +30,8 @@ from monolith.parallel.ranks.rank_group import MEETING_FILE
 from monolith.train.loop import LoopConfig, Trainer
 from monolith.train.ranks.pipeline import Overlap, RankPipeline
 from monolith.train.ranks.rank_job import RankJob
-from monolith.train.ranks.rank_state import FirstRank, OtherRank
+from monolith.train.ranks.first_rank import FirstRank
+from monolith.train.ranks.other_rank import OtherRank
 from monolith.train.saving.saving_config import SavingConfig
 from monolith.train.state import StateConfig, TrainState
 from monolith.wire import SharedSecret

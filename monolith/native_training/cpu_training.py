@@ -199,7 +199,10 @@ def distributed_sync_train(
     The task's `train.max_steps` ends the job; so does the end of any rank's data.
     """
     if sync_backend is not None:
-        raise NotImplementedError("sync_backend: ranks send nothing to servers yet; export snapshots of theirs instead")
+        raise NotImplementedError(
+            "sync_backend: ranks send their rows to the servers that sync_targets names; set it, and export_base, in "
+            "the configuration"
+        )
     runner = _runner_config(config)
     runner.enable_sync_training = True
     rank = RankPlace.of_this_process().rank

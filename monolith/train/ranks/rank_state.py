@@ -1,20 +1,14 @@
 """RankState: what a rank of a synchronous job trains on; rank 0 restores, saves and says when all end."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from enum import IntEnum
 from functools import partial
-from pathlib import Path
 from typing import Any, cast
 
 import torch
-from safetensors.torch import load, save
 
-from monolith.checkpoint import Saver, Snapshot, dense_tensors, random_tensors, restore_dense_tensors
-from monolith.checkpoint.format.dense_state import restore_random_tensors
-from monolith.checkpoint.keep import Retention, SnapshotStore
-from monolith.checkpoint.shards import ShardsSaver, load_into_shards
 from monolith.data import Batch, Source
 from monolith.embedding import MultiTable
 from monolith.model import MonolithModel, Pulled
@@ -22,14 +16,11 @@ from monolith.model.lookup import PlannedBatch
 from monolith.parallel.ranks import Exchange, RankTables
 from monolith.parallel.ranks.rank_tables import RankBatchPlan
 from monolith.train.culprit import place_of_batch
-from monolith.train.job.chief_state import WORKERS_KEY
 from monolith.train.job.served_state import key_of, push_behind
 from monolith.train.ranks.pipeline import RankPipeline
 from monolith.train.ranks.rank_job import RankJob
 from monolith.train.ranks.rank_rows import make_rows
 from monolith.train.state import StateConfig, TrainState
-from monolith.train.state.restore_config import RestoreConfig
-from monolith.train.state.train_state import PARTS_KEY, check_num_parts
 
 
 class Say(IntEnum):
@@ -47,6 +38,8 @@ class Say(IntEnum):
     """Begin to train."""
     DONE = 5
     """The job is over."""
+    TELL = 6
+    """Say how far you are, for servers that follow."""
 
 
 class RankState(TrainState):
@@ -74,7 +67,9 @@ class RankState(TrainState):
 
     def begin_step(self) -> bool:
         """Return whether all ranks have a batch; if not, `ending` says which has none, and why."""
-        if self._meet(Say.GO):
+        with self.waiting():
+            goes_on = self._meet(Say.GO)
+        if goes_on:
             return True
         self._note_endings("")
         return False
@@ -176,6 +171,12 @@ class RankState(TrainState):
     def _position_after(self, batch: Batch) -> dict[str, Any]:
         return super()._position_after(batch) if self._pipeline is None else self._pipeline.position()
 
+    def _tell(self) -> list[dict[str, Any]]:
+        """Return how far every rank is, once its rows are stepped."""
+        self.drain()
+        own = {"offsets": self.offsets, "event_time": self.clock.now}
+        return [json.loads(one) for one in self.exchange.gather_texts(json.dumps(own))]
+
     def _note_endings(self, ending: str) -> None:
         self._has_ended = True
         endings = self.exchange.gather_texts(ending)
@@ -196,146 +197,6 @@ class RankState(TrainState):
 
     def _position(self) -> dict[str, Any]:
         return {"stream": self.stream, "offsets": self.offsets, "clock": self.clock.state()}
-
-
-class FirstRank(RankState):
-    """Rank 0: its run restores, saves and ends for all."""
-
-    _positions: list[Mapping[str, Any]]
-    """Of all ranks, at the last save."""
-
-    _opening_positions: Sequence[Mapping[str, Any]] = ()
-    """Where the other ranks begin; nothing if all begin at the start of their data."""
-
-    def saver(self, model_dir: Path, *, retention: Retention, mirror: SnapshotStore | None = None) -> Saver:
-        """Return what saves the rows of all ranks as one checkpoint."""
-        return ShardsSaver(model_dir, self.plan, self.shards, retention=retention, mirror=mirror)
-
-    @contextmanager
-    def held(self) -> Iterator[None]:
-        """Inside the block all ranks stand still between two steps."""
-        self._gather(Say.HOLD)
-        self.drain()
-        self._positions = [json.loads(one) for one in self.exchange.gather_texts(json.dumps(self._position()))]
-        try:
-            yield
-        finally:
-            self.exchange.barrier()
-
-    def moment(self, *, dense_only: bool = False) -> dict[str, Any]:
-        """Return what is saved besides the rows, with the positions of all ranks."""
-        found = super().moment(dense_only=dense_only)
-        if len(self._positions) == 1:
-            return found
-        found["stream"] = {PARTS_KEY: [one["stream"] for one in self._positions]}
-        if not dense_only:
-            offsets: dict[str, int] = {}
-            for one in self._positions:
-                offsets |= one["offsets"]
-            others = [{key: one[key] for key in ("clock", "offsets")} for one in self._positions[1:]]
-            found["extra"] |= {"offsets": offsets, WORKERS_KEY: others}
-        return found
-
-    def evict_expired(self) -> int:
-        """Remove expired rows on all ranks; the number is of this one."""
-        self._gather(Say.EVICT)
-        return super().evict_expired()
-
-    def let_workers_in(self, last_step: int | None) -> None:
-        """Send the others everything but rows, which they have: weights, steps, and their positions."""
-        self._gather(Say.OPEN)
-        opening = {
-            "global_step": self.global_step,
-            "last_step": last_step,
-            "clock": self.clock.state(),
-            "positions": self._opening_positions,
-        }
-        self.exchange.send_from_first(json.dumps(opening).encode())
-        self.exchange.send_from_first(save({**dense_tensors(self.model, self.optimizer), **random_tensors()}))
-
-    def dismiss(self) -> None:
-        """End the job: everything is saved."""
-        self._gather(Say.DONE)
-        self._rows.shut_down_servers()
-
-    def _meet(self, say: Say) -> bool:
-        return not any(self._gather(say))
-
-    def _claim_generation(self, folder: Path) -> int:
-        claimed = self._rows.generation
-        return super()._claim_generation(folder) if claimed is None else claimed
-
-    def _load(self, path: Path, options: RestoreConfig, *, is_own: bool) -> Snapshot:
-        return load_into_shards(
-            path, self.shards, plan=self.plan, drop_not_finite=options.drop_not_finite, positions=is_own
-        )
-
-    def _go_to(self, path: Path, snapshot: Snapshot, offsets: dict[str, int]) -> None:
-        count = self.exchange.num_ranks
-        check_num_parts(path, snapshot.stream, count)
-        if count == 1:
-            super()._go_to(path, snapshot, offsets)
-            return
-        own, *others = snapshot.stream[PARTS_KEY]
-        known = [dict(one) for one in snapshot.extra.get(WORKERS_KEY, ())]
-        self._opening_positions = [
-            {"stream": stream, **one} for stream, one in zip(others, known, strict=True) if stream is not None
-        ]
-        if len(self._opening_positions) < len(others):
-            raise ValueError(
-                f"{path} lacks the positions of some workers; restore an earlier checkpoint (restore_ckpt)"
-            )
-        self.source.restore(own)
-        self.stream = dict(own)
-        theirs = {name for one in known for name in one.get("offsets", {})}
-        self.offsets = {name: end for name, end in offsets.items() if name not in theirs}
-
-
-class OtherRank(RankState):
-    """A rank that follows rank 0; somebody else saves it."""
-
-    last_step: int | None = None
-
-    def join(self) -> None:
-        """Wait until rank 0 lets this rank begin, and take over its weights and this rank's position."""
-        self._obey_until(Say.OPEN)
-        opening = json.loads(self.exchange.send_from_first())
-        tensors = load(self.exchange.send_from_first())
-        restore_dense_tensors(self.model, self.optimizer, tensors)
-        restore_random_tensors(tensors)
-        self.global_step, self.last_step = opening["global_step"], opening["last_step"]
-        self.clock.restore(opening["clock"])
-        if opening["positions"]:
-            mine = opening["positions"][self.exchange.rank - 1]
-            self.source.restore(mine["stream"])
-            self.stream = dict(mine["stream"])
-            self.offsets = dict(mine.get("offsets", {}))
-            if "clock" in mine:
-                self.clock.restore(mine["clock"])
-
-    def wait_for_others(self, ending: str, *, interrupted: bool, tick: Callable[[], None]) -> None:
-        """End together with the others, and wait until rank 0 has saved everything."""
-        super().wait_for_others(ending, interrupted=interrupted, tick=tick)
-        self._obey_until(Say.DONE)
-
-    def _meet(self, say: Say) -> bool:
-        while (said := self._gather(say))[0] >= Say.HOLD:
-            self._obey(Say(said[0]))
-        return not any(said)
-
-    def _obey_until(self, last: Say) -> None:
-        while (order := Say(self._gather(Say.END)[0])) != last:
-            self._obey(order)
-
-    def _obey(self, order: Say) -> None:
-        if order is Say.HOLD:
-            self.drain()
-            self.exchange.gather_texts(json.dumps(self._position()))
-            self.exchange.barrier()  # rank 0 has taken the moment
-        elif order is Say.EVICT:
-            self.evict_expired()
-        else:
-            raise RuntimeError(f"rank 0 said {order.name} where nobody expects it")
 
 
 def _gradient_of(weight: torch.nn.Parameter) -> torch.Tensor:

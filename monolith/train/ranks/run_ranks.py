@@ -22,9 +22,10 @@ from monolith.train.job.place import PS, JobPlace, place_of
 from monolith.train.job.run_job import not_begun
 from monolith.train.job.scale.shape import CLUSTER_FOLDER
 from monolith.train.loop import RunResult, Trainer
+from monolith.train.ranks.first_rank import FirstRank
+from monolith.train.ranks.other_rank import OtherRank
 from monolith.train.ranks.pipeline import Overlap
 from monolith.train.ranks.rank_job import RankJob, RankServers
-from monolith.train.ranks.rank_state import FirstRank, OtherRank
 from monolith.train.run import run, training_source
 from monolith.train.state import StateConfig
 from monolith.wire import Address, SharedSecret
@@ -58,8 +59,8 @@ def run_ranks(model: MonolithModel, config: RunnerConfig, *, hooks: Sequence[Hoo
     """Train as `run` does, in step with all other ranks, and return how it ended.
 
     Every rank reads its part of the data. The rows are spread over the ranks, or are on parameter servers, as which
-    some processes call this. The dense weights are the same on all ranks. Rank 0 writes one checkpoint for all, which any number of ranks, a job with parameter servers or one process
-    restores.
+    some processes call this. The dense weights are the same on all ranks. Rank 0 writes one checkpoint for all, which
+    any number of ranks, a job with parameter servers or one process restores.
     """
     settings = RunSettings.of(config, model)
     with ExitStack() as cleanup:
@@ -79,11 +80,6 @@ def _be_rank(
     how: Mapping[str, Any],
 ) -> RunResult:
     place = RankPlace.of_this_process()
-    if settings.live is not None or settings.exports is not None:
-        raise NotImplementedError(
-            "sending what is learned to servers is not there yet for synchronous training; leave out export_base, "
-            "sync_targets and export_when_saving, and export snapshots with `monolith export`"
-        )
     folder = Path(config.model_dir) / CLUSTER_FOLDER
     milliseconds = settings.job.call_timeout_ms
     seconds = milliseconds / 1000 if milliseconds > 0 else SILENT_SECONDS
@@ -105,6 +101,7 @@ def _be_rank(
             settings=_common(config),
             secret=SharedSecret.made_in_folder(folder),
             tls=tls_config(config),
+            insecure=config.insecure,
             listen_at=str(Address(loopback_ip(), 0)) if place.is_one_machine else f"{get_local_host()}:0",
             retry=retry,
             servers=None if servers is None else _servers_of(servers, config),
@@ -122,9 +119,12 @@ def _run_first(
     model: MonolithModel, config: RunnerConfig, source: Source, exchange: Exchange, job: RankJob, **how: Any
 ) -> RunResult:
     states: list[FirstRank] = []
+    live = RunSettings.of(config, model).live
 
     def make_state(model: MonolithModel, source: Source, state: StateConfig) -> FirstRank:
         states.append(FirstRank(model, source, state, exchange=exchange, job=job))
+        if live is not None:
+            states[-1].tell_every(live.sync_seconds)
         return states[-1]
 
     try:
