@@ -83,6 +83,10 @@ class FirstRank(RankState):
     def dismiss(self) -> None:
         """End the job: everything is saved."""
         self._gather(Say.DONE)
+
+    def end_servers(self) -> None:
+        """Let the parameter servers end, if they hold the rows, once no rank asks them anything more."""
+        self.exchange.barrier()
         self._rows.shut_down_servers()
 
     def tell_every(self, seconds: float) -> None:

@@ -54,7 +54,7 @@ def _spread_over_ranks(
     shards: list[RemoteShard] = []
     if exchange.rank == 0:
         shards = [cleanup.enter_context(_shard(one, job)) for one in addresses]
-        _init(shards, plan, capacity, generation=1)
+        _init(shards, plan, capacity, generation=0)  # no others ask for the rows; for serving, the restore counts
     exchange.barrier()
     return RankRows(tables=RankTables(server.shard.tables, exchange, average=job.averages_rows), shards=shards)
 

@@ -18,7 +18,7 @@ from monolith.parallel.ranks.rank_tables import RankBatchPlan
 from monolith.train.culprit import place_of_batch
 from monolith.train.job.served_state import key_of, push_behind
 from monolith.train.ranks.pipeline import RankPipeline
-from monolith.train.ranks.rank_job import RankJob
+from monolith.train.ranks.rank_job import RankJob, check_same_model
 from monolith.train.ranks.rank_rows import make_rows
 from monolith.train.state import StateConfig, TrainState
 
@@ -184,7 +184,7 @@ class RankState(TrainState):
         self.ending = ending or f"rank {first}: {endings[first]}"
 
     def _make_tables(self, config: StateConfig) -> MultiTable:
-        self._job.check_same(self.exchange, self.plan, self.model)
+        check_same_model(self.exchange, self.plan, self.model)
         self._rows = make_rows(
             self.exchange, self._job, self.plan, capacity=config.initial_capacity, cleanup=self._cleanup
         )

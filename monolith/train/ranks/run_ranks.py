@@ -25,7 +25,7 @@ from monolith.train.loop import RunResult, Trainer
 from monolith.train.ranks.first_rank import FirstRank
 from monolith.train.ranks.other_rank import OtherRank
 from monolith.train.ranks.pipeline import Overlap
-from monolith.train.ranks.rank_job import RankJob, RankServers
+from monolith.train.ranks.rank_job import RankJob, RankServers, check_same
 from monolith.train.run import run, training_source
 from monolith.train.state import StateConfig
 from monolith.wire import Address, SharedSecret
@@ -95,10 +95,11 @@ def _be_rank(
         # A rank that lost a server says so before the others give the rank up.
         longest = min(retry.deadline_seconds, seconds / 2)
         retry = replace(retry, deadline_seconds=longest, attempt_seconds=min(retry.attempt_seconds, longest))
-    group = RankGroup(place, folder, timeout_seconds=seconds, background=bool(overlap))
+    group = RankGroup(place, folder, timeout_seconds=seconds)
     with group as exchange:
+        # Before anything that some settings do and others do not.
+        check_same(exchange, _common(config))
         job = RankJob(
-            settings=_common(config),
             secret=SharedSecret.made_in_folder(folder),
             tls=tls_config(config),
             insecure=config.insecure,
@@ -106,7 +107,7 @@ def _be_rank(
             retry=retry,
             servers=None if servers is None else _servers_of(servers, config),
             overlap=overlap,
-            background=group.background,
+            background=group.another_exchange() if overlap else None,
             averages_rows=settings.job.row_gradients == "mean",
         )
         source = PartSource(training_source(model, settings.input), place.num_ranks, place.rank)
@@ -130,6 +131,7 @@ def _run_first(
     try:
         result = run(model, config, source=source, make_state=make_state, **how)
         states[-1].dismiss()
+        states[-1].end_servers()
         return result
     finally:
         for state in states:
@@ -153,7 +155,9 @@ def _run_other(
     with closing(OtherRank(model, source, settings.state, exchange=exchange, job=job)) as state:
         state.join()
         trainer = Trainer(state, settings.loop, settings.saving, hooks=watching, saves=False)
-        return trainer.run(state.last_step)
+        result = trainer.run(state.last_step)
+        exchange.barrier()  # see `FirstRank.end_servers`
+        return result
 
 
 def _servers_of(place: JobPlace, config: RunnerConfig) -> RankServers:
