@@ -24,7 +24,9 @@ constexpr std::size_t kFetchAhead = 12;
 // A thread's share of the rows: large enough to pay for handing it over, small enough to balance.
 constexpr std::size_t kTaskRows = 2048;
 // How many rows are stepped by one call, while as many are fetched.
-constexpr std::size_t kBlockRows = 16;
+constexpr std::size_t kBlockRows = 32;
+// How many rows a guest changes before it lets others in.
+constexpr std::size_t kGuestRows = 16;
 // A thread's share of the rows where several batches are changed at once.
 constexpr std::size_t kGuestTaskRows = 1024;
 
@@ -136,12 +138,12 @@ void RowTable::change_in_order(Change& change, const SubTableOrder& order, std::
   scratch.fit(layout_);
   const auto groups = order.groups();
   const auto fetch = [&](std::size_t begin) __attribute__((always_inline)) {
-    for (std::size_t i = begin; i < std::min(last, begin + kBlockRows); ++i) fetch_group(change, groups[i]);
+    for (std::size_t i = begin; i < std::min(last, begin + kGuestRows); ++i) fetch_group(change, groups[i]);
   };
   fetch(first);
-  for (std::size_t begin = first; begin < last; begin += kBlockRows) {
-    fetch(begin + kBlockRows);
-    const std::size_t count = std::min(kBlockRows, last - begin);
+  for (std::size_t begin = first; begin < last; begin += kGuestRows) {
+    fetch(begin + kGuestRows);
+    const std::size_t count = std::min(kGuestRows, last - begin);
     const Block block(gate_, sub_tables_.get(), order.hashes().subspan(begin, count), Access::kExclusive);
     for (const Block::Run& run : block.runs()) {
       for (std::size_t i = run.first; i < run.first + run.count; ++i) {

@@ -116,8 +116,7 @@ class DeltaReceiver:
         Of every message, only what the target `takes` is applied.
         """
         self._lock = threading.Lock()
-        self._takes = takes
-        self.adopt(target, plan_hash=plan_hash, generation=generation, sequence=sequence, parts=parts)
+        self.adopt(target, plan_hash=plan_hash, generation=generation, sequence=sequence, parts=parts, takes=takes)
 
     def adopt(
         self,
@@ -127,10 +126,11 @@ class DeltaReceiver:
         generation: int,
         sequence: int = 0,
         parts: Mapping[DeltaPart, int] | None = None,
+        takes: TakenPart = WHOLE_TARGET,
     ) -> None:
         """Go on with another target, loaded from an export of this position."""
         with self._lock:
-            self._target = target
+            self._target, self._takes = target, takes
             self._plan_hash = plan_hash
             self._generation = generation
             sequences = parts or {WHOLE_MODEL: sequence}

@@ -1,0 +1,2 @@
+"""The original path monolith.tpu_runner."""
+
