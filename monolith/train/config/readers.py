@@ -132,6 +132,7 @@ READERS: Mapping[str, str] = {
     "max_staleness": "JobConfig.max_staleness",
     "seed": "make_model",
     "params_override": "make_model",
+    "task": "chosen_model",
     "tf_grpc_worker_cache_threads": "Estimator",
     "monolith_grpc_worker_service_handler_multiplier": "Estimator",
 }

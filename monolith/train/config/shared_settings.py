@@ -26,7 +26,9 @@ class SharedTrainingSettings:
     tide_save_secs: int | None = setting(None, "Seconds between snapshots outside the window.")
     export_base: str | None = setting(None, "Folder of versions that the run writes while it trains; makes it live.")
     sync_targets: str | list[str] | None = setting(
-        None, "Addresses of servers to send changes to, with commas; makes a run live."
+        None,
+        "Addresses of servers to send changes to, with commas, or where to find them (files:DIR, zk:HOST:PORT/NAME); "
+        "makes a run live.",
     )
     sync_every_seconds: float | None = setting(
         None, "Seconds between two sends of changes; by default 0.5, or 10 with enable_realtime_training."

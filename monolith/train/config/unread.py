@@ -46,7 +46,6 @@ UNREAD: Mapping[str, Unread] = {
     "zk_watch_address_family": _later(_SERVING),
     "dc_aware": _later(_SERVING),
     "merge_sync_training_ckpt": Unread("all ranks share one model_dir and write one checkpoint", ValueError),
-    "task": _later("the runner of registered tasks"),
     "enable_gpu_training": _later(_GPU, refused=True),
     "processes_per_gpu": _later(_GPU),
     "device_fn": _later(_GPU, refused=True),

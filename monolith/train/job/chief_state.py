@@ -92,6 +92,7 @@ class ChiefState(ServedState):
         """Take over the servers at these addresses, in the order of their shards."""
         self._place, self._addresses, self._coordinator, self._job = place, addresses, coordinator, job
         self._positions: dict[int, Position | None] = {}
+        self._has_position = False
         self._dense_applied: list[dict[str, int]] = []
         self._pause_ms = 0.0
         self.last_step: int | None = None
@@ -109,6 +110,9 @@ class ChiefState(ServedState):
         path = super().open(model_dir, options, start_from=start_from)
         if path is None:
             self._give_dense_away()
+        if not self._has_position:
+            assert isinstance(self.source, PartSource)
+            self.source.begin_anew()
         return path
 
     def let_workers_in(self, last_step: int | None) -> None:
@@ -331,6 +335,7 @@ class ChiefState(ServedState):
 
     def _go_to(self, path: Path, snapshot: Snapshot, offsets: dict[str, int]) -> None:
         (own, *others), known = divided(snapshot, self._job.num_workers, self.redivided)
+        self._has_position = True
         if own is not None:
             self.source.restore(own)
             self.stream = dict(own)

@@ -78,10 +78,12 @@ def run_job(
         with extra_dsworkers(place, config, reads, model):
             if config.index != 0:
                 return _run_worker(model, config, place, read, hooks)
-            with app_master_learns_the_end():
+            with app_master_learns_the_end() as is_not_done:
                 result = _run_chief(
                     model, config, place, read, steps=steps, max_steps=max_steps, hooks=hooks, **listeners
                 )
+                if result.scale_to is not None:
+                    is_not_done()
         end_data_service(place, reads)
         return result
 

@@ -34,7 +34,7 @@ def with_role(config: RunnerConfig) -> RunnerConfig:
         return config
     found = copy.copy(config)
     if found.server_type == CHIEF:
-        found.server_type, found.index = "worker", 0
+        found.server_type = _worker_for_chief(found.index)
     cluster = _listed(config)
     if cluster is not None:
         _take_counts(found, cluster)
@@ -48,6 +48,14 @@ def with_role(config: RunnerConfig) -> RunnerConfig:
         raise ValueError(f"Unknown server type. type: {found.server_type}")
     _check_others_exist(found)
     return found
+
+
+def _worker_for_chief(index: int) -> str:
+    if index:
+        raise ValueError(
+            f"index={index}: there is no such chief, a job has one; leave the index out, or say server_type=worker"
+        )
+    return "worker"
 
 
 def _is_rank(config: RunnerConfig) -> bool:

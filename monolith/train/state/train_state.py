@@ -27,7 +27,7 @@ from monolith.checkpoint.format.layout import base_and_number
 from monolith.checkpoint.format.state_files import refresh_checkpoint_file
 from monolith.checkpoint.keep import Retention, SnapshotStore, choose_snapshot
 from monolith.checkpoint.keep.rollback import is_in, set_aside_others
-from monolith.data import Batch, Source
+from monolith.data import Batch, Column, Source
 from monolith.data.parts.redivide import is_of_units
 from monolith.embedding import MultiTable
 from monolith.embedding.admission import AdmissionConfig
@@ -213,6 +213,10 @@ class TrainState:
     def batches(self) -> Iterator[Batch]:
         """Yield the batches of the source, from the present position on."""
         return iter(self.source)
+
+    def columns_of(self, batch: Batch) -> Mapping[str, Column]:
+        """Return the columns of a batch as the model gets them."""
+        return batch.columns
 
     def pull(self, batch: Batch) -> Pulled:
         """Return the rows of a batch, and bring the dense weights up to date."""
