@@ -28,10 +28,10 @@ OTHER_MEANINGS = {
     "environment.md": {"tf_grpc_worker_cache_threads"},  # of RunnerConfig, as the page's variables are
     "formats.md": {"filter_capacity", "index", "kafka_dump", "kafka_dump_prefix", "lagrangex_header"},  # of files
     "serving.md": {"index"},  # a request to the server
+    "training.md": {"task"},  # of RunnerConfig; also a method
     "what-works.md": {
         "enable_gpu_training",
         "enable_partial_sync_training",
-        "task",
         "unified_serving",
     },  # settings that wait
     "clusters.md": {
