@@ -141,6 +141,8 @@ programs-of-services:
 	root=$$(test $$(id -u) = 0 || command -v sudo || echo none); \
 	command -v apt-get >/dev/null && test "$$root" != none && $$root apt-get -qq update && $$root apt-get -qq install --yes $$missing || \
 	  echo "not installed, and not installable here:$$missing; tests that need them are skipped" >&2
+	@command -v consul >/dev/null || tests/cluster/discovery/install_consul.sh $(CURDIR)/$(VENV)/consul || \
+	  echo "no Consul agent can be had here; tests of a real one are skipped" >&2
 
 build/dev/build.ninja: Makefile | $(VENV)/.builder
 	cmake -S . -B build/dev -G Ninja -DMONOLITH_INPLACE=ON -DMONOLITH_CSRC_TESTS=ON -DPython_EXECUTABLE=$(CURDIR)/$(PYTHON) >/dev/null

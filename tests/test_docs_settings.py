@@ -31,7 +31,6 @@ OTHER_MEANINGS = {
     "training.md": {"task"},  # of RunnerConfig; also a method
     "what-works.md": {
         "enable_gpu_training",
-        "enable_partial_sync_training",
         "unified_serving",
     },  # settings that wait
     "clusters.md": {

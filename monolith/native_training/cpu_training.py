@@ -203,7 +203,10 @@ def distributed_sync_train(
     `save_summary_steps`, MONOLITH_ROOT_LOG_INTERVAL for `log_step_count_steps`.
     """
     if sync_backend is not None:
-        raise NotImplementedError("sync_backend: ranks send nothing to servers yet; export snapshots of theirs instead")
+        raise NotImplementedError(
+            "sync_backend: ranks send their rows to the servers that sync_targets names; set it, and export_base, in "
+            "the configuration"
+        )
     runner = _runner_config(config)
     runner.enable_sync_training = True
     rank = RankPlace.of_this_process().rank

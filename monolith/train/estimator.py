@@ -112,7 +112,7 @@ class Estimator:
                 stacklevel=2,
             )
         self._name_metrics()
-        if self.config.enable_full_sync_training:
+        if self.config.enable_sync_training and self.config.server_type != "ps":
             init_sync_train_and_update_conf(self.config)
         job = job_config(self.config)
         job.check()
@@ -155,8 +155,8 @@ class Estimator:
         self._name_metrics()
         job = job_config(self.config)
         job.check()
-        if job.server_type in DATA_ROLES:
-            return {}  # evaluating reads without a data service
+        if job.server_type in DATA_ROLES or (job.is_sync and job.server_type == "ps"):
+            return {}  # evaluating needs neither a data service nor the servers of ranks
         if job.is_job:
             path = snapshot_to_look_at(Path(self.config.model_dir), restore_config(self.config), checkpoint_path)
             source = self._source(Mode.EVAL)

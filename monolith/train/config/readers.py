@@ -108,6 +108,7 @@ READERS: Mapping[str, str] = {
     "num_workers": "JobConfig.num_workers",
     "is_local": "JobConfig.is_local",
     "enable_sync_training": "JobConfig.is_sync",
+    "enable_partial_sync_training": "JobConfig.keeps_rows_on_ps",
     "sync_row_gradients": "JobConfig.row_gradients",
     "enable_pipelined_fwda2a": "JobConfig.exchanges_ids_ahead",
     "enable_pipelined_bwda2a": "JobConfig.exchanges_gradients_behind",

@@ -203,6 +203,9 @@ class TrainState:
         """Return how many events per second other processes of this run train on, as they last reported."""
         return 0.0
 
+    waiting: Callable[[], AbstractContextManager[object]] = nullcontext
+    """Entered while this process waits for others to begin a step: rows and weights can be read meanwhile."""
+
     def begin_step(self) -> bool:
         """Return whether a step can be taken: where others must take it too, whether all of them can."""
         return True
@@ -342,8 +345,9 @@ def check_num_parts(path: Path, stream: Mapping[str, Any], num_workers: int) -> 
     if len(parts) != num_workers or any(is_of_units(one) for one in parts):
         raise ValueError(
             f"{path} was trained by a job of {len(parts)} workers, each with a part of the data, and their positions "
-            f"mean nothing to {num_workers} without parameter servers; train with num_ps of at least 1 and any "
-            f"num_workers, or in another model_dir with restore_dir={path.parent}, from the start of the data"
+            f"mean nothing to {num_workers} without parameter servers; train with num_ps of at least 1 or with "
+            f"enable_sync_training, and any num_workers, or in another model_dir with restore_dir={path.parent}, from "
+            "the start of the data"
         )
 
 
