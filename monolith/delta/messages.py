@@ -29,6 +29,8 @@ class DeltaType(IntEnum):
     FULL_BEGIN = 33
     FULL_ROWS = 34
     FULL_END = 35
+    FORGET = 36
+    """Not of the sender: rows of ids that must go at once, see `monolith forget`."""
 
 
 class Status(StrEnum):

@@ -1,8 +1,10 @@
 """Deltas for a served model: a trainer's changes go into the version that answers."""
 
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
+from monolith.delta.messages import DeltaType
 from monolith.delta.receiver import DeltaReceiver
 from monolith.errors import RemoteError
 from monolith.export.description import Description
@@ -21,6 +23,8 @@ class Follower:
         self._model = model
         self._receiver = DeltaReceiver(model, plan_hash=model.plan_hash, generation=model.generation, parts=model.parts)
         self._refusal: str | None = None
+        self.forget: Callable[[Message], Message] = self._receiver.handle
+        """Answers a message about ids that must go from every version in memory."""
         self._server = listen(address, self._handle, tls=tls, secret=secret)
 
     @property
@@ -53,6 +57,11 @@ class Follower:
         now = self._receiver.freshness
         return not now.complete and now.position.generation == description.generation
 
+    @property
+    def has_deltas(self) -> bool:
+        """Whether the tables are not those of a version any more: deltas have come."""
+        return self._receiver.freshness.applied_at_seconds is not None
+
     def has(self, description: Description) -> bool:
         """Whether deltas have brought all that a version holds: loading it could only go back."""
         now = self._receiver.freshness
@@ -78,6 +87,8 @@ class Follower:
         self.close()
 
     def _handle(self, message: Message) -> Message:
+        if message.type == DeltaType.FORGET:
+            return self.forget(message)
         if self._refusal is not None:
             raise RemoteError(self._refusal)
         return self._receiver.handle(message)
