@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from monolith.cli.agent import agent
 from monolith.cli.certs import certs
 from monolith.cli.ckpt import ckpt
 from monolith.cli.control import control
@@ -51,6 +52,7 @@ app.command(short_help="Let a job go on with other numbers of processes.")(scale
 app.command(short_help="Watch a whole live system for a minute.")(demo)
 app.command(short_help="Show what this installation can do.")(info)
 app.add_typer(ckpt)
+app.add_typer(agent)
 app.add_typer(certs)
 app.add_typer(data_service)
 
