@@ -14,6 +14,7 @@ from monolith.cli.control import control
 from monolith.cli.data_service import data_service
 from monolith.cli.demo import demo
 from monolith.cli.ids.forget import forget
+from monolith.cli.ids.vectors import export_vectors
 from monolith.cli.info import info
 from monolith.cli.job.scale import scale
 from monolith.cli.job.status import status
@@ -45,6 +46,7 @@ app.command(
     short_help="Show what a model knows about one id.",
     context_settings={"ignore_unknown_options": True},  # ids may be negative
 )(row)
+app.command(short_help="Write the vectors of a feature for other programs.")(export_vectors)
 app.command(short_help="Remove ids from a model, its files and its servers.")(forget)
 app.command(short_help="Pause, resume or save a run.")(control)
 app.command(short_help="Show how a job of several processes is.")(status)
