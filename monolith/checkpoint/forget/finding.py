@@ -10,7 +10,7 @@ Targets: TypeAlias = Mapping[str, frozenset[int]]
 """The ids to forget, by table."""
 
 
-class Kind(StrEnum):
+class FoundKind(StrEnum):
     """What a file or process had of an id."""
 
     ROW = "row"
@@ -29,7 +29,7 @@ class Finding:
     """Ids that a file, folder or process had something of."""
 
     place: str
-    kind: Kind
+    kind: FoundKind
     table: str
     ids: tuple[int, ...]
 
@@ -42,6 +42,6 @@ class Left:
     reason: str
 
 
-def finding(place: Path | str, kind: Kind, table: str, ids: set[int]) -> list[Finding]:
+def finding(place: Path | str, kind: FoundKind, table: str, ids: set[int]) -> list[Finding]:
     """Return a finding of these ids, or none if there are none."""
     return [Finding(place=str(place), kind=kind, table=table, ids=tuple(sorted(ids)))] if ids else []

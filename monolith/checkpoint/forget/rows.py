@@ -19,7 +19,7 @@ _HEAD_BYTES = 80
 _FOOTER_BYTES = 32
 _COPIED_BYTES = 1 << 20
 
-Ids = NDArray[np.int64]
+_Ids = NDArray[np.int64]
 
 
 def ids_in(path: Path, ids: Collection[int]) -> set[int]:
@@ -61,7 +61,7 @@ class _Output:
 class _Rows:
     """The rows of a bucket."""
 
-    def __init__(self, ids: Ids, last_seen: NDArray[np.uint32], rows: NDArray[np.uint8]) -> None:
+    def __init__(self, ids: _Ids, last_seen: NDArray[np.uint32], rows: NDArray[np.uint8]) -> None:
         self.ids, self.last_seen, self.rows = ids, last_seen, rows
 
     @property

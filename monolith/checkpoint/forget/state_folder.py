@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from monolith.checkpoint.forget.counts import forget_counts, ids_counted
-from monolith.checkpoint.forget.finding import Finding, Kind, Targets, finding
+from monolith.checkpoint.forget.finding import Finding, FoundKind, Targets, finding
 from monolith.checkpoint.forget.rows import ids_in, write_without
 from monolith.checkpoint.format.delta_chain import Link, read_erased
 from monolith.checkpoint.format.durable_files import file_crc32c, sync_file, sync_folder, write_durably
@@ -52,9 +52,9 @@ class StateFolder:
         for table, ids in self._targets.items():
             rows = {id_ for name in self._table_files(table) for id_ in ids_in(self.path / name, ids)}
             counted = ids_counted([self.path / name for name in self._filter_files(table)], ids)
-            found += finding(self.path, Kind.ROW, table, rows)
-            found += finding(self.path, Kind.COUNT, table, counted)
-            found += finding(self.path, Kind.TOMBSTONE, table, self._erased(table) & ids)
+            found += finding(self.path, FoundKind.ROW, table, rows)
+            found += finding(self.path, FoundKind.COUNT, table, counted)
+            found += finding(self.path, FoundKind.TOMBSTONE, table, self._erased(table) & ids)
         return found
 
     def write_new(self, link: Link | None) -> int:

@@ -21,7 +21,7 @@ from monolith.model import LookupPlan
 PARQUET, FAISS = ".parquet", ".faiss"
 METRICS = ("dot", "l2")
 
-Vectors = tuple[NDArray[np.int64], NDArray[np.float32]]
+_Vectors = tuple[NDArray[np.int64], NDArray[np.float32]]
 
 
 def export_vectors(
@@ -80,7 +80,7 @@ def _place(plan: LookupPlan, feature: str, slice_name: str | None) -> tuple[str,
     return table.name, *places[slice_name]
 
 
-def _vectors(snapshot: Path, plan: LookupPlan, table: str, columns: slice, slot: int | None) -> Iterator[Vectors]:
+def _vectors(snapshot: Path, plan: LookupPlan, table: str, columns: slice, slot: int | None) -> Iterator[_Vectors]:
     for rows in table_files(snapshot, table, plan.tables()[table]).parts():
         taken = np.ones(len(rows.ids), bool) if slot is None else _slots(rows.ids) == slot
         if taken.any():
@@ -92,7 +92,7 @@ def _slots(ids: NDArray[np.int64]) -> NDArray[np.int64]:
     return slots
 
 
-def _write_faiss(vectors: Iterator[Vectors], path: Path, dim: int, metric: str) -> int:
+def _write_faiss(vectors: Iterator[_Vectors], path: Path, dim: int, metric: str) -> int:
     index: Any = import_module("monolith.checkpoint.inspect.faiss_index").FaissIndex(dim, metric)
     count = 0
     for ids, rows in vectors:
@@ -102,7 +102,7 @@ def _write_faiss(vectors: Iterator[Vectors], path: Path, dim: int, metric: str) 
     return count
 
 
-def _write_parquet(vectors: Iterator[Vectors], path: Path, dim: int, strings: KeptStrings | None) -> int:
+def _write_parquet(vectors: Iterator[_Vectors], path: Path, dim: int, strings: KeptStrings | None) -> int:
     pa, parquet = arrow(), arrow("parquet")
     fields = [("id", pa.int64()), *([] if strings is None else [("text", pa.string())])]
     schema = pa.schema([*fields, ("vector", pa.list_(pa.float32(), dim))])

@@ -12,7 +12,7 @@ import typer
 
 agent = typer.Typer(
     name="agent",
-    help="Serve the models that are published in ZooKeeper, and publish them.",
+    help="Serve what is published in ZooKeeper; publish it.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )

@@ -60,7 +60,7 @@ def forget(
     numbers = [*(id_ or ()), *(_number(line, ids) for line in _lines(ids))]
     wanted = [*(text or ()), *_lines(texts)]
     targets = import_module("monolith.train.forget.targets").make_targets(model_dir, name, numbers, wanted, slot)
-    places = package.Places(
+    places = package.ForgetPlaces(
         export_bases=export_base or (),
         servers=server or (),
         mirror=mirror,

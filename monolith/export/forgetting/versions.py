@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from monolith.checkpoint.forget.finding import Finding, Kind, Left, Targets, finding
+from monolith.checkpoint.forget.finding import Finding, FoundKind, Left, Targets, finding
 from monolith.checkpoint.forget.rows import ids_in, write_without
 from monolith.checkpoint.forget.state_folder import FORGETTING_SUFFIX, second_name
 from monolith.checkpoint.format.durable_files import sync_folder, write_durably
@@ -92,11 +92,11 @@ class _Version:
         found = _find_rows(self.path, self._targets)
         if WARM_UP_FILE in self._description.files:
             for table, ids in ids_in_requests(self.path / WARM_UP_FILE, self._ids_by_feature()).items():
-                found += finding(self.path, Kind.REQUEST, table, ids)
+                found += finding(self.path, FoundKind.REQUEST, table, ids)
         return found
 
     def find_in_parts(self, known: Mapping[str, _NewFiles]) -> list[Finding]:
-        """Return what the rows of shards have, of those that are not known yet."""
+        """Return what rows of shards have that are not known yet."""
         base = base_of(self.path)
         folders = [one.folder for one in self._description.shards if one.folder not in known]
         return [found for folder in folders for found in _find_rows(base / folder, self._targets)]
@@ -180,7 +180,7 @@ def _find_rows(folder: Path, targets: Targets) -> list[Finding]:
         table = _table_of(f"{TABLES_FOLDER}/{path.name}")
         if table in targets:
             found.setdefault(table, set()).update(ids_in(path, targets[table]))
-    return [one for table, ids in found.items() for one in finding(folder, Kind.ROW, table, ids)]
+    return [one for table, ids in found.items() for one in finding(folder, FoundKind.ROW, table, ids)]
 
 
 def _table_of(name: str) -> str:

@@ -1,5 +1,5 @@
 """`monolith forget`: ids out of a run, its files, its exports and its servers."""
 
-from monolith.train.forget.forget import ForgetReport, Places, forget
+from monolith.train.forget.forget import ForgetPlaces, ForgetReport, forget
 
-__all__ = ["ForgetReport", "Places", "forget"]
+__all__ = ["ForgetReport", "ForgetPlaces", "forget"]

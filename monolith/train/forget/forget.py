@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from monolith.checkpoint.forget.finding import Finding, Kind, Left, Targets, finding
+from monolith.checkpoint.forget.finding import Finding, FoundKind, Left, Targets, finding
 from monolith.checkpoint.forget.model_dir import OnProgress, forget_in_states, saved_states
 from monolith.checkpoint.forget.texts import forget_texts
 from monolith.checkpoint.format.layout import STREAM_NAME, is_state_name
@@ -21,7 +21,7 @@ _POLL_SECONDS = 0.1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Places:
+class ForgetPlaces:
     """Where to look for ids besides the folder of the model."""
 
     export_bases: Sequence[Path] = ()
@@ -67,7 +67,7 @@ class ForgetReport:
 def forget(
     model_dir: Path,
     targets: Targets,
-    places: Places | None = None,
+    places: ForgetPlaces | None = None,
     *,
     dry_run: bool = False,
     on_progress: OnProgress = lambda what, done: None,
@@ -78,7 +78,7 @@ def forget(
     version is whole at every moment: after a crash, the same call finishes the work. Events are not rewritten. Ids that
     are trained on again come back.
     """
-    places = places or Places()
+    places = places or ForgetPlaces()
     report = ForgetReport({table: sorted(ids) for table, ids in targets.items()})
     bases = sorted({*places.export_bases, *export_bases(model_dir)})
     with held(model_dir) as runs:
@@ -109,7 +109,7 @@ def _forget_texts(model_dir: Path, targets: Targets, *, dry_run: bool) -> Iterat
         return
     had_text = forget_texts(path, {id_ for ids in targets.values() for id_ in ids}, dry_run=dry_run)
     for table, ids in targets.items():
-        yield from finding(path, Kind.TEXT, table, had_text & ids)
+        yield from finding(path, FoundKind.TEXT, table, had_text & ids)
     if had_text and not dry_run:
         yield path
 
@@ -125,7 +125,7 @@ def _wait_for_exports(bases: Sequence[Path], timeout_seconds: float) -> Iterator
         yield Left(place=str(path), reason="this version is still being written; run the command again")
 
 
-def _forget_at_servers(places: Places, bases: Sequence[Path], targets: Targets) -> Iterator[Finding | Left]:
+def _forget_at_servers(places: ForgetPlaces, bases: Sequence[Path], targets: Targets) -> Iterator[Finding | Left]:
     for address in places.servers:
         errors = []
         # Each server knows the secret of the folder that it serves.
@@ -138,7 +138,7 @@ def _forget_at_servers(places: Places, bases: Sequence[Path], targets: Targets) 
                 errors.append(str(error))
                 continue
             for table, ids in found.items():
-                yield from finding(f"the server at {address}", Kind.ROW, table, set(ids))
+                yield from finding(f"the server at {address}", FoundKind.ROW, table, set(ids))
             break
         else:
             why = "; ".join(errors) or "there is no export base whose secret it would know; name it with --export-base"

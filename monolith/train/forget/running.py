@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from monolith.checkpoint import ModelDirOwner
-from monolith.checkpoint.forget.finding import Finding, Kind, Targets, finding
+from monolith.checkpoint.forget.finding import Finding, FoundKind, Targets, finding
 from monolith.errors import ModelDirInUseError, RemoteError
 from monolith.parallel.coordination.messages import CoordinationRequest, ask
 from monolith.train.controller import ControllerClient
@@ -45,7 +45,7 @@ def forget_in_run(
             ) from error
         except RemoteError as error:
             raise ValueError(str(error)) from error
-    kinds = {"rows": Kind.ROW, "counts": Kind.COUNT}
+    kinds = {"rows": FoundKind.ROW, "counts": FoundKind.COUNT}
     place = f"the run in {model_dir}"
     return [
         one
