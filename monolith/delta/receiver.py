@@ -15,6 +15,7 @@ from monolith.delta.content_checks import check_content
 from monolith.delta.delta_part import WHOLE_MODEL, DeltaPart
 from monolith.delta.forgetting import forget_in_tables
 from monolith.delta.messages import (
+    FORGET_TYPE,
     DeltaAnswer,
     DeltaContent,
     DeltaPosition,
@@ -168,7 +169,7 @@ class DeltaReceiver:
     def handle(self, message: Message) -> Message:
         """Return the answer to one delta message; what cannot be applied raises and leaves the position as it is."""
         with self._lock:
-            if message.type == DeltaType.FORGET:
+            if message.type == FORGET_TYPE:
                 return forget_in_tables([self._target.tables], message)
             answer = self._answer(message).to_message(message.type)
         answer.meta = {**answer.meta, **self._takes.to_meta()}

@@ -61,7 +61,7 @@ def declare(
     model_name: Annotated[str | None, typer.Option(help="Its name; by default that of its newest version.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Declare it anew.")] = False,
 ) -> None:
-    """Say where the versions of a model are, so that it can be published."""
+    """Say where the versions of a model are."""
     records = import_module("monolith.cluster.serving.records")
     newest = import_module("monolith.export.versions").newest_export(export_base)
     name = model_name or import_module("monolith.export.description").Description.read(newest).name

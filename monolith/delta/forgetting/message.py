@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping
 import numpy as np
 import torch
 
-from monolith.delta.messages import DeltaContent, DeltaType, Status
+from monolith.delta.messages import FORGET_TYPE, DeltaContent, Status
 from monolith.embedding.multi_table import MultiTable
 from monolith.wire import Client, Message, SharedSecret, TlsConfig
 
@@ -42,5 +42,5 @@ def ask_to_forget(
     """
     arrays = {f"erased/{name}": np.array(sorted(these), np.int64) for name, these in ids.items()}
     with Client(address, secret=secret, tls=tls) as client:
-        reply = client.request(Message(type=DeltaType.FORGET, arrays=arrays), timeout_seconds)
+        reply = client.request(Message(type=FORGET_TYPE, arrays=arrays), timeout_seconds)
     return {str(name): list(these) for name, these in reply.meta["rows"].items()}

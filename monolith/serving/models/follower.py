@@ -4,7 +4,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-from monolith.delta.messages import DeltaType
+from monolith.delta.messages import FORGET_TYPE
 from monolith.delta.receiver import DeltaReceiver
 from monolith.errors import RemoteError
 from monolith.export.description import Description
@@ -87,7 +87,7 @@ class Follower:
         self.close()
 
     def _handle(self, message: Message) -> Message:
-        if message.type == DeltaType.FORGET:
+        if message.type == FORGET_TYPE:
             return self.forget(message)
         if self._refusal is not None:
             raise RemoteError(self._refusal)

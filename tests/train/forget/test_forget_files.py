@@ -20,17 +20,19 @@ import monolith.export.forgetting.versions as versions
 from monolith._core import native
 from monolith.checkpoint import latest_state, list_snapshots
 from monolith.checkpoint.forget.rows import ids_in, write_without
-from monolith.checkpoint.format.delta_chain import chain_to, check_chain
+from monolith.checkpoint.format.delta_chain import chain_to, check_chain, read_erased
 from monolith.checkpoint.format.layout import list_deltas, state_order
 from monolith.checkpoint.inspect.row_report import read_row
 from monolith.checkpoint.keep import SnapshotStore, roll_back
 from monolith.cli.app import app
 from monolith.embedding import AdagradOptimizer, Segment, Table, TableConfig
 from monolith.embedding.admission import SlotOccurrenceThresholdConfig, create_hash_filter
+from monolith.errors import CorruptFileError
 from monolith.export import import_saved_model
 from monolith.export.description import Description, FileCheck
 from monolith.features.string_hash import hash_bytes
 from monolith.train.forget import forget as forget_ids
+from tests.checkpoint.small_state import State
 from tests.train.forget.users import FOLDERS, OTHER, RARE, TEXT, USER, Users, files_with, files_with_text, train
 
 TEXT_ID = hash_bytes(TEXT.encode())
@@ -178,6 +180,33 @@ def test_what_is_damaged_is_named_and_not_made_to_look_whole(folder):
     left = {path for path in folder.rglob("*") if path.is_file() and USER.to_bytes(8, "little") in path.read_bytes()}
     assert left == {table}
     assert table.read_bytes() == data
+
+
+def test_a_row_that_is_damaged_is_not_given_a_checksum_that_fits(folder):
+    base = list_snapshots(folder)[-1]
+    (table,) = (base / "tables").glob("uid-*")
+    data = bytearray(table.read_bytes())
+    data[30] ^= 1  # in the header, which nobody needs to find a row
+    table.write_bytes(data)
+    report = forget(folder, "--table", "uid", "--id", str(USER), code=1)
+    assert [one["place"] for one in report["left"]] == [str(base)]
+    with pytest.raises(CorruptFileError):
+        check_chain([base])
+
+
+def test_a_tombstone_in_a_delta_goes_too(tmp_path):
+    state, folder = State(), tmp_path / "model"
+    trackers = {name: table.track_changes() for name, table in state.tables.tables.items()}
+    state.tables["uid"].assign(torch.tensor([USER, OTHER]), torch.ones(2, 4))
+    base = state.freeze(trackers=trackers).write_snapshot(folder)
+    state.tables["uid"].erase(torch.tensor([USER, OTHER]))
+    state.step += 1
+    delta = state.freeze(trackers=trackers).write_delta(base)
+    assert read_erased(delta)["uid"].tolist().count(USER) == 1
+    report = forget(folder, "--table", "uid", "--id", str(USER))
+    assert {(one["place"], one["kind"]) for one in report["found"]} == {(str(base), "row"), (str(delta), "tombstone")}
+    assert files_with(folder, USER) == [] and read_erased(delta)["uid"].tolist() == [OTHER]
+    assert check_chain(chain_to(delta)) and not read_row(delta, "uid", OTHER).found
 
 
 def test_wrong_questions_are_refused(folder, tmp_path):
