@@ -17,6 +17,7 @@ from monolith.launch.engines.job import Job
 from monolith.launch.local import ProcessEndedError, role_command
 from monolith.launch.movie_stream import MovieStream
 from monolith.launch.supervisor import SCALED, JobRole, Supervisor, SupervisorConfig
+from monolith.model.hyper_params.named_model import load_class
 
 JOB_STOP_SECONDS = 120.0
 """How long the processes of a job may take to end in order before they are killed."""
@@ -188,20 +189,3 @@ def role_from_json(name: str, text: str) -> Role:
         return ROLES[name](**fields)
     except TypeError as error:
         raise ValueError(f"the configuration of a {name} does not fit: {error}") from error
-
-
-def load_class(where: str) -> Any:
-    """Return the class that "module:Class" names.
-
-    >>> load_class("monolith.model.zoo.movie_ranking:MovieRanking").__name__
-    'MovieRanking'
-    """
-    module, _, name = where.partition(":")
-    if not module or not name:
-        raise ValueError(f"a model is named as 'module:Class', got {where!r}; write, for example, ranking:Ranking")
-    loaded = import_module(module)
-    found = getattr(loaded, name, None)
-    if not isinstance(found, type):
-        own = [one for one, value in vars(loaded).items() if isinstance(value, type) and value.__module__ == module]
-        raise ValueError(f"module {module!r} has no class {name!r}; its classes are: {', '.join(own) or 'none'}")
-    return found

@@ -40,6 +40,11 @@ class Job:
         process.kill()
         process.join(PATIENCE_SECONDS)
 
+    def check_processes(self):
+        """Fail at once if a process has failed: others may wait for it until their limit."""
+        codes = {name: process.exitcode for name, process in self.processes.items()}
+        assert not {name: code for name, code in codes.items() if code not in (None, 0)}
+
     def go(self):
         """Let processes go on that hold."""
         (self.model_dir / "go").touch()
