@@ -11,7 +11,7 @@ from monolith.cli.serving.packages import serving_module
 from monolith.cli.tls import tls_config
 
 if TYPE_CHECKING:
-    from monolith.serving.server import Ready
+    from monolith.serving.ready import Ready
 
 
 def serve(

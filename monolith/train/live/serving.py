@@ -1,5 +1,6 @@
 """LiveServing: keeps the servers of a run up to date."""
 
+import logging
 from collections.abc import Mapping
 from typing import Any, Self
 
@@ -19,6 +20,10 @@ from monolith.wire import SharedSecret
 
 _REQUEST_SECONDS = 10.0
 _MAX_PAUSE_SECONDS = 2.0
+_LAST_TRIES = 2
+"""Pushes at the end of a run: a server that is busy may miss the first."""
+
+_log = logging.getLogger(__name__)
 
 
 class LiveServing:
@@ -80,10 +85,15 @@ class LiveServing:
             self._targets.close()
 
     def _push_last(self) -> None:
-        try:
-            self._sender.push_once()  # a server that cannot be reached is in its report, not an error here
-        except (FencedError, PlanMismatchError):
-            return  # another trainer has taken over; the snapshot of this one is written, and that was all
+        for _ in range(_LAST_TRIES):
+            try:
+                failures = self._sender.push_once().failures
+            except (FencedError, PlanMismatchError):
+                return  # another trainer has taken over; the snapshot of this one is written, and that was all
+            if not failures:
+                return
+        for target, error in failures.items():
+            _log.warning("the last changes did not reach the server at %s: %s", target, error)
 
     def _make_sender(self, config: LiveConfig) -> DeltaSender | ShardsSender:
         state = self._state
