@@ -24,7 +24,6 @@ from monolith.delta.messages import (
     watermark_of,
 )
 from monolith.delta.taken_part import WHOLE_TARGET, TakenPart
-from monolith.embedding.hash_shards import shards_of_ids
 from monolith.embedding.multi_table import MultiTable
 from monolith.errors import CorruptFrameError, RemoteError
 from monolith.wire import Address, Array, Message, Server, SharedSecret, TlsConfig, listen
@@ -260,7 +259,7 @@ class DeltaReceiver:
         if place is None or self._takes.rows_of is None:
             return
         for name, table in self._target.tables.tables.items():
-            here = [ids[shards_of_ids(ids, place[1]) == place[0]].numpy() for ids, _ in table.items()]
+            here = [ids.numpy() for ids in table.ids(place)]
             if not here:
                 continue
             ids = np.concatenate(here)

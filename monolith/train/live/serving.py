@@ -36,6 +36,7 @@ class LiveServing:
     def __init__(self, state: TrainState, config: LiveConfig) -> None:
         """Trace the model, which takes seconds, and follow the changes of a state that is open from now on."""
         self.gate = StepGate()
+        state.waiting = self.gate.outside
         self._state = state
         self._watermark = state.watermark()
         self._exporter = Exporter(state, config, gate=self.gate, sequence=self._begin_export)
@@ -79,6 +80,7 @@ class LiveServing:
             self._exporter.stop()
             self._loop.stop()
             if error is None:
+                self._watermark = self._state.watermark()  # others may have gone on since this process's last step
                 self._push_last()
         finally:
             self._sender.close()
