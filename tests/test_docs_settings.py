@@ -31,7 +31,6 @@ OTHER_MEANINGS = {
     "what-works.md": {
         "enable_gpu_training",
         "task",
-        "unified_serving",
     },  # settings that wait
     "clusters.md": {
         "deep_insight_name",
