@@ -1,7 +1,7 @@
 """LiveServing: keeps the servers of a run up to date."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 import torch
@@ -33,14 +33,20 @@ class LiveServing:
     can be reached have every change.
     """
 
-    def __init__(self, state: TrainState, config: LiveConfig) -> None:
-        """Trace the model, which takes seconds, and follow the changes of a state that is open from now on."""
+    def __init__(
+        self, state: TrainState, config: LiveConfig, *, find: Sequence[Callable[[], Sequence[str]]] = ()
+    ) -> None:
+        """Trace the model, which takes seconds, and follow the changes of a state that is open from now on.
+
+        Each of `find` returns the addresses of further servers, whenever it is asked.
+        """
         self.gate = StepGate()
         state.waiting = self.gate.outside
         self._state = state
         self._watermark = state.watermark()
         self._exporter = Exporter(state, config, gate=self.gate, sequence=self._begin_export)
-        self._targets = FoundTargets(config.sync_targets, num_shards=config.shards_of(len(state.shards)) or 1)
+        num_shards = config.shards_of(len(state.shards)) or 1
+        self._targets = FoundTargets(config.sync_targets, num_shards=num_shards, others=find)
         # Before the first version is written: a server that loads it then gets every later change.
         self._sender = self._make_sender(config)
         self._loop = DeltaLoop(
