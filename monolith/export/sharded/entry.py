@@ -35,7 +35,7 @@ def rows_on_replicas(
     """Return what `load_export` takes for `rows`: tables whose rows are read from the replicas of each shard.
 
     Loading is a ShardAwayError unless each shard has a replica that serves the version. If the model `is_live`, because
-    deltas change its dense weights, it reads the newest rows of its plan instead of those of one version.
+    deltas change its dense weights, it reads the newest rows of its plan, of no version in particular.
     """
     counted: list[int] = []  # of all versions: a counter does not go back
 

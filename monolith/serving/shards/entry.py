@@ -41,7 +41,7 @@ class EntryConfig:
 DEFAULT_ENTRY: Final = EntryConfig()
 
 
-class Rows(Closing):
+class RowsOfModel(Closing):
     """Where the rows of one model are: in this process, or on shards that a discovery finds."""
 
     def __init__(self, model: ModelConfig, config: EntryConfig, *, tls: TlsConfig | None) -> None:
