@@ -34,9 +34,7 @@ class LaunchFlags(TrainFlags):
     """Flags of `monolith launch` besides the settings."""
 
     engine: str = setting("local", "Where its processes run: local, ray, k8s, or external, which prints commands.")
-    sync: bool = setting(
-        False, "All workers take each step together; with --num-ps, servers hold the rows."
-    )
+    sync: bool = setting(False, "All workers take each step together; with --num-ps, servers hold the rows.")
     num_dsworkers: int = setting(0, "Processes that read the data for the workers; 0: workers read it themselves.")
     max_restarts: int = setting(3, "How often each process is started again after it died; 0 fails at once.")
     stop_seconds: float = setting(60.0, "How long an orderly end may take, after Ctrl-C or SIGTERM.")
