@@ -32,7 +32,6 @@ OTHER_MEANINGS = {
     "training.md": {"end_date", "task"},  # of a task's parameters; of RunnerConfig
     "what-works.md": {
         "enable_gpu_training",
-        "unified_serving",
     },  # settings that wait
     "clusters.md": {
         "deep_insight_name",

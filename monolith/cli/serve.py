@@ -11,7 +11,7 @@ from monolith.cli.serving.packages import serving_module
 from monolith.cli.tls import tls_config
 
 if TYPE_CHECKING:
-    from monolith.serving.server import Ready
+    from monolith.serving.ready import Ready
 
 
 def serve(
@@ -142,7 +142,7 @@ def serve(
     )
     if workers:
         by_workers = serving_module("monolith.cli.serving.workers")
-        worker = by_workers.Worker(folder=worker_folder, name=worker_name, socket=worker_socket, pipe=worker_pipe)
+        worker = by_workers.WorkerPlace(folder=worker_folder, name=worker_name, socket=worker_socket, pipe=worker_pipe)
         by_workers.serve_by_workers(config, workers, worker, announce=_announce)
         return
     server.serve(config, announce=_announce)

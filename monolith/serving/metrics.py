@@ -96,7 +96,7 @@ class Metrics:
         if METRICS_VARIABLE not in os.environ:
             return generate_latest(self._registry)
         registry = CollectorRegistry()
-        MultiProcessCollector(registry)
+        MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
         registry.register(self)
         return generate_latest(registry)
 

@@ -17,7 +17,21 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 COMMANDS = [
     [],
     *([name] for name in ("new", "train", "launch", "evaluate", "predict", "export", "serve")),
-    *([name] for name in ("row", "control", "status", "scale", "demo", "info", "forget", "export-vectors")),
+    *(
+        [name]
+        for name in (
+            "row",
+            "control",
+            "status",
+            "scale",
+            "demo",
+            "info",
+            "forget",
+            "export-vectors",
+            "sync",
+            "serve-shard",
+        )
+    ),
     ["agent"],
     *(["agent", name] for name in ("run", "declare", "publish", "unpublish", "info")),
     ["ckpt"],
