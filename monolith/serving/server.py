@@ -23,6 +23,7 @@ from monolith.serving.models.follower import Follower
 from monolith.serving.models.models import Models
 from monolith.serving.models.served_model import ModelConfig, ServedModel
 from monolith.serving.models.warm_up import warm_up
+from monolith.serving.pauses import short_pauses
 from monolith.serving.request_body import MAX_BODY_BYTES
 from monolith.serving.stopping import StoppableServer, stop_signals
 from monolith.wire import SharedSecret, TlsConfig
@@ -215,6 +216,7 @@ def serve(config: ServerConfig, *, announce: Callable[[Ready], None] = lambda re
         # From now on connections queue up, so a process that sees the ready file can connect.
         start_listening(sock, config.host, config.port)
         cleanup.enter_context(models.watched(config.poll_seconds))
+        cleanup.enter_context(short_pauses())
         server.run(sockets=[sock])
         if not server.started and not stop.is_set():
             raise RuntimeError("the HTTP server did not start; what it logged above says why")
