@@ -91,7 +91,7 @@ class Load:
         self._over: asyncio.Future[None] | None = None
 
     async def run(self) -> dict[str, Any]:
-        """Ask for the given time; return the answers per second, the seconds of each, and how late we were with each."""
+        """Ask for the given time; return answers per second, the seconds of each, and how late each was sent."""
         loop = asyncio.get_running_loop()
         self._over = loop.create_future()
         for _ in range(self._num_connections):

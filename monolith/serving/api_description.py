@@ -9,6 +9,7 @@ from fastapi.routing import APIRoute
 
 from monolith.export.serving_model import ServingModel
 from monolith.export.signature import TensorSpec
+from monolith.serving.access.bearer import OPEN_PATHS
 from monolith.serving.models.models import Models
 
 Json = dict[str, Any]
@@ -24,6 +25,7 @@ _ELEMENTS: dict[str, Json] = {
     "BYTES": _TEXT,
 }
 _ERRORS = {
+    401: "The request has no token that this server takes.",
     400: "The request is wrong, as the message says.",
     403: "Clients may not do this here.",
     404: "There is no such model or version.",
@@ -40,7 +42,7 @@ _OF_PREDICTIONS = (400, 404, 413, 415, 422, 500, 503)
 _OF_CONTROL = (400, 403, 404, 409, 413, 500, 503)
 
 
-def keep_current(app: FastAPI, models: Models) -> None:
+def keep_current(app: FastAPI, models: Models, *, needs_token: bool = False) -> None:
     """Let ``/openapi.json`` describe the versions that answer when it is asked for."""
 
     def openapi() -> Json:
@@ -49,9 +51,22 @@ def keep_current(app: FastAPI, models: Models) -> None:
             if isinstance(route, APIRoute):
                 method = min(route.methods or ())  # each route has one
                 route.openapi_extra = described[method, route.path]["openapi_extra"]
-        return get_openapi(title=app.title, version=app.version, routes=app.routes)
+        found = get_openapi(title=app.title, version=app.version, routes=app.routes)
+        return _with_tokens(found) if needs_token else found
 
     app.openapi = openapi  # type: ignore[method-assign]
+
+
+def _with_tokens(description: Json) -> Json:
+    """Return a description that says which endpoints need a token."""
+    schemes = description.setdefault("components", {}).setdefault("securitySchemes", {})
+    schemes["token"] = {"type": "http", "scheme": "bearer"}
+    refusal = _content(_ERRORS[401], "application/json", _object(error=_TEXT))
+    for path, methods in description["paths"].items():
+        for operation in methods.values() if path not in OPEN_PATHS else ():
+            operation["security"] = [{"token": []}]
+            operation["responses"]["401"] = refusal
+    return description
 
 
 def operations(models: Models) -> dict[tuple[str, str], Json]:

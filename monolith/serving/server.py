@@ -15,6 +15,9 @@ from fastapi import FastAPI
 
 from monolith._core import native
 from monolith.export.versions import complete_versions, latest_version
+from monolith.serving.access.handshake import encrypted
+from monolith.serving.access.https import Certificates, HttpsConfig
+from monolith.serving.access.tokens import Tokens
 from monolith.serving.app import create_app
 from monolith.serving.connections import ConnectionLimits, Connections
 from monolith.serving.listening import better_bind_error, bind, start_listening
@@ -62,13 +65,16 @@ class Ready:
 
     models: tuple[ReadyModel, ...]
 
+    scheme: str = "http"
+    """Or "https"."""
+
     @property
     def url(self) -> str:
         """Where to ask."""
-        return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
+        return f"{self.scheme}://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
 
     @classmethod
-    def of(cls, models: Sequence[ReadyModel], host: str, port: int) -> Self:
+    def of(cls, models: Sequence[ReadyModel], host: str, port: int, scheme: str = "http") -> Self:
         """Return what this process says when it serves these models."""
         first = models[0]
         return cls(
@@ -79,6 +85,7 @@ class Ready:
             sync_address=first.sync_address,
             pid=os.getpid(),
             models=tuple(models),
+            scheme=scheme,
         )
 
     def write(self, path: Path) -> None:
@@ -110,6 +117,12 @@ class ServerConfig:
     tls: TlsConfig | None = None
     """Certificates for addresses that take deltas. Without them these must be on this machine, and trainers prove
     that they know the shared secret of the model's folder."""
+
+    https: HttpsConfig | None = None
+    """Certificate for HTTP, and the authority of clients that must show one; None speaks plain HTTP."""
+
+    token_file: str | Path | None = None
+    """File with one token per line: clients must send one of them. None asks nobody for a token."""
 
     ready_file: str | Path | None = None
     """Exists, with a `Ready` as JSON, while the server answers."""
@@ -170,8 +183,11 @@ def serve(config: ServerConfig, *, announce: Callable[[Ready], None] = lambda re
         FileNotFoundError: a model has no complete version, and `wait` is off.
         CorruptFileError: every version of a model is damaged.
         OSError: the port is in use.
-        SecretError: deltas are to be taken, and the shared secret is missing or readable by others.
+        SecretError: deltas are to be taken, and the shared secret is missing or readable by others; or so is the
+            token file.
     """
+    tokens = None if config.token_file is None else Tokens(config.token_file)
+    certificates = None if config.https is None else Certificates(config.https)
     _share_work(config.num_threads)
     with ExitStack() as cleanup:
         stop = cleanup.enter_context(stop_signals())
@@ -188,7 +204,8 @@ def serve(config: ServerConfig, *, announce: Callable[[Ready], None] = lambda re
             ReadyModel(name=model.name, version=model.current.version, sync_address=address)
             for model, address in zip(served, sync, strict=True)
         ]
-        ready = Ready.of(announced, config.host, sock.getsockname()[1])
+        scheme = "http" if certificates is None else "https"
+        ready = Ready.of(announced, config.host, sock.getsockname()[1], scheme)
 
         def on_ready() -> None:
             if stop.is_set():
@@ -206,10 +223,13 @@ def serve(config: ServerConfig, *, announce: Callable[[Ready], None] = lambda re
             metrics,
             max_body_bytes=config.max_body_bytes,
             allow_control=config.allow_control,
+            tokens=tokens,
             on_ready=on_ready,
         )
+        connections = Connections(config.limits, metrics.count_dropped)
+        protocol = connections.protocol if certificates is None else encrypted(connections, certificates)
         server = StoppableServer(
-            _http_config(app, Connections(config.limits, metrics.count_dropped), config.stop_seconds),
+            _http_config(app, protocol, config.stop_seconds),
             drain_seconds=config.drain_seconds,
             on_drain=models.drain,
         )
@@ -264,10 +284,10 @@ def _has_version(model: ModelConfig) -> bool:
     return model.version in complete_versions(model.base)
 
 
-def _http_config(app: FastAPI, connections: Connections, stop_seconds: float) -> uvicorn.Config:
+def _http_config(app: FastAPI, protocol: Callable[..., Any], stop_seconds: float) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http=cast(Any, connections.protocol),
+        http=cast(Any, protocol),
         ws="none",
         log_config=None,
         access_log=False,
