@@ -79,8 +79,10 @@ class Pipeline:
 
     def map(self, function: BatchFunction, schema: Schema | None = None) -> "Pipeline":
         """Change each batch; give the schema if the function changes the columns."""
-        # A function may change values: what a missing one read as before is then no longer known.
-        return Pipeline(Mapped(self.source, function, schema or replace(self.schema, missing=None)))
+        # A function may change values: what a missing one read as before is then no longer known, and columns are not
+        # what records have.
+        after = replace(self.schema, missing=None) if schema is None else schema
+        return Pipeline(Mapped(self.source, function, replace(after, records=None)))
 
     def parse(
         self,

@@ -15,7 +15,7 @@ def short_pauses() -> Iterator[None]:
 
     A full collection of Python's garbage collector looks at every object. With PyTorch, FastAPI and ONNX Runtime
     imported this takes 100 ms, and all requests wait: it alone decided the slowest of a hundred answers. What exists
-    now is there to stay, so later collections do not look at it. A replaced version is freed all the same: no cycle of
+    now is there to stay, so later collections do not look at it. A replaced version is still freed: no cycle of
     references holds it.
     """
     before = sys.getswitchinterval()

@@ -61,9 +61,11 @@ def test_every_path_answers_as_described(client):
 def test_the_inputs_of_the_model_are_described(client):
     paths = client.get("/openapi.json").json()["paths"]
     content = paths["/v2/models/{name}/infer"]["post"]["requestBody"]["content"]
-    tensors = content["application/json"]["schema"]["properties"]["inputs"]["items"]["oneOf"]
+    columns, records = content["application/json"]["schema"]["properties"]["inputs"]["anyOf"]
+    tensors = columns["items"]["oneOf"]
     found = {one["properties"]["name"]["const"]: one["properties"]["datatype"]["const"] for one in tensors}
     assert found == {"uid": "INT64", "mov": "INT64", "hour": "FP32"}
+    assert records["items"]["properties"]["name"] == {"const": "examples"}
     assert {parameter["schema"]["enum"][0] for parameter in paths["/v2/models/{name}"]["get"]["parameters"]} == {
         "movie"
     }
