@@ -51,7 +51,7 @@ def keep_current(app: FastAPI, models: Models, *, needs_token: bool = False) -> 
     def openapi() -> Json:
         described = operations(models)
         for route in app.routes:
-            if isinstance(route, APIRoute):
+            if isinstance(route, APIRoute) and route.include_in_schema:
                 method = min(route.methods or ())  # each route has one
                 route.openapi_extra = described[method, route.path]["openapi_extra"]
         found = get_openapi(title=app.title, version=app.version, routes=app.routes)

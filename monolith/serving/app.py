@@ -21,6 +21,7 @@ from monolith.serving import api_description
 from monolith.serving.access.bearer import BearerOnly
 from monolith.serving.access.tokens import Tokens
 from monolith.serving.answer import Answer, error_response, json_response
+from monolith.serving.api_page import api_page
 from monolith.serving.batching import Batches, Read
 from monolith.serving.forms import inference_protocol, predict_form
 from monolith.serving.forms.repository_form import read_index_request, read_load_request
@@ -105,8 +106,22 @@ def create_app(
         # Before the status: a name may have a colon in it as far as that is concerned.
         add("POST", f"/v1/models/{{name}}{version}:predict", answers.to(predict_form.read_request))
         add("GET", f"/v1/models/{{name}}{version}", state.status)
+    app.add_api_route("/docs", _page(app, models), methods=["GET"], include_in_schema=False, response_model=None)
     api_description.keep_current(app, models, needs_token=tokens is not None)
     return app
+
+
+def _page(app: FastAPI, models: Models) -> Endpoint:
+    """Return the endpoint of the page for people."""
+
+    async def page(_: Request) -> Response:
+        loaded = [model for model in models if model.is_loaded]
+        metadata = {model.name: inference_protocol.model_metadata(model.current, model.held) for model in loaded}
+        # Nothing of it may run, whatever a model is called.
+        headers = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"}
+        return Response(api_page(app.openapi(), metadata), media_type="text/html", headers=headers)
+
+    return page
 
 
 class _State:
