@@ -69,6 +69,29 @@ def interleave(
     return {name: Samples(tuple(taken[warmup_rounds:])) for name, taken in seconds.items()}
 
 
+def against_each(
+    ours: Contender, others: Mapping[str, Contender], *, rounds: int = MIN_ROUNDS
+) -> tuple[dict[str, float], dict[str, Samples]]:
+    """Return our speed as a multiple of each other's, and the seconds of all.
+
+    Each takes turns with ours alone. In a longer circle, one that reads the array of the one before it would find the
+    addresses of its pages in the caches, and one that comes after ours would not.
+
+    >>> ratios, samples = against_each(lambda seed: 1.0, {"a": lambda seed: 2.0, "b": lambda seed: 0.5})
+    >>> ratios, len(samples["ours"].seconds)
+    ({'a': 2.0, 'b': 0.5}, 18)
+    """
+    ratios: dict[str, float] = {}
+    samples: dict[str, Samples] = {}
+    our_seconds: tuple[float, ...] = ()
+    for name, contender in others.items():
+        pair = interleave({"ours": ours, name: contender}, rounds=rounds)
+        ratios[name] = speed_ratio(pair["ours"], pair[name])
+        samples[name] = pair[name]
+        our_seconds += pair["ours"].seconds
+    return ratios, {"ours": Samples(our_seconds), **samples}
+
+
 def speed_ratio(ours: Samples, theirs: Samples) -> float:
     """Return how many times faster we were: the median over rounds of their seconds / our seconds.
 

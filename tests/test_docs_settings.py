@@ -30,7 +30,6 @@ OTHER_MEANINGS = {
     "serving.md": {"index"},  # a request to the server
     "what-works.md": {
         "enable_gpu_training",
-        "enable_partial_sync_training",
         "task",
         "unified_serving",
     },  # settings that wait

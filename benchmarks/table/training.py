@@ -10,7 +10,7 @@ import torch
 
 from benchmarks.ids import DISTRIBUTIONS, Distribution, checksum, ids_of_rows
 from benchmarks.machine import num_cores
-from benchmarks.measure import Contender, Samples, interleave, speed_ratio, timed
+from benchmarks.measure import Contender, Samples, against_each, interleave, speed_ratio, timed
 from benchmarks.ours import LEARNING_RATE, OurTraining
 from benchmarks.peer_process import FBGEMM, TORCH_SPARSE, PeerProcess, PeerProgram, start_peer
 from benchmarks.peers.training_ids import TrainingShape
@@ -65,12 +65,16 @@ class PlainTraining:
         self._out = torch.zeros(shape.num_features * shape.batch_size, shape.dim)
         self._gradients = torch.randn(shape.num_features * shape.batch_size, shape.dim)
 
-    def round(self, distribution: Distribution) -> Contender:
-        """Return some steps as a contender; a thread takes one feature's ids at a time, as no two share a row."""
+    def round(self, distribution: Distribution, *, far: bool = False) -> Contender:
+        """Return some steps as a contender; a thread takes one feature's ids at a time, as no two share a row.
+
+        Rows are fetched a dozen ahead, or with `far` some dozens.
+        """
         first_rows = torch.arange(self._shape.num_features)[:, None] * self._shape.rows_per_feature
 
         def step(rows: torch.Tensor) -> None:
-            native.plain_train(self._rows, rows, self._out, self._gradients, LEARNING_RATE, self._shape.batch_size)
+            batch_size = self._shape.batch_size
+            native.plain_train(self._rows, rows, self._out, self._gradients, LEARNING_RATE, batch_size, far)
 
         def run(seed: int) -> float:
             steps = (torch.from_numpy(self._shape.rows(seed, distribution)) + first_rows).flatten(start_dim=1)
@@ -85,16 +89,19 @@ def thread_counts() -> list[int]:
 
 
 def _against_bound(ours: OurTraining, shape: TrainingShape, rounds: int, distribution: Distribution) -> dict[str, Any]:
-    contenders = {"ours": our_round(ours, shape, distribution), "bound": PlainTraining(shape).round(distribution)}
+    plain = PlainTraining(shape)
+    step = our_round(ours, shape, distribution)
+    bounds = {"bound": plain.round(distribution), "bound_far": plain.round(distribution, far=True)}
     results: dict[str, Any] = {}
     for num_threads in thread_counts():
         native.set_num_threads(num_threads)
         try:
-            samples = interleave(contenders, rounds=rounds)
+            ratios, samples = against_each(step, bounds, rounds=rounds)
         finally:
             native.set_num_threads(0)
         results[f"{num_threads}_threads"] = {
-            "train_vs_bound": speed_ratio(samples["ours"], samples["bound"]),
+            "train_vs_bound": ratios["bound"],
+            "train_vs_bound_far": ratios["bound_far"],
             "samples": {name: taken.summary(shape.ids_per_round) for name, taken in samples.items()},
         }
     return results

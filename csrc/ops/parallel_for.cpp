@@ -21,13 +21,34 @@ thread_local bool caller_works_alone = false;
 thread_local bool caller_shares_cores = false;
 std::atomic<int> num_sharing{0};
 
-// Tasks that several threads take one by one.
+// Tasks that several workers take one by one. Each begins with a stretch of its own and then helps with the stretches
+// of others: where the same work comes again and again, a worker finds in its caches what it left there.
 class Tasks {
  public:
-  Tasks(std::size_t count, const std::function<void(std::size_t)>& task) : count_(count), task_(task) {}
+  Tasks(std::size_t count, const std::function<void(std::size_t)>& task, std::size_t num_stretches)
+      : count_(count), task_(task), stretches_(num_stretches) {}
 
-  void work() {
-    for (std::size_t i = next_.fetch_add(1); i < count_; i = next_.fetch_add(1)) {
+  void work(std::size_t worker) {
+    for (std::size_t i = 0; i < stretches_.size(); ++i) work_on((worker + i) % stretches_.size());
+  }
+  // For workers without numbers.
+  void work() { work(num_workers_.fetch_add(1, std::memory_order_relaxed)); }
+
+  void rethrow() const {
+    if (error_) std::rethrow_exception(error_);
+  }
+
+ private:
+  struct alignas(64) Stretch {
+    std::atomic<std::size_t> num_taken{0};
+  };
+
+  void work_on(std::size_t stretch) {
+    const std::size_t end = count_ * (stretch + 1) / stretches_.size();
+    const auto take = [&, first = count_ * stretch / stretches_.size()] {
+      return first + stretches_[stretch].num_taken.fetch_add(1, std::memory_order_relaxed);
+    };
+    for (std::size_t i = take(); i < end; i = take()) {
       try {
         task_(i);
       } catch (...) {
@@ -37,14 +58,10 @@ class Tasks {
     }
   }
 
-  void rethrow() const {
-    if (error_) std::rethrow_exception(error_);
-  }
-
- private:
   std::size_t count_;
   const std::function<void(std::size_t)>& task_;
-  std::atomic<std::size_t> next_{0};
+  std::vector<Stretch> stretches_;
+  std::atomic<std::size_t> num_workers_{0};
   std::mutex mutex_;
   std::exception_ptr error_;
 };
@@ -89,25 +106,25 @@ void parallel_for(std::size_t num_tasks, const std::function<void(std::size_t)>&
     for (std::size_t i = 0; i < num_tasks; ++i) task(i);
     return;
   }
-  Tasks tasks(num_tasks, task);
+  Tasks tasks(num_tasks, task, static_cast<std::size_t>(threads));
   if (caller_shares_cores) {
     SharedThreads::of_process().run(threads - 1, [&] { tasks.work(); });
     return tasks.rethrow();
   }
 #ifdef MONOLITH_OPENMP
 #pragma omp parallel num_threads(threads)
-  tasks.work();
+  tasks.work(static_cast<std::size_t>(omp_get_thread_num()));
 #else
   std::vector<std::jthread> pool;
-  for (int i = 1; i < threads; ++i) pool.emplace_back([&] { tasks.work(); });
-  tasks.work();
+  for (int i = 1; i < threads; ++i) pool.emplace_back([&, i] { tasks.work(static_cast<std::size_t>(i)); });
+  tasks.work(0);
   pool.clear();
 #endif
   tasks.rethrow();
 }
 
 void parallel_io(std::size_t num_tasks, const std::function<void(std::size_t)>& task) {
-  Tasks tasks(num_tasks, task);
+  Tasks tasks(num_tasks, task, 1);  // in order: a disk reads ahead
   std::vector<std::jthread> pool;
   for (std::size_t i = 0; i < std::min<std::size_t>(num_tasks, 2 * static_cast<std::size_t>(num_threads())); ++i) {
     pool.emplace_back([&] {

@@ -37,12 +37,13 @@ class ShareCores {
   ShareCores& operator=(const ShareCores&) = delete;
 };
 
-// Calls task(i) once for every i in [0, num_tasks), several at a time; tasks are taken in order as threads
-// become free. Returns when all are done. The first exception a task throws is rethrown here, after the others ended.
+// Calls task(i) once for every i in [0, num_tasks), several at a time. Each thread takes the tasks of its own stretch
+// in order, then those that others have not come to yet. Returns when all are done. The first exception a task throws
+// is rethrown here, after the others ended.
 void parallel_for(std::size_t num_tasks, const std::function<void(std::size_t)>& task);
 
-// The same for tasks that wait for a disk now and then: twice as many at a time, each on a thread of its own, which
-// does alone what it does.
+// The same for tasks that wait for a disk now and then: taken in order, twice as many at a time, each on a thread of
+// its own, which does alone what it does.
 void parallel_io(std::size_t num_tasks, const std::function<void(std::size_t)>& task);
 
 }  // namespace monolith

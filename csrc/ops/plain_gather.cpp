@@ -16,8 +16,8 @@ namespace monolith {
 
 namespace {
 
-// Far enough to hide a memory access behind the copies of the rows between, near enough to fit the fill buffers.
-constexpr std::size_t kPrefetchRows = 16;
+constexpr std::size_t kNearRows = 16;
+constexpr std::size_t kFarRows = 64;
 constexpr std::size_t kCacheLineBytes = 64;
 // Small enough to balance threads of unequal speed, large enough that taking a range costs nothing.
 constexpr std::size_t kIdsPerTask = 8192;
@@ -27,6 +27,7 @@ struct Gather {
   std::size_t dim;
   const std::int64_t* ids;
   float* out;
+  std::size_t rows_ahead;
 };
 
 using GatherRange = void (*)(const Gather&, std::size_t begin, std::size_t end);
@@ -38,7 +39,7 @@ inline void prefetch_row(const float* row, std::size_t dim) {
 
 void gather_any(const Gather& g, std::size_t begin, std::size_t end) {
   for (std::size_t i = begin; i < end; ++i) {
-    if (i + kPrefetchRows < end) prefetch_row(g.rows + g.ids[i + kPrefetchRows] * g.dim, g.dim);
+    if (i + g.rows_ahead < end) prefetch_row(g.rows + g.ids[i + g.rows_ahead] * g.dim, g.dim);
     std::memcpy(g.out + i * g.dim, g.rows + g.ids[i] * g.dim, g.dim * sizeof(float));
   }
 }
@@ -50,8 +51,9 @@ constexpr std::size_t kFloatsPerVector = 8;
 template <std::size_t kDim, bool kStream>
 __attribute__((target("avx2"))) void gather_avx2(const Gather& g, std::size_t begin, std::size_t end) {
   const std::size_t dim = kDim > 0 ? kDim : g.dim;
+  const std::size_t ahead = g.rows_ahead;
   for (std::size_t i = begin; i < end; ++i) {
-    if (i + kPrefetchRows < end) prefetch_row(g.rows + g.ids[i + kPrefetchRows] * dim, dim);
+    if (i + ahead < end) prefetch_row(g.rows + g.ids[i + ahead] * dim, dim);
     const float* from = g.rows + g.ids[i] * dim;
     float* to = g.out + i * dim;
 #pragma GCC unroll 8
@@ -115,7 +117,7 @@ void check_ids(std::span<const std::int64_t> ids, std::size_t num_rows) {
 }  // namespace
 
 void plain_gather(std::span<const float> rows, std::size_t dim, std::span<const std::int64_t> ids, std::span<float> out,
-                  GatherStores stores) {
+                  GatherStores stores, FetchAhead ahead) {
   if (dim == 0 || rows.size() % dim != 0) {
     throw std::invalid_argument("rows has " + std::to_string(rows.size()) +
                                 " floats, which is no whole number of rows of " + std::to_string(dim) +
@@ -126,7 +128,7 @@ void plain_gather(std::span<const float> rows, std::size_t dim, std::span<const 
                                 " ids of " + std::to_string(dim) + " floats need " + std::to_string(ids.size() * dim));
   }
   check_ids(ids, rows.size() / dim);
-  const Gather gather{rows.data(), dim, ids.data(), out.data()};
+  const Gather gather{rows.data(), dim, ids.data(), out.data(), ahead == FetchAhead::kFar ? kFarRows : kNearRows};
   const GatherRange range = choose(dim, out.data(), stores);
   for_each_range(ids.size(), [&](std::size_t begin, std::size_t end) { range(gather, begin, end); });
 }

@@ -12,9 +12,13 @@ namespace monolith {
 
 namespace {
 
-// Far enough to hide a memory access behind the rows between, near enough to fit the fill buffers.
-constexpr std::size_t kGatherAhead = 16;
-constexpr std::size_t kStepAhead = 12;
+// How many rows ahead; a step fetches two parts of each.
+struct Distances {
+  std::size_t gather;
+  std::size_t step;
+};
+constexpr Distances kNear{16, 12};
+constexpr Distances kFar{64, 48};
 constexpr std::size_t kLineFloats = 16;
 
 struct Work {
@@ -24,6 +28,7 @@ struct Work {
   float* out;
   const float* gradients;
   float learning_rate;
+  Distances ahead;
 };
 
 using Pass = void (*)(const Work&, std::size_t begin, std::size_t end);
@@ -33,9 +38,10 @@ template <std::size_t kDim>
 [[gnu::always_inline]] inline void gather_rows(const Work& work, std::size_t begin, std::size_t end) {
   const std::size_t dim = kDim > 0 ? kDim : work.dim;
   const auto row = [&](std::size_t i) { return work.rows + static_cast<std::size_t>(work.ids[i]) * 2 * dim; };
+  const std::size_t ahead = work.ahead.gather;
   for (std::size_t i = begin; i < end; ++i) {
-    if (i + kGatherAhead < end) {
-      for (std::size_t d = 0; d < dim; d += kLineFloats) __builtin_prefetch(row(i + kGatherAhead) + d);
+    if (i + ahead < end) {
+      for (std::size_t d = 0; d < dim; d += kLineFloats) __builtin_prefetch(row(i + ahead) + d);
     }
     const float* from = row(i);
     float* to = work.out + i * dim;
@@ -47,9 +53,10 @@ template <std::size_t kDim>
 [[gnu::always_inline]] inline void step_rows(const Work& work, std::size_t begin, std::size_t end) {
   const std::size_t dim = kDim > 0 ? kDim : work.dim;
   const auto row = [&](std::size_t i) { return work.rows + static_cast<std::size_t>(work.ids[i]) * 2 * dim; };
+  const std::size_t ahead = work.ahead.step;
   for (std::size_t i = begin; i < end; ++i) {
-    if (i + kStepAhead < end) {
-      for (std::size_t d = 0; d < 2 * dim; d += kLineFloats) __builtin_prefetch(row(i + kStepAhead) + d, 1);
+    if (i + ahead < end) {
+      for (std::size_t d = 0; d < 2 * dim; d += kLineFloats) __builtin_prefetch(row(i + ahead) + d, 1);
     }
     float* __restrict weights = row(i);
     float* __restrict state = weights + dim;
@@ -113,7 +120,7 @@ void check(bool holds, const std::string& message) {
 }  // namespace
 
 void plain_train(std::span<float> rows, std::size_t dim, std::span<const std::int64_t> ids, std::span<float> out,
-                 std::span<const float> gradients, float learning_rate, std::size_t ids_per_task) {
+                 std::span<const float> gradients, float learning_rate, std::size_t ids_per_task, FetchAhead ahead) {
   check(dim > 0 && rows.size() % (2 * dim) == 0, "rows has " + std::to_string(rows.size()) +
                                                      " floats, which is no whole number of rows of " +
                                                      std::to_string(2 * dim) + ": weights and as much state");
@@ -128,7 +135,13 @@ void plain_train(std::span<float> rows, std::size_t dim, std::span<const std::in
                                   ? ""
                                   : "row number " + std::to_string(*outside) + " is outside the array of " +
                                         std::to_string(num_rows) + " rows");
-  const Work work{rows.data(), dim, ids.data(), out.data(), gradients.data(), learning_rate};
+  const Work work{rows.data(),
+                  dim,
+                  ids.data(),
+                  out.data(),
+                  gradients.data(),
+                  learning_rate,
+                  ahead == FetchAhead::kFar ? kFar : kNear};
   const Passes passes = passes_for(dim);
   for (const Pass pass : {passes.gather, passes.step}) {
     parallel_for((ids.size() + ids_per_task - 1) / ids_per_task, [&](std::size_t task) {

@@ -92,45 +92,62 @@ class DenseGroups {
   struct Arrays {
     std::uint64_t* hashes;  // of a group
     std::uint32_t* firsts;
-    std::uint32_t* lasts;
     std::uint32_t* nexts;  // of a position; with one place more, which nothing reads
   };
 
   // Returns the number of groups. No branch depends on whether an id is new, which no processor can foresee: the next
-  // group is written down for every id, and counts if it was needed.
+  // group is written down for every id, and counts if it was needed. Nor does an id's way depend on what was written
+  // just before: an empty slot names a group past the last.
   std::size_t find(std::span<const std::int64_t> ids, const Arrays& arrays, std::uint64_t factor) {
-    const std::size_t num_slots = std::bit_ceil(std::max<std::size_t>(16, 2 * ids.size()));
+    const auto nowhere = static_cast<std::uint32_t>(ids.size());
+    const std::size_t num_slots = std::bit_ceil(slots_for(ids.size()));
     if (slots_.size() < num_slots) slots_.resize(num_slots);
-    std::fill_n(slots_.begin(), num_slots, kNone);
+    std::fill_n(slots_.begin(), num_slots, static_cast<Number>(nowhere));
+    if (lasts_.size() <= ids.size()) lasts_.resize(ids.size() + 1);
+    lasts_[nowhere] = nowhere;
     const std::size_t mask = num_slots - 1;
     const int shift = 64 - std::countr_zero(num_slots);
     Number* const slots = slots_.data();
+    std::uint32_t* const lasts = lasts_.data();
     const Arrays to = arrays;
-    const auto nowhere = static_cast<std::uint32_t>(ids.size());
     std::size_t num_groups = 0;
     for (std::uint32_t i = 0; i < nowhere; ++i) {
       const std::uint64_t hash = hash_id(ids[i]);
       to.hashes[num_groups] = hash;
       to.firsts[num_groups] = i;
-      to.lasts[num_groups] = nowhere;
       std::size_t slot = hash * factor >> shift;
-      std::size_t group = slots[slot] == kNone ? num_groups : slots[slot];
-      while (to.hashes[group] != hash) [[unlikely]] {
+      std::size_t known = slots[slot];
+      while (both(known != nowhere, to.hashes[known] != hash)) [[unlikely]] {
         slot = (slot + 1) & mask;
-        group = slots[slot] == kNone ? num_groups : slots[slot];
+        known = slots[slot];
       }
+      const std::size_t is_new = known == nowhere;
+      const std::size_t group = known ^ ((known ^ num_groups) & (0 - is_new));
       slots[slot] = static_cast<Number>(group);
-      to.nexts[to.lasts[group]] = i;
-      to.lasts[group] = i;
+      to.nexts[lasts[known]] = i;
+      lasts[group] = i;
       to.nexts[i] = kNoPosition;
-      num_groups += group == num_groups;
+      num_groups += is_new;
     }
     return num_groups;
   }
 
  private:
-  static constexpr Number kNone = std::numeric_limits<Number>::max();
+  // As one branch, where a compiler would make two.
+  [[gnu::always_inline]] static bool both(bool one, bool other) {
+    unsigned result = static_cast<unsigned>(one) & static_cast<unsigned>(other);
+    asm("" : "+r"(result));
+    return result != 0;
+  }
+
+  // A quarter full, few ids meet another; a larger set would be out of the nearest caches.
+  static std::size_t slots_for(std::size_t num_ids) {
+    constexpr std::size_t kFew = 8192;
+    return std::max<std::size_t>(16, (num_ids <= kFew ? 4 : 2) * num_ids);
+  }
+
   std::vector<Number> slots_;
+  std::vector<std::uint32_t> lasts_;  // the last position of a group so far; here and not in a plan, to stay in a cache
 };
 
 constexpr std::size_t kPooledBytes = std::size_t{64} << 20;
@@ -169,9 +186,9 @@ void BatchPlan::build(std::span<const std::int64_t> ids, bool merge_repeated) {
 void BatchPlan::fit(std::size_t num_ids) {
   if (found_.size() < num_ids) found_.resize(num_ids);
   if ((!merged_ || merged_by_parts_) && hashes_.size() < num_ids) hashes_.resize(num_ids);
+  if (merged_by_parts_ && lasts_.size() < num_ids) lasts_.resize(num_ids);
   if (merged_ && nexts_.size() < num_ids + 1) {
     nexts_.resize(num_ids + 1);
-    lasts_.resize(num_ids + 1);
     group_hashes_.resize(num_ids + 1);
     firsts_.resize(num_ids + 1);
   }
@@ -179,8 +196,7 @@ void BatchPlan::fit(std::size_t num_ids) {
 
 void BatchPlan::merge_alone(std::span<const std::int64_t> ids) {
   const auto find = [&](auto& groups) {
-    num_groups_ =
-        groups.find(ids, {group_hashes_.data(), firsts_.data(), lasts_.data(), nexts_.data()}, scatter_factor());
+    num_groups_ = groups.find(ids, {group_hashes_.data(), firsts_.data(), nexts_.data()}, scatter_factor());
   };
   if (num_ids_ < std::numeric_limits<std::uint16_t>::max()) {
     thread_local DenseGroups<std::uint16_t> few;
@@ -241,7 +257,7 @@ void BatchPlan::number_groups() {
 
 std::size_t BatchPlan::bytes() const {
   return sizeof(BatchPlan) + hashes_.size() * sizeof(std::uint64_t) + found_.size() * sizeof(FoundRow) +
-         nexts_.size() * (sizeof(std::uint64_t) + 3 * sizeof(std::uint32_t));
+         nexts_.size() * (sizeof(std::uint64_t) + 2 * sizeof(std::uint32_t)) + lasts_.size() * sizeof(std::uint32_t);
 }
 
 std::int64_t BatchPlan::id_at(std::size_t position) const {

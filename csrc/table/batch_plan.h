@@ -84,7 +84,9 @@ class BatchPlan {
   Positions positions(std::size_t g) const { return {nexts(), first_position(g)}; }
   std::uint32_t first_position(std::size_t g) const { return merged_ ? firsts_[g] : static_cast<std::uint32_t>(g); }
   std::uint32_t last_position(std::size_t g) const {
-    return !merged_ ? first_position(g) : lasts_[merged_by_parts_ ? firsts_[g] : g];
+    std::uint32_t last = first_position(g);
+    for (const std::uint32_t position : positions(g)) last = position;
+    return last;
   }
 
   // For kernels: the first position of every group, and the next one of the same id after every position, or
@@ -133,7 +135,7 @@ class BatchPlan {
   // These never shrink: a batch uses the first part of them.
   std::vector<std::uint64_t> hashes_;  // one per id, unless one thread has merged them
   std::vector<std::uint32_t> nexts_;   // the next position of the same id, or kNoPosition
-  // The last position of each group; of ids merged by parts, at an id's first position, and elsewhere kNoPosition.
+  // Of ids merged by parts: an id's last position, at its first one, and elsewhere kNoPosition.
   std::vector<std::uint32_t> lasts_;
   std::vector<std::uint64_t> group_hashes_;
   std::vector<std::uint32_t> firsts_;

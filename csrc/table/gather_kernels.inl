@@ -14,10 +14,10 @@ namespace {
 
 // Four stages work on different ids at the same time: fetch the line of the index; find the row in it and fetch the
 // pointer to its chunk; fetch the row; copy it. These are how many ids a stage is behind the first one.
-constexpr std::size_t kChunksAt = 16;
-constexpr std::size_t kRowsAt = 24;
-constexpr std::size_t kCopyAt = 40;
-constexpr std::size_t kRing = 64;  // ids under way, a power of two
+constexpr std::size_t kChunksAt = 32;
+constexpr std::size_t kRowsAt = 48;
+constexpr std::size_t kCopyAt = 112;
+constexpr std::size_t kRing = 128;  // ids under way, a power of two
 static_assert(kCopyAt < kRing);
 
 // What a gather of ids and one of groups differ in: where hashes come from and where rows go.

@@ -40,29 +40,14 @@ void* map_huge(std::size_t size) {
 }
 
 // Pieces of 4 KiB to 1 MiB, a power of two each, cut out of huge pages that hold pieces of one size.
-// A table's sub-tables grow at about the same time, so pages of an outgrown size empty soon and are given back.
+// A table's sub-tables grow at about the same time, so pages of an outgrown size empty soon. A few of them are kept for
+// the pieces that are asked for next: the first touch of a fresh page takes longer than clearing one, on a virtual
+// machine many times as long. The others are given back.
 class PiecePool {
  public:
   void* allocate(std::size_t size) {
-    const std::lock_guard lock(mutex_);
-    std::vector<std::uintptr_t>& open = open_pages_[static_cast<std::size_t>(std::countr_zero(size))];
-    if (open.empty()) {
-      const auto base = reinterpret_cast<std::uintptr_t>(map_huge(kHugePage));
-      Page& page = pages_[base];
-      for (std::size_t offset = kHugePage; offset > 0; offset -= size) page.free.push_back(base + offset - size);
-      page.num_pieces = page.free.size();
-      open.push_back(base);
-      page.is_fresh = true;
-    }
-    Page& page = pages_.at(open.back());
-    auto* piece = reinterpret_cast<void*>(page.free.back());
-    page.free.pop_back();
-    if (page.free.empty()) {
-      open.pop_back();
-      page.is_fresh = false;
-    }
-    // A fresh page is zero already; clearing it again would cost its page faults early.
-    return page.is_fresh ? piece : std::memset(piece, 0, size);
+    const auto [piece, is_zero] = take_piece(size);
+    return is_zero ? piece : std::memset(piece, 0, size);
   }
 
   void free(void* piece, std::size_t size) {
@@ -77,18 +62,54 @@ class PiecePool {
     if (page.free.size() < page.num_pieces) return;
     open.erase(std::ranges::find(open, base));
     pages_.erase(base);
-    munmap(reinterpret_cast<void*>(base), kHugePage);
+    if (spare_pages_.size() < kSparePages) {
+      spare_pages_.push_back(base);
+    } else {
+      munmap(reinterpret_cast<void*>(base), kHugePage);
+    }
   }
 
  private:
+  struct Piece {
+    void* memory;
+    bool is_zero;
+  };
+
+  Piece take_piece(std::size_t size) {
+    const std::lock_guard lock(mutex_);
+    std::vector<std::uintptr_t>& open = open_pages_[static_cast<std::size_t>(std::countr_zero(size))];
+    if (open.empty()) open.push_back(add_page(size));
+    Page& page = pages_.at(open.back());
+    const auto address = page.free.back();
+    page.free.pop_back();
+    if (page.free.empty()) open.pop_back();
+    // A fresh page is zero already; clearing it again would cost its page faults early.
+    return {reinterpret_cast<void*>(address), page.is_fresh};
+  }
+
+  std::uintptr_t add_page(std::size_t piece_size) {
+    const bool is_fresh = spare_pages_.empty();
+    const auto base = is_fresh ? reinterpret_cast<std::uintptr_t>(map_huge(kHugePage)) : spare_pages_.back();
+    if (!is_fresh) spare_pages_.pop_back();
+    Page& page = pages_[base];
+    for (std::size_t offset = kHugePage; offset > 0; offset -= piece_size) {
+      page.free.push_back(base + offset - piece_size);
+    }
+    page.num_pieces = page.free.size();
+    page.is_fresh = is_fresh;
+    return base;
+  }
+
   struct Page {
     std::vector<std::uintptr_t> free;
     std::size_t num_pieces = 0;
-    bool is_fresh = false;  // no piece of it was ever given back
+    bool is_fresh = false;  // zeros but for pieces in use
   };
+  static constexpr std::size_t kSparePages = 4;
   std::mutex mutex_;
   std::unordered_map<std::uintptr_t, Page> pages_;
   std::array<std::vector<std::uintptr_t>, 64> open_pages_;  // with free pieces, by log2 of the piece size
+  std::vector<std::uintptr_t> spare_pages_;
 };
 
 PiecePool& piece_pool() {

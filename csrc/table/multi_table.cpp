@@ -43,6 +43,10 @@ MultiBatchPlan::MultiBatchPlan(std::vector<std::shared_ptr<RowTable>> tables, st
   });
 }
 
+MultiBatchPlan::~MultiBatchPlan() {
+  while (!plans_.empty()) plans_.pop_back();
+}
+
 std::size_t MultiBatchPlan::num_groups() const {
   std::size_t groups = 0;
   for (const PooledPlan& plan : plans_) groups += plan->num_groups();
@@ -57,11 +61,12 @@ std::size_t MultiBatchPlan::lookup(float* out) {
   return hits.load();
 }
 
-// Takes a table that nobody has taken yet: the first that no other batch is changing just now, so that batches that
-// come at once go on side by side without locks; or the first.
-std::size_t MultiBatchPlan::take_table(std::vector<std::atomic<bool>>& is_taken) const {
+// Takes a table that nobody has taken yet, from `first` on: the first that no other batch is changing just now, so that
+// batches that come at once go on side by side without locks; or the first.
+std::size_t MultiBatchPlan::take_table(std::size_t first, std::vector<std::atomic<bool>>& is_taken) const {
   for (const bool also_busy : {false, true}) {
-    for (std::size_t t = 0; t < tables_.size(); ++t) {
+    for (std::size_t i = 0; i < tables_.size(); ++i) {
+      const std::size_t t = (first + i) % tables_.size();
       if (is_taken[t].load(std::memory_order_relaxed) || (!also_busy && tables_[t]->is_being_changed())) continue;
       if (!is_taken[t].exchange(true, std::memory_order_relaxed)) return t;
     }
@@ -84,8 +89,8 @@ ChangeResult MultiBatchPlan::change(const ChangeRequest& request) {
   std::mutex mutex;
   std::vector<std::exception_ptr> not_finite(tables_.size());
   std::vector<std::atomic<bool>> is_taken(tables_.size());
-  parallel_for(tables_.size(), [&](std::size_t) {
-    const std::size_t t = take_table(is_taken);
+  parallel_for(tables_.size(), [&](std::size_t first) {
+    const std::size_t t = take_table(first, is_taken);
     ChangeRequest own = request;
     own.values += first_float_[t];
     if (takes_rates) {

@@ -17,6 +17,8 @@ class MultiBatchPlan {
   // Groups `ids`, `sizes[t]` of them for table t. Throws std::invalid_argument if the sizes do not add up.
   MultiBatchPlan(std::vector<std::shared_ptr<RowTable>> tables, std::span<const std::int64_t> ids,
                  std::span<const std::int64_t> sizes, bool merge_repeated);
+  // The last plan goes back first: a table's next batch gets the memory of this one, which the same thread has used.
+  ~MultiBatchPlan();
   MultiBatchPlan(const MultiBatchPlan&) = delete;
   MultiBatchPlan& operator=(const MultiBatchPlan&) = delete;
 
@@ -39,7 +41,7 @@ class MultiBatchPlan {
   ChangeResult change(const ChangeRequest& request);
 
  private:
-  std::size_t take_table(std::vector<std::atomic<bool>>& is_taken) const;
+  std::size_t take_table(std::size_t first, std::vector<std::atomic<bool>>& is_taken) const;
 
   std::vector<std::shared_ptr<RowTable>> tables_;
   std::vector<PooledPlan> plans_;

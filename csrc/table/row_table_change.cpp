@@ -21,7 +21,7 @@ constexpr std::size_t kFetchAhead = 12;
 // A thread's share of the rows: large enough to pay for handing it over, small enough to balance.
 constexpr std::size_t kTaskRows = 2048;
 // How many rows are stepped by one call, while as many are fetched.
-constexpr std::size_t kBlockRows = 16;
+constexpr std::size_t kBlockRows = 32;
 // How many rows a guest changes before it lets a writer in that could work alone.
 constexpr std::size_t kGuestRows = 64;
 

@@ -503,11 +503,17 @@ class Compressor:
     def backward(self, weights: _Floats, gradients: _Floats, global_step: int) -> None:
         """Passes gradients back through retrieve, in place."""
 
-def plain_gather(rows: _Floats, ids: _Int64s, out: _Floats, streaming: bool) -> None:
-    """Writes rows[ids] to out with prefetching, on all threads: the bound for a table's lookup."""
+def plain_gather(rows: _Floats, ids: _Int64s, out: _Floats, streaming: bool, far: bool = False) -> None:
+    """Writes rows[ids] to out with rows fetched ahead (far: farther), on all threads: the bound for a table's lookup."""
 
 def plain_train(
-    rows: _Floats, ids: _Int64s, out: _Floats, gradients: _Floats, learning_rate: float, ids_per_task: int
+    rows: _Floats,
+    ids: _Int64s,
+    out: _Floats,
+    gradients: _Floats,
+    learning_rate: float,
+    ids_per_task: int,
+    far: bool = False,
 ) -> None:
     """Writes the weights of rows[ids] to out, then steps these rows with Adagrad: the bound for a training step."""
 

@@ -19,6 +19,8 @@ from monolith.cli.model_commands import FLAGS_ARE_SETTINGS, ModelCommand, evalua
 from monolith.cli.new import new
 from monolith.cli.row import row
 from monolith.cli.serve import serve
+from monolith.cli.serving.serve_shard import serve_shard
+from monolith.cli.serving.sync import sync
 from monolith.version import __version__
 
 
@@ -39,6 +41,8 @@ app.command(short_help="Write a small project that runs.")(new)
 for command in (train, launch, evaluate, export, predict):
     app.command(cls=ModelCommand, context_settings=FLAGS_ARE_SETTINGS, add_help_option=False)(command)
 app.command(short_help="Answer predictions over HTTP from an export.")(serve)
+app.command(short_help="Serve the rows of one shard of an export.")(serve_shard)
+app.command(short_help="Pause or resume what a trainer sends to servers.")(sync)
 app.command(
     short_help="Show what a model knows about one id.",
     context_settings={"ignore_unknown_options": True},  # ids may be negative

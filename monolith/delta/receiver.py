@@ -24,7 +24,6 @@ from monolith.delta.messages import (
     watermark_of,
 )
 from monolith.delta.taken_part import WHOLE_TARGET, TakenPart
-from monolith.embedding.hash_shards import shards_of_ids
 from monolith.embedding.multi_table import MultiTable
 from monolith.errors import CorruptFrameError, RemoteError
 from monolith.wire import Address, Array, Message, Server, SharedSecret, TlsConfig, listen
@@ -117,8 +116,7 @@ class DeltaReceiver:
         Of every message, only what the target `takes` is applied.
         """
         self._lock = threading.Lock()
-        self._takes = takes
-        self.adopt(target, plan_hash=plan_hash, generation=generation, sequence=sequence, parts=parts)
+        self.adopt(target, plan_hash=plan_hash, generation=generation, sequence=sequence, parts=parts, takes=takes)
 
     def adopt(
         self,
@@ -128,10 +126,11 @@ class DeltaReceiver:
         generation: int,
         sequence: int = 0,
         parts: Mapping[DeltaPart, int] | None = None,
+        takes: TakenPart = WHOLE_TARGET,
     ) -> None:
         """Go on with another target, loaded from an export of this position."""
         with self._lock:
-            self._target = target
+            self._target, self._takes = target, takes
             self._plan_hash = plan_hash
             self._generation = generation
             sequences = parts or {WHOLE_MODEL: sequence}
@@ -260,7 +259,7 @@ class DeltaReceiver:
         if place is None or self._takes.rows_of is None:
             return
         for name, table in self._target.tables.tables.items():
-            here = [ids[shards_of_ids(ids, place[1]) == place[0]].numpy() for ids, _ in table.items()]
+            here = [ids.numpy() for ids in table.ids(place)]
             if not here:
                 continue
             ids = np.concatenate(here)

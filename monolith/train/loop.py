@@ -204,7 +204,7 @@ class Trainer:
         There is one exception: if a step would make a row NaN or infinite, that row and the weights keep their values,
         but the other rows change. The run then ends, and has to continue from a snapshot.
         """
-        state, columns = self.state, batch.columns
+        state, columns = self.state, self.state.columns_of(batch)
         pulled = state.pull(batch)
         with (
             torch.autocast("cpu", torch.bfloat16, enabled=self.config.autocast),

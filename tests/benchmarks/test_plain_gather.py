@@ -23,14 +23,15 @@ def simd_level(request: pytest.FixtureRequest) -> Iterator[str]:
     native.set_simd_level(native.best_simd_level())
 
 
+@pytest.mark.parametrize("far", [False, True])
 @pytest.mark.parametrize("streaming", [False, True])
 @pytest.mark.parametrize("dim", [1, 7, 8, 16, 24, 32, 64, 100])
-def test_gather_equals_index_select(simd_level: str, dim: int, streaming: bool) -> None:
+def test_gather_equals_index_select(simd_level: str, dim: int, streaming: bool, far: bool) -> None:
     rows = torch.randn(500, dim)
     # Several tasks and a ragged end.
     ids = torch.randint(500, (20_011,))
     out = torch.full((len(ids), dim), float("nan"))
-    native.plain_gather(rows, ids, out, streaming)
+    native.plain_gather(rows, ids, out, streaming, far)
     assert torch.equal(out, torch.index_select(rows, 0, ids))
 
 

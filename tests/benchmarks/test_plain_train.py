@@ -8,17 +8,18 @@ import torch
 from monolith._core import native
 
 
+@pytest.mark.parametrize("far", [False, True])
 @pytest.mark.parametrize("dim", [3, 16, 32, 64])
-def test_it_reads_the_weights_and_steps_the_rows(dim: int) -> None:
-    rows = torch.rand(50, 2 * dim) + 0.1
-    ids, gradients = torch.randperm(50)[:37], torch.randn(37, dim)
-    before, out = rows.clone(), torch.zeros(37, dim)
-    native.plain_train(rows, ids, out, gradients, 0.5, 10)
+def test_it_reads_the_weights_and_steps_the_rows(dim: int, far: bool) -> None:
+    rows = torch.rand(200, 2 * dim) + 0.1
+    ids, gradients = torch.randperm(200)[:137], torch.randn(137, dim)
+    before, out = rows.clone(), torch.zeros(137, dim)
+    native.plain_train(rows, ids, out, gradients, 0.5, 100, far)
     weights, state = before[ids, :dim], before[ids, dim:] + gradients**2
     assert torch.equal(out, weights)
     torch.testing.assert_close(rows[ids, dim:], state)
     torch.testing.assert_close(rows[ids, :dim], weights - 0.5 / state.sqrt() * gradients)
-    others = torch.tensor([row for row in range(50) if row not in ids.tolist()])
+    others = torch.tensor([row for row in range(200) if row not in ids.tolist()])
     assert torch.equal(rows[others], before[others])
 
 

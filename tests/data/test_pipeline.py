@@ -129,7 +129,7 @@ def test_a_model_trains_from_files_of_made_up_clicks():
 
 
 def test_records_are_those_of_training_until_a_function_changes_their_columns(files):
-    source = mono.data.tfrecord(files).parse("example", uid="int64", label="float32")
+    source = mono.data.tfrecord(files, batch_size=4).parse("example", uid="int64", label="float32")
     kept = source.filter(lambda batch: batch.columns["uid"] > 0).shuffle(window=4, batch_size=2)
     assert (
         source.schema.records

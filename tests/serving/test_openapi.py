@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from monolith.serving.api_page import api_page
+from monolith.serving.api.api_page import api_page
 from tests.export.movie import request
 from tests.patience import PATIENCE_SECONDS
 from tests.serving.requests import INFER, PREDICT, infer_body

@@ -85,6 +85,6 @@ def _wait_for_start(
         time.sleep(_POLL_SECONDS)
     raise TimeoutError(
         f"the job in {model_dir} has stopped with a snapshot of step {outcome.step:,}, and was not started again in "
-        "time. `monolith launch` on this machine does so by itself; elsewhere, start all processes with "
+        "time. `monolith launch`, here or on Ray, does so by itself; elsewhere, start all processes with "
         f"--num-ps {shape.num_ps} --num-workers {shape.num_workers}"
     )

@@ -27,7 +27,7 @@ from monolith.checkpoint.format.layout import base_and_number
 from monolith.checkpoint.format.state_files import refresh_checkpoint_file
 from monolith.checkpoint.keep import Retention, SnapshotStore, choose_snapshot
 from monolith.checkpoint.keep.rollback import is_in, set_aside_others
-from monolith.data import Batch, Source
+from monolith.data import Batch, Column, Source
 from monolith.data.parts.redivide import is_of_units
 from monolith.embedding import MultiTable
 from monolith.embedding.admission import AdmissionConfig
@@ -203,6 +203,9 @@ class TrainState:
         """Return how many events per second other processes of this run train on, as they last reported."""
         return 0.0
 
+    waiting: Callable[[], AbstractContextManager[object]] = nullcontext
+    """Entered while this process waits for others to begin a step: rows and weights can be read meanwhile."""
+
     def begin_step(self) -> bool:
         """Return whether a step can be taken: where others must take it too, whether all of them can."""
         return True
@@ -210,6 +213,10 @@ class TrainState:
     def batches(self) -> Iterator[Batch]:
         """Yield the batches of the source, from the present position on."""
         return iter(self.source)
+
+    def columns_of(self, batch: Batch) -> Mapping[str, Column]:
+        """Return the columns of a batch as the model gets them."""
+        return batch.columns
 
     def pull(self, batch: Batch) -> Pulled:
         """Return the rows of a batch, and bring the dense weights up to date."""
@@ -338,8 +345,9 @@ def check_num_parts(path: Path, stream: Mapping[str, Any], num_workers: int) -> 
     if len(parts) != num_workers or any(is_of_units(one) for one in parts):
         raise ValueError(
             f"{path} was trained by a job of {len(parts)} workers, each with a part of the data, and their positions "
-            f"mean nothing to {num_workers} without parameter servers; train with num_ps of at least 1 and any "
-            f"num_workers, or in another model_dir with restore_dir={path.parent}, from the start of the data"
+            f"mean nothing to {num_workers} without parameter servers; train with num_ps of at least 1 or with "
+            f"enable_sync_training, and any num_workers, or in another model_dir with restore_dir={path.parent}, from "
+            "the start of the data"
         )
 
 

@@ -2,7 +2,6 @@
 
 import functools
 import itertools
-import os
 import socket
 import uuid
 
@@ -12,6 +11,7 @@ from monolith.cluster.discovery import discovery_from
 from monolith.cluster.discovery.consul import consul_discovery, retry
 from monolith.cluster.discovery.consul.consul_discovery import ConsulServiceDiscovery, deregister_all
 from monolith.cluster.discovery.consul.retry import retry_with_socket_error
+from tests.cluster.discovery.consul_agent import consul_agent
 from tests.cluster.discovery.consul_stand_in import ConsulStandIn
 from tests.cluster.discovery.discovery_checks import CHECKS, seen
 
@@ -38,13 +38,10 @@ def pauses(monkeypatch):
     return taken
 
 
-@pytest.fixture
-def real_agent():
-    named = os.environ.get("MONOLITH_TEST_CONSUL")
-    if not named:
-        pytest.skip("MONOLITH_TEST_CONSUL names no Consul agent (host:port), and no package of one can be installed")
-    host, _, port = named.rpartition(":")
-    return host, int(port)
+@pytest.fixture(scope="module")
+def real_agent(tmp_path_factory):
+    with consul_agent(tmp_path_factory.mktemp("consul")) as agent:
+        yield agent
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)

@@ -191,6 +191,22 @@ def test_a_renewed_certificate_is_taken(folder, url):
         time.sleep(0.05)
 
 
+@pytest.mark.services
+def test_every_worker_asks_for_tokens_and_certificates(folder, tmp_path):
+    ours = folder / "ours"
+    options = ["--token-file", folder / "tokens", "--https-cert", ours / "node.pem", "--https-key", ours / "node.key"]
+    options += ["--https-client-ca", ours / "authority.pem", "--workers", 2]
+    with running(folder / "versions", tmp_path / "ready.json", *map(str, options)) as (_, ready):
+        assert ready["url"].startswith("https://")
+        for _ in range(10):  # each over a connection of its own, which any worker may take
+            with client(folder, ready["url"], None) as stranger:
+                assert stranger.post(PREDICT, json=BODY).status_code == 401
+            with client(folder, ready["url"]) as known:
+                assert known.post(PREDICT, json=BODY).status_code == 200
+            with pytest.raises(httpx.TransportError):
+                httpx.get(f"{ready['url']}/v2", verify=context(folder, own=None), timeout=PATIENCE_SECONDS)
+
+
 @line("a token file that others may read, or certificate and key that do not fit", "refused when the server starts")
 def test_files_that_cannot_be_used_are_refused_at_the_start(folder, tmp_path):
     (tmp_path / "open").write_text(TOKEN)
