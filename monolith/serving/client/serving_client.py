@@ -6,12 +6,12 @@ import ssl
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 from urllib.parse import quote
 
 from numpy.typing import NDArray
 
+from monolith.closing import Closing
 from monolith.serving.client.answer_error import AnswerError
 from monolith.serving.client.http_connections import HttpAnswer, HttpConnections, LostConnectionError
 from monolith.serving.client.tensors import InferRequest, outputs_of, request_of_columns, request_of_records
@@ -21,7 +21,7 @@ _FIRST_PAUSE_SECONDS = 0.05
 _MAX_PAUSE_SECONDS = 1.0
 
 
-class ServingClient:
+class ServingClient(Closing):
     """Predictions of one model of a server. Any number of threads may ask at a time.
 
     Predicting changes nothing, so a lost connection and a server that is too busy (503) are tried again, within the
@@ -71,16 +71,6 @@ class ServingClient:
         self._token_file = None if token_file is None else Path(token_file)
         self._token = token if self._token_file is None else _read_token(self._token_file)
         self._inputs: dict[str, str] | None = None
-
-    def __enter__(self) -> Self:
-        """Return the client; the end of the block closes its connections."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close."""
-        self.close()
 
     def predict(self, columns: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
         """Return the outputs by name, one row per example.
