@@ -154,7 +154,7 @@ def serve(
     )
     if workers:
         by_workers = serving_module("monolith.cli.serving.workers")
-        worker = by_workers.Worker(folder=worker_folder, name=worker_name, socket=worker_socket, pipe=worker_pipe)
+        worker = by_workers.WorkerPlace(folder=worker_folder, name=worker_name, socket=worker_socket, pipe=worker_pipe)
         by_workers.serve_by_workers(config, workers, worker, announce=_announce)
         return
     server.serve(config, announce=_announce)

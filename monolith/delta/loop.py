@@ -118,7 +118,9 @@ class DeltaLoop:
         assert self._find_targets is not None
         while True:
             try:
-                self._sender.retarget(self._find_targets())
+                found = list(dict.fromkeys(map(Address.parse, self._find_targets())))
+                if found != [link.address for link in self._sender.links]:
+                    self._sender.retarget(found)
                 self._trouble_finding = ""
             except Exception as error:  # noqa: BLE001  logged once, and tried again
                 if self._trouble_finding != str(error):

@@ -88,6 +88,7 @@ HOMES: Final[dict[str, dict[str, str]]] = {
         "SyncTrainingBarrierSaverListener": "monolith.train.ranks.sync_hooks:SyncTrainingBarrierSaverListener",
         "SyncTrainingForceDumpHook": "monolith.train.ranks.sync_hooks:SyncTrainingForceDumpHook",
         "SyncTrainingSaverControlHook": "monolith.train.ranks.sync_hooks:SyncTrainingSaverControlHook",
+        "ParameterSyncHook": "monolith.train.live.parameter_sync_hook:ParameterSyncHook",
         "SyncTrainingInfoHook": "monolith.train.ranks.sync_hooks:SyncTrainingInfoHook",
         "ReqTimeControlDumpHook": "monolith.train.ranks.sync_hooks:ReqTimeControlDumpHook",
         "EofAwareTask": "monolith.train.ranks.sync_hooks:EofAwareTask",

@@ -28,7 +28,7 @@ from monolith.serving.models.warm_up import warm_up
 from monolith.serving.pauses import short_pauses
 from monolith.serving.ready import Ready, ReadyModel
 from monolith.serving.request_body import MAX_BODY_BYTES
-from monolith.serving.shards.entry import DEFAULT_ENTRY, EntryConfig, Rows
+from monolith.serving.shards.entry import DEFAULT_ENTRY, EntryConfig, RowsOfModel
 from monolith.serving.stopping import StoppableServer, stop_signals
 from monolith.serving.workers.front import Front
 from monolith.serving.workers.place import WorkersFolder
@@ -160,7 +160,7 @@ def serve(
         sock = cleanup.enter_context(bind(config.host, config.port) if front is None else front.socket())
         if config.wait and not _await_versions(config.all_models, stop):
             return
-        rows = [cleanup.enter_context(Rows(one, config.entry, tls=config.tls)) for one in config.all_models]
+        rows = [cleanup.enter_context(RowsOfModel(one, config.entry, tls=config.tls)) for one in config.all_models]
         served = _loaded(config, rows, stop, cleanup, front)
         if served is None:
             return
@@ -231,7 +231,7 @@ def serve_tables(config: ServerConfig, folder: WorkersFolder) -> None:
 
 
 def _loaded(
-    config: ServerConfig, rows: Sequence[Rows], stop: threading.Event, cleanup: ExitStack, front: Front | None
+    config: ServerConfig, rows: Sequence[RowsOfModel], stop: threading.Event, cleanup: ExitStack, front: Front | None
 ) -> list[ServedModel] | None:
     """Return all models; None if a signal comes first."""
     served: list[ServedModel] = []
@@ -256,7 +256,7 @@ def _share_work(num_threads: int) -> None:
     native.set_num_threads(num_threads)
 
 
-def _load(model: ModelConfig, config: ServerConfig, rows: Rows) -> ServedModel:
+def _load(model: ModelConfig, config: ServerConfig, rows: RowsOfModel) -> ServedModel:
     return ServedModel(
         model,
         load=rows.load(num_threads=config.num_threads),

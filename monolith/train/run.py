@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from importlib import import_module
 
 from monolith.checkpoint import ModelDirOwner
@@ -19,6 +20,7 @@ from monolith.train.config.run_settings import RunSettings
 from monolith.train.hooks.live_view import LiveView
 from monolith.train.hooks.standard import standard_hooks
 from monolith.train.hooks.status_file import StatusFile
+from monolith.train.live.parameter_sync_hook import ParameterSyncHook
 from monolith.train.loop import RunResult, Sync, Trainer
 from monolith.train.made_model import make_source
 from monolith.train.model_dump import dump_model
@@ -63,6 +65,10 @@ def run(
             f"num_ps={settings.job.num_ps}, num_workers={settings.job.num_workers}: this run keeps its rows in this "
             "process and sends what it learns to servers; train on parameter servers with Estimator.train"
         )
+    if settings.live is None and any(isinstance(hook, ParameterSyncHook) for hook in hooks):
+        raise ValueError(
+            "a ParameterSyncHook sends what a live run learns; set export_base, the folder of its versions"
+        )
     settings.process.apply()
     view = LiveView(every_steps=settings.watch.log_steps, folder=settings.saving.folder)
     watching = [*standard_hooks(settings.watch), *hooks, view]
@@ -83,7 +89,7 @@ def run(
         open_state(state, settings.saving.folder, settings.restore, mirror_dir=settings.saving.mirror_dir)
         if settings.watch.model_dump:
             dump_model(settings.saving.folder, model, config, state.plan)
-        live_hooks, live_syncs = _live_training(state, settings, cleanup)
+        live_hooks, live_syncs = _live_training(state, settings, cleanup, watching)
         watching, syncs = [*watching, *live_hooks], [*syncs, *live_syncs]
         listeners = [*listeners, *_exports_of_saves(state, settings)]
         trainer = Trainer(
@@ -105,7 +111,7 @@ def _check_export(state: TrainState, *, exports: bool) -> None:
 
 
 def _live_training(
-    state: TrainState, settings: RunSettings, cleanup: ExitStack
+    state: TrainState, settings: RunSettings, cleanup: ExitStack, given: Sequence[Hook]
 ) -> tuple[Sequence[Hook], Sequence[Sync]]:
     """Start what keeps servers up to date; return its hooks and syncs, with the hook that reports the run."""
     hooks: list[Hook] = []
@@ -114,7 +120,8 @@ def _live_training(
     if settings.live is not None:
         # Loaded here: exports need packages that other runs do without.
         live = import_module("monolith.train.live.serving")
-        serving = cleanup.enter_context(live.LiveServing(state, settings.live))
+        find = [partial(getattr, hook, "targets") for hook in given if isinstance(hook, ParameterSyncHook)]
+        serving = cleanup.enter_context(live.LiveServing(state, settings.live, find=find))
         hooks.append(serving.gate)
         syncs.append(serving.after_step)
         sequence = lambda: serving.sequence  # noqa: E731

@@ -50,9 +50,9 @@ class Fleet:
         serve(server, model)
         return server
 
-    def entry(self, deadline_seconds=60.0, default_rows=True):
+    def entry(self, deadline_seconds=60.0, default_rows=True, is_live=False):
         config = ReadConfig(deadline_seconds=deadline_seconds, default_rows=default_rows)
-        rows = rows_on_replicas(lambda shard: self.addresses[shard], secret=self.secret, config=config)
+        rows = rows_on_replicas(lambda shard: self.addresses[shard], secret=self.secret, config=config, is_live=is_live)
         return load_export(self.path, rows=rows)
 
     def close(self):
@@ -223,6 +223,16 @@ def test_the_same_rows_can_have_two_version_numbers(fleet):
     assert server.num_held == 1
     np.testing.assert_array_equal(predicted(entry), wanted)
     np.testing.assert_array_equal(predicted(fleet.entry()), wanted)
+
+
+def test_an_entry_that_follows_a_trainer_reads_the_newest_rows(fleet, path):
+    entry, newer = fleet.entry(is_live=True), export(path.parent.parent, 2, seed=4, num_shards=NUM_SHARDS)
+    np.testing.assert_array_equal(predicted(entry), predicted(load_export(path)))
+    replace_versions(fleet, path.parent.parent)
+    after = load_export(newer)
+    entry.swap_dense(after.dense_weights)  # as a delta brings them
+    np.testing.assert_array_equal(predicted(entry), predicted(after))
+    assert entry.tables.default_rows == [0] * NUM_SHARDS
 
 
 def test_an_entry_that_must_have_all_rows_says_so(fleet):

@@ -14,7 +14,7 @@ from monolith.serving.workers.supervisor import serve_by_workers as supervise
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Worker:
+class WorkerPlace:
     """Which process of a server this is, as the hidden options say; all None for the one that starts the others."""
 
     folder: Path | None
@@ -24,7 +24,7 @@ class Worker:
 
 
 def serve_by_workers(
-    config: ServerConfig, num_fronts: int, worker: Worker, *, announce: Callable[[Ready], None]
+    config: ServerConfig, num_fronts: int, worker: WorkerPlace, *, announce: Callable[[Ready], None]
 ) -> None:
     """Start all processes of a server, or be one of them."""
     _check(config)

@@ -159,7 +159,7 @@ class ServiceSource(Closing):
         part._parts = self._parts if self._shares_splits else (*self._parts, (num_shards, index))
         return part
 
-    fixed_parts = "a data service gives its splits to whoever is free, and a step mixes them"
+    fixed_parts = "a data service gives each split to a worker that is free, and a step mixes them"
     """Why another number of workers cannot go on behind a step that has no position for each split."""
 
     def redivide(self, positions: Sequence[Mapping[str, Any] | None], num_workers: int) -> list[State | None]:
@@ -180,7 +180,7 @@ class ServiceSource(Closing):
         return [{HAND_OVER_KEY: list(stand.values())}, *[None] * (num_workers - 1)]
 
     def begin_anew(self) -> None:
-        """Tell the dispatcher that all trainers begin at the start of the data, whoever had splits before.
+        """Tell the dispatcher that all trainers begin at the start of the data, whatever others had read.
 
         A service that feeds other trainers too is left as it is.
         """
@@ -215,7 +215,7 @@ class ServiceSource(Closing):
         return member
 
     def _splits_of(self, num_workers: int) -> list[range]:
-        """Return which splits each of so many workers may read."""
+        """Return which splits each worker may read, if there are `num_workers`."""
         every = range(self._num_splits())
         for count, index in self._parts:
             every = every[index::count]

@@ -30,10 +30,12 @@ def rows_on_replicas(
     secret: SharedSecret | None = None,
     tls: TlsConfig | None = None,
     config: ReadConfig | None = None,
+    is_live: bool = False,
 ) -> RowsElsewhere:
     """Return what `load_export` takes for `rows`: tables whose rows are read from the replicas of each shard.
 
-    Loading is a ShardAwayError unless each shard has a replica that serves the version's plan.
+    Loading is a ShardAwayError unless each shard has a replica that serves the version. If the model `is_live`, because
+    deltas change its dense weights, it reads the newest rows of its plan, of no version in particular.
     """
     counted: list[int] = []  # of all versions: a counter does not go back
 
@@ -48,7 +50,7 @@ def rows_on_replicas(
             len(description.shards),
             find,
             plan_hash=description.plan_hash,
-            version=description.version,
+            version=0 if is_live else description.version,
             default_rows=counted,
             secret=secret,
             tls=tls,

@@ -214,7 +214,7 @@ class RayEngine:
                     self._say("stopping: workers finish their step, the chief saves; Ctrl-C again ends all at once")
                     actors[leader].stop.remote()
             if self._is_scaled and time.monotonic() > end:
-                break  # all is saved: whoever has not ended is killed
+                break  # all is saved: processes that have not ended are killed
             if self._stops > 1 or (end and time.monotonic() > end):
                 return f"{', '.join(role.name for role in running.values())} did not end in time"
             for call in ray.wait(list(running), timeout=_POLL_SECONDS)[0]:

@@ -25,6 +25,11 @@ class _Held:
     """Tables that entries can read, and the versions whose rows they are."""
 
     served: ServedTables
+    """For entries of one version."""
+
+    live: ServedTables
+    """For entries that follow the trainer, as the rows do: they read what is newest."""
+
     tables: MultiTable
     first_version: int
     last_version: int
@@ -35,13 +40,24 @@ class _Held:
         fits = self.served.hello.plan_hash == plan_hash
         return fits and (version == 0 or self.first_version <= version <= self.last_version)
 
+    @property
+    def num_connections(self) -> int:
+        """Number of entries that are connected."""
+        return self.served.num_connections + self.live.num_connections
+
+    def close(self) -> None:
+        """Cut the connections."""
+        self.served.close()
+        self.live.close()
+
 
 class ReplicaServer(Closing):
     """Lets other processes read tables at an address until it is closed; which tables, can be changed.
 
     Clients say hello with the hash of their lookup plan and the number of their version. When tables of another version
     come, the ones before stay until their last reader has gone: entries change to a new version at moments of their
-    own, and none of them may mix the dense weights of one version with the rows of another.
+    own, and none of them may mix the dense weights of one version with the rows of another. Entries that take dense
+    weights from a trainer name no version: they read the newest rows of their plan, which the trainer changes.
     """
 
     def __init__(
@@ -89,16 +105,22 @@ class ReplicaServer(Closing):
                 now.first_version = min(now.first_version, version)
                 now.last_version = max(now.last_version, version)
                 return
-            served = ServedTables(tables, shard=shard, num_shards=num_shards, plan_hash=plan_hash, read_only=True)
+            served, live = (
+                ServedTables(tables, shard=shard, num_shards=num_shards, plan_hash=plan_hash, read_only=True)
+                for _ in range(2)
+            )
             dropped, self._previous = self._previous, now
-            self._current = _Held(served, tables, version, version, time.monotonic())
+            self._current = _Held(served, live, tables, version, version, time.monotonic())
             if now is not None:
                 now.used_at = time.monotonic()
                 if now.has(plan_hash, version):
                     # Nobody could tell which of the two is meant.
                     dropped, self._previous = now, dropped
         if dropped is not None:
-            dropped.served.close()
+            dropped.close()
+        if now is not None and now.live.hello.plan_hash == plan_hash:
+            # They read again, from the new tables.
+            now.live.close()
 
     def release(self, keep_seconds: float = KEEP_SECONDS) -> None:
         """Let go of the tables before the current ones, if no entry has been connected to them for this long."""
@@ -106,13 +128,13 @@ class ReplicaServer(Closing):
             old = self._previous
             if old is None:
                 return
-            if old.served.num_connections:
+            if old.num_connections:
                 old.used_at = time.monotonic()
                 return
             if time.monotonic() - old.used_at < keep_seconds:
                 return
             self._previous = None
-        old.served.close()
+        old.close()
 
     def close(self) -> None:
         """Stop listening and cut the connections."""
@@ -122,7 +144,7 @@ class ReplicaServer(Closing):
             self._current = self._previous = None
         for one in held:
             if one is not None:
-                one.served.close()
+                one.close()
 
     def _answer(self, message: Message) -> Message:
         if message.type in self._handlers:
@@ -130,22 +152,24 @@ class ReplicaServer(Closing):
         if message.type != TableRequest.HELLO:
             raise ValueError("a client of a table server says hello first")
         version = message.meta.get("version", 0)
-        held = self._held(message.plan_hash, version if isinstance(version, int) else 0)
-        if isinstance(held, str):
-            return Message(type=message.type, meta={"status": Welcome.NOT_READY, "detail": held})
-        return held.served.welcome(message)
+        served = self._served(message.plan_hash, version if isinstance(version, int) else 0)
+        if isinstance(served, str):
+            return Message(type=message.type, meta={"status": Welcome.NOT_READY, "detail": served})
+        return served.welcome(message)
 
-    def _held(self, plan_hash: int, version: int) -> _Held | str:
+    def _served(self, plan_hash: int, version: int) -> ServedTables | str:
         """Return the tables for an entry, or why it must ask elsewhere."""
         with self._lock:
             now, before = self._current, self._previous
         if now is None:
             return "no version is loaded yet"
+        if version == 0 and now.has(plan_hash, 0):
+            return now.live
         for one in (now, before):
             if one is not None and one.has(plan_hash, version):
-                return one
+                return one.served
         if now.served.hello.plan_hash == plan_hash and version > now.last_version:
             return f"version {version} is not loaded yet, the newest here is {now.last_version}"
         # An entry of an older version: this process was started since, and has newer rows alone, of the same plan.
         # Of another plan: the tables' own answer to the hello refuses it.
-        return now
+        return now.served

@@ -41,12 +41,13 @@ class EntryConfig:
 DEFAULT_ENTRY: Final = EntryConfig()
 
 
-class Rows(Closing):
+class RowsOfModel(Closing):
     """Where the rows of one model are: in this process, or on shards that a discovery finds."""
 
     def __init__(self, model: ModelConfig, config: EntryConfig, *, tls: TlsConfig | None) -> None:
         """Connect to the discovery, if the model has its rows elsewhere."""
         self._base, self._config, self._tls = Path(model.base), config, tls
+        self._is_live = model.sync_address is not None
         self._discovery = None if model.shards is None else discovery_from(model.shards)
 
     def load(self, *, num_threads: int) -> Load:
@@ -57,7 +58,8 @@ class Rows(Closing):
         config = ReadConfig(deadline_seconds=self._config.deadline_seconds, default_rows=not self._config.require_rows)
         secret = None if self._tls is not None else SharedSecret.of_folder(self._base)
         find = replicas_of(self._discovery)
-        return partial(load, rows=rows_on_replicas(find, secret=secret, tls=self._tls, config=config))
+        rows = rows_on_replicas(find, secret=secret, tls=self._tls, config=config, is_live=self._is_live)
+        return partial(load, rows=rows)
 
     def when_there(self, load: Callable[[], _T], stop: threading.Event | None) -> _T | None:
         """Return what `load` returns when every shard has a replica; None if `stop` is set before.

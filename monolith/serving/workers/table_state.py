@@ -13,7 +13,7 @@ from monolith.serving.metrics import Progress
 from monolith.serving.models.served_model import ServedModel
 from monolith.wire import Message
 
-STATE: Final = 96
+STATE: Final = 112
 """Type of the message that asks for the state."""
 
 _WAIT_SECONDS = 1.0

@@ -1,6 +1,7 @@
 """LiveServing: keeps the servers of a run up to date."""
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 import torch
@@ -19,6 +20,10 @@ from monolith.wire import SharedSecret
 
 _REQUEST_SECONDS = 10.0
 _MAX_PAUSE_SECONDS = 2.0
+_LAST_TRIES = 2
+"""Pushes at the end of a run: a server that is busy may miss the first."""
+
+_log = logging.getLogger(__name__)
 
 
 class LiveServing:
@@ -28,14 +33,20 @@ class LiveServing:
     can be reached have every change.
     """
 
-    def __init__(self, state: TrainState, config: LiveConfig) -> None:
-        """Trace the model, which takes seconds, and follow the changes of a state that is open from now on."""
+    def __init__(
+        self, state: TrainState, config: LiveConfig, *, find: Sequence[Callable[[], Sequence[str]]] = ()
+    ) -> None:
+        """Trace the model, which takes seconds, and follow the changes of a state that is open from now on.
+
+        Each of `find` returns the addresses of further servers, whenever it is asked.
+        """
         self.gate = StepGate()
         state.waiting = self.gate.outside
         self._state = state
         self._watermark = state.watermark()
         self._exporter = Exporter(state, config, gate=self.gate, sequence=self._begin_export)
-        self._targets = FoundTargets(config.sync_targets, num_shards=config.shards_of(len(state.shards)) or 1)
+        num_shards = config.shards_of(len(state.shards)) or 1
+        self._targets = FoundTargets(config.sync_targets, num_shards=num_shards, others=find)
         # Before the first version is written: a server that loads it then gets every later change.
         self._sender = self._make_sender(config)
         self._loop = DeltaLoop(
@@ -82,10 +93,15 @@ class LiveServing:
             self._targets.close()
 
     def _push_last(self) -> None:
-        try:
-            self._sender.push_once()  # a server that cannot be reached is in its report, not an error here
-        except (FencedError, PlanMismatchError):
-            return  # another trainer has taken over; the snapshot of this one is written, and that was all
+        for _ in range(_LAST_TRIES):
+            try:
+                failures = self._sender.push_once().failures
+            except (FencedError, PlanMismatchError):
+                return  # another trainer has taken over; the snapshot of this one is written, and that was all
+            if not failures:
+                return
+        for target, error in failures.items():
+            _log.warning("the last changes did not reach the server at %s: %s", target, error)
 
     def _make_sender(self, config: LiveConfig) -> DeltaSender | ShardsSender:
         state = self._state

@@ -40,7 +40,9 @@ class Trainer:
 
     def finish(self) -> None:
         (self.folder / "stop").touch()
-        assert self.process.wait(300) == 0, (self.folder / "trainer.log").read_text()
+        log = self.folder / "trainer.log"
+        assert self.process.wait(300) == 0, log.read_text()
+        assert "did not reach" not in log.read_text()
 
 
 class Load:
