@@ -11,6 +11,7 @@ for name in (
     "security.test_ports",
     "security.test_deltas",
     "security.test_other_doors",
+    "serving.access.test_server",
     "parallel.test_strangers",
     "parallel.test_parameter_servers",
 ):

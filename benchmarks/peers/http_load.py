@@ -2,8 +2,9 @@
 
 Without a rate it keeps every connection busy: what it gets is the most that the server can do. With a rate the loop is
 open: requests are due at random moments (a Poisson process) whatever the server does, and the time of an answer counts
-from the moment at which its request was due, not from when a connection was free for it. Needs the standard library
-alone.
+from the moment at which its request was due, not from when a connection was free for it. It shares the cores with the
+server, so it is late itself now and then: that is in the time of the answers too, and is returned beside it. Needs the
+standard library alone.
 """
 
 from __future__ import annotations
@@ -84,12 +85,13 @@ class Load:
         self._num_sent = 0
         self._num_due = 0
         self._taken: list[float] = []
+        self._late: list[float] = []
         self._end = 0.0
         self._all_due = False
         self._over: asyncio.Future[None] | None = None
 
     async def run(self) -> dict[str, Any]:
-        """Ask for the given time; return the answers per second, and the seconds of each."""
+        """Ask for the given time; return answers per second, the seconds of each, and how late each was sent."""
         loop = asyncio.get_running_loop()
         self._over = loop.create_future()
         for _ in range(self._num_connections):
@@ -103,7 +105,8 @@ class Load:
         else:
             loop.call_soon(self._offer, start)
         await asyncio.wait_for(self._over, self._seconds + _PATIENCE_SECONDS)
-        return {"rate": len(self._taken) / (time.perf_counter() - start), "seconds": self._taken}
+        rate = len(self._taken) / (time.perf_counter() - start)
+        return {"rate": rate, "seconds": self._taken, "late": self._late}
 
     def fail(self, what: str) -> None:
         """End with an error, unless the load has ended already."""
@@ -135,6 +138,7 @@ class Load:
         now = time.perf_counter()
         while due <= now and due < self._end:
             self._num_due += 1
+            self._late.append(now - due)
             if self._free:
                 self._free.popleft().send(self._next(), due)
             else:

@@ -15,6 +15,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from benchmarks.machine import busy_notice
 from benchmarks.measure import Samples, interleave, speed_ratio
 from benchmarks.report import Figure, Report
@@ -145,14 +147,14 @@ def _with_and_without_sync(
     questions: Questions, trainer: Trainer, rate: float, sizes: ServingSizes
 ) -> tuple[Answered, Answered]:
     """Return the answers of quiet turns, and those of turns in which deltas come."""
-    quiet: list[float] = []
-    syncing: list[float] = []
+    quiet: list[Answered] = []
+    syncing: list[Answered] = []
     seconds = sizes.open_seconds / sizes.num_open_turns
     for turn in range(sizes.num_open_turns):
-        quiet += _open(questions, rate, seconds, turn).seconds
+        quiet.append(_open(questions, rate, seconds, turn))
         with trainer.pushing(sizes):
-            syncing += _open(questions, rate, seconds, turn).seconds
-    return Answered(rate, quiet), Answered(rate, syncing)
+            syncing.append(_open(questions, rate, seconds, turn))
+    return Answered.together(quiet), Answered.together(syncing)
 
 
 def _rate_figures(most: Mapping[str, Samples]) -> list[Figure]:
@@ -183,4 +185,6 @@ def _ratio(name: str, above: float, below: float, meaning: str, at_most: float |
 
 def _milliseconds(answered: Answered) -> dict[str, Any]:
     percentiles = {f"p{percent:g}": 1e3 * answered.percentile(percent) for percent in (50, 90, 99, 99.9)}
-    return {"requests_per_second": answered.rate, "num_requests": len(answered.seconds), **percentiles}
+    late = 1e3 * float(np.percentile(answered.late, 99))
+    counted = {"requests_per_second": answered.rate, "num_requests": len(answered.seconds)}
+    return {**counted, **percentiles, "p99_of_the_generators_own_delay": late}

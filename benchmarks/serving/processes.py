@@ -49,7 +49,7 @@ class Questions:
         if done.returncode:
             raise RuntimeError(f"the load generator failed: {done.stderr[-2000:]}")
         found = json.loads(done.stdout)
-        return Answered(found["rate"], found["seconds"])
+        return Answered(found["rate"], found["seconds"], found["late"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +61,15 @@ class Answered:
 
     seconds: list[float]
     """That each answer took."""
+
+    late: list[float] = field(default_factory=list)
+    """By which the load generator itself was late with each request; part of `seconds`."""
+
+    @classmethod
+    def together(cls, turns: Sequence[Answered]) -> Answered:
+        """Return the answers of several turns as one."""
+        rate = sum(turn.rate for turn in turns) / len(turns)
+        return cls(rate, [one for turn in turns for one in turn.seconds], [one for turn in turns for one in turn.late])
 
     def percentile(self, percent: float) -> float:
         """Return the seconds within which this part of the answers came."""

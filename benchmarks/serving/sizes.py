@@ -29,10 +29,10 @@ class ServingSizes:
 
     rounds: int = MIN_ROUNDS
 
-    round_seconds: float = 1.5
+    round_seconds: float = 1.0
     """Each server's turn in a round."""
 
-    open_seconds: float = 15.0
+    open_seconds: float = 10.0
     """At a fixed rate, in all, to see how long answers take; syncing and quiet take turns within it."""
 
     num_open_turns: int = 5

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -90,6 +90,16 @@ def serve(
             help="How long a client may take to send its headers, to send its body, and to read its answer.", min=0.1
         ),
     ] = 30.0,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(help="File with one token per line; clients must send one of them. Read again when it changes."),
+    ] = None,
+    https_cert: Annotated[Path | None, typer.Option(help="Certificate for HTTPS (PEM); without it, HTTP.")] = None,
+    https_key: Annotated[Path | None, typer.Option(help="Its private key (PEM).")] = None,
+    https_client_ca: Annotated[
+        Path | None,
+        typer.Option(help="Authority that certificates of HTTPS clients must have; without it, any client."),
+    ] = None,
     tls_cert: Annotated[Path | None, typer.Option(help="Certificate for the sync address (PEM).")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="Its private key (PEM).")] = None,
     tls_ca: Annotated[Path | None, typer.Option(help="Authority that the trainer's certificate must have.")] = None,
@@ -126,6 +136,8 @@ def serve(
         host=host,
         port=port,
         tls=tls_config(tls_cert, tls_key, tls_ca),
+        https=_https(server, https_cert, https_key, https_client_ca),
+        token_file=token_file,
         ready_file=ready_file,
         wait=wait,
         num_threads=threads,
@@ -172,6 +184,15 @@ def _version(text: str | None) -> int | None:
     if text is not None and not (text.isascii() and text.isdecimal()):
         raise ValueError(f"--pin must be the number of a version, got {text!r}")
     return None if text is None else int(text)
+
+
+def _https(server: Any, cert: Path | None, key: Path | None, client_ca: Path | None) -> Any:
+    if cert is None and key is None and client_ca is None:
+        return None
+    if cert is None or key is None:
+        raise ValueError("HTTPS needs both --https-cert and --https-key; --https-client-ca alone does nothing")
+    authority = None if client_ca is None else str(client_ca)
+    return server.HttpsConfig(cert_path=str(cert), key_path=str(key), client_ca_path=authority)
 
 
 def _announce(ready: "Ready") -> None:

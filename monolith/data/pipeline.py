@@ -79,8 +79,10 @@ class Pipeline:
 
     def map(self, function: BatchFunction, schema: Schema | None = None) -> "Pipeline":
         """Change each batch; give the schema if the function changes the columns."""
-        # A function may change values: what a missing one read as before is then no longer known.
-        return Pipeline(Mapped(self.source, function, schema or replace(self.schema, missing=None)))
+        # A function may change values: what a missing one read as before is then no longer known, and columns are not
+        # what records have.
+        after = replace(self.schema, missing=None) if schema is None else schema
+        return Pipeline(Mapped(self.source, function, replace(after, records=None)))
 
     def parse(
         self,
@@ -107,7 +109,7 @@ class Pipeline:
             if columns or fill_missing:
                 wrong = ", ".join([*columns, *(["fill_missing"] if fill_missing else [])])
                 raise ValueError(f"a parser says itself which columns it makes, and how; drop {wrong}")
-            return self.map(ParseStep(parser), parser.schema)
+            return Pipeline(Mapped(self.source, ParseStep(parser), parser.schema))
         if not columns:
             raise ValueError('name the columns to parse, such as parse(uid="int64", label="float32")')
         return self.parse(make_parser(parser, columns, on_error, fill_missing))
@@ -122,7 +124,7 @@ class Pipeline:
 
     def filter(self, predicate: Callable[[Batch], Tensor]) -> "Pipeline":
         """Keep the events for which the predicate's mask [events] is true."""
-        return self.map(lambda batch: batch.select(predicate(batch)), self.schema)
+        return Pipeline(Mapped(self.source, lambda batch: batch.select(predicate(batch)), self.schema))
 
     def transform(self, step: Transform) -> "Pipeline":
         """Send each batch through a transform; a column that it needs and that is not there is an error at once."""

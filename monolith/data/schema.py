@@ -99,6 +99,9 @@ class Schema:
     missing: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
     """What the source reads in place of a missing value, by column; None where the source does not say."""
 
+    records: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
+    """How the columns are read out of serialized records, as `RecordColumns` has it; None where they do not come so."""
+
     def __post_init__(self) -> None:
         """Reject what no record could have."""
         if not self.columns:

@@ -10,6 +10,7 @@ from typing import Any, Self, TypeVar
 
 from monolith._core import native
 from monolith.checkpoint.format.durable_files import file_crc32c
+from monolith.data.parse.record_columns import RecordColumns
 from monolith.delta import DeltaPart
 from monolith.embedding.hash_shards import MAX_SHARDS
 from monolith.errors import CorruptFileError, shown
@@ -19,10 +20,11 @@ from monolith.export.versions import GRAPH_FILE, MODEL_FILE, base_of, is_shard_p
 FORMAT = "monolith-export"
 MAJOR = 1
 """A reader refuses another major number."""
-MINOR = 5
+MINOR = 6
 """Since 1, inputs may be texts (datatype BYTES) and lists (shape [-1, -1]); since 2, null may stand for a value; since
 3, several senders may bring deltas, each with a sequence of its own (`shard_sequences`); since 4, rows may be in
-folders of their own (`shards`); since 5, these may have a second number, counted up when ids are forgotten."""
+folders of their own (`shards`); since 5, these may have a second number, counted up when ids are forgotten; since 6, it
+says how inputs are read out of records (`records`)."""
 
 Kind = TypeVar("Kind", str, "dict[str, Any]")
 
@@ -131,6 +133,9 @@ class Description:
     shards: tuple[ShardFiles, ...] = ()
     """Of the distributed layout: where the rows of each shard are; else they are in the version's own folder."""
 
+    records: RecordColumns | None = None
+    """How the inputs are read out of serialized records; None if training did not read any."""
+
     @property
     def parts(self) -> dict[DeltaPart, int]:
         """The last delta of every sender that is in it."""
@@ -160,6 +165,7 @@ class Description:
             "created": self.created,
             "plan_hash": self.plan_hash,
             "signature": self.signature.to_json(),
+            **({} if self.records is None else {"records": self.records.to_json()}),
             "rows": {name: _row_to_json(row) for name, row in self.rows.items()},
             "columns": self.columns,
             "weights": self.weights,
@@ -198,6 +204,7 @@ class Description:
         created = fields["created"]
         if not isinstance(created, int | float) or isinstance(created, bool) or not math.isfinite(created):
             raise ValueError(f"'created' must be a number of seconds, got {shown(created)}")
+        signature = Signature.from_json(_object(fields, "signature"))
         return cls(
             **counts,
             name=_text(fields, "name"),
@@ -207,7 +214,8 @@ class Description:
             columns=_texts(fields, "columns"),
             weights=_texts(fields, "weights"),
             tables={name: _object(fields["tables"], name) for name in _object(fields, "tables")},
-            signature=Signature.from_json(_object(fields, "signature")),
+            signature=signature,
+            records=_records(fields, signature),
             rows={name: _row_from_json(_object(fields["rows"], name)) for name in _object(fields, "rows")},
             files=_checks(_object(fields, "files")),
             shards=_shards(fields),
@@ -275,6 +283,17 @@ def _count(fields: Mapping[str, Any], name: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise ValueError(f"{shown(name)} must be a number from 0 on, got {shown(value)}")
     return value
+
+
+def _records(fields: Mapping[str, Any], signature: Signature) -> RecordColumns | None:
+    if "records" not in fields:
+        return None
+    found = RecordColumns.from_json(fields["records"])
+    types = {column.name: column.dtype for column in found.columns}
+    wanted = {spec.name: spec.column_type for spec in signature.inputs}
+    if types != wanted or len(types) != len(found.columns):
+        raise ValueError(f"records give the columns {shown(types)}, but the inputs are {shown(wanted)}")
+    return found
 
 
 def _sequences(fields: Mapping[str, Any]) -> tuple[int, ...]:

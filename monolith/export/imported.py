@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Final, Literal, TypeAlias, cast
+from typing import Final, TypeAlias, cast
 
-from monolith.data.parse import ExampleParser, TfExampleParser, records_of
-from monolith.data.parse.record_parser import RecordParser
+from monolith.data.parse.record_columns import FORMATS, SerializedFormat
+from monolith.data.parse.record_reader import RecordReader
 from monolith.export.load import load_export, load_newest_export
 from monolith.export.serving_model import ServingModel
-from monolith.export.signature import TEXT, Array, TensorSpec, Values
+from monolith.export.signature import Array, Values
 from monolith.export.versions import MODEL_FILE
 
 SERVING_DEFAULT: Final = "serving_default"
@@ -22,11 +22,6 @@ Questions: TypeAlias = Mapping[str, Values] | Sequence[bytes]
 
 Infer: TypeAlias = Callable[[Questions], dict[str, Array]]
 
-_PARSERS: Final[dict[str, type[TfExampleParser] | type[ExampleParser]]] = {
-    "tf_example": TfExampleParser,
-    "example": ExampleParser,
-}
-
 
 @contextmanager
 def import_saved_model(
@@ -35,7 +30,7 @@ def import_saved_model(
     output_name: str | Sequence[str] | None = "output",
     signature: str | None = None,
     *,
-    records: Literal["tf_example", "example"] = "tf_example",
+    records: SerializedFormat | None = None,
 ) -> Iterator[Infer]:
     """Load an export and yield `infer(features)`, which returns predictions by output name.
 
@@ -44,7 +39,8 @@ def import_saved_model(
         input_name: `infer` takes columns by name, or a list of serialized records, or that list under this name.
         output_name: Which outputs to return; None returns all. The only output of a model may have any name.
         signature: "serving_default", the one that an export has.
-        records: What serialized records are.
+        records: What serialized records are; None for those of the format in training, or `tf.Example` if training read
+            none.
 
     Raises:
         FileNotFoundError: There is no complete version.
@@ -52,15 +48,17 @@ def import_saved_model(
     """
     if signature not in (None, SERVING_DEFAULT):
         raise ValueError(f"there is no signature {signature!r}; an export has one, {SERVING_DEFAULT!r}")
-    if records not in _PARSERS:
-        raise ValueError(f"records must be one of {', '.join(_PARSERS)}, got {records!r}")
+    if records is not None and records not in FORMATS:
+        raise ValueError(f"records must be one of {', '.join(FORMATS)}, got {records!r}")
     model = _load(Path(saved_model_path))
     outputs = _outputs(model, output_name)
     inputs = {spec.name: spec for spec in model.signature.inputs}
 
-    @cache  # made for the first records: an input that no record can hold may still come as a column
-    def parser() -> RecordParser:
-        return _PARSERS[records]({name: _column_type(spec) for name, spec in inputs.items()})
+    @cache
+    def read() -> Callable[[Sequence[bytes]], Mapping[str, Values]]:
+        if records in (None, model.record_format):
+            return model.read_records
+        return RecordReader(model.signature.record_columns(records)).read
 
     def infer(features: Questions) -> dict[str, Array]:
         columns: Mapping[str, Values]
@@ -68,7 +66,7 @@ def import_saved_model(
             columns = features
         else:
             serialized = features[input_name] if isinstance(features, Mapping) else features
-            columns = parser().parse(records_of(cast(Sequence[bytes], serialized))).columns
+            columns = read()(cast(Sequence[bytes], serialized))
         found = model.predict(columns)
         return {name: found[own] for name, own in outputs.items()}
 
@@ -97,11 +95,3 @@ def _outputs(model: ServingModel, wanted: str | Sequence[str] | None) -> dict[st
             f"the model has no output {unknown[0]!r}; choose output_name from {', '.join(own)}, or None for all"
         )
     return {name: name for name in names}
-
-
-def _column_type(spec: TensorSpec) -> str:
-    """Return the type of the column that a parser makes for an input."""
-    item = "hash" if spec.datatype == TEXT else {"INT64": "int64", "INT32": "int64"}.get(spec.datatype, "float32")
-    if spec.has_lists:
-        return f"{item}[]"
-    return item if len(spec.shape) == 1 else f"{item}[{spec.shape[1]}]"

@@ -4,12 +4,15 @@ import math
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Self, overload
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from monolith.data.parse.record_columns import SerializedFormat
+from monolith.data.parse.record_reader import RecordReader
 from monolith.delta import TakenPart
 from monolith.delta.taken_part import WHOLE_TARGET
 from monolith.embedding import MultiTable
@@ -122,6 +125,22 @@ class ServingModel:
         question = Question(checked, next((length for length in lengths if length != 1), 1))
         self._check_size(question)
         return question
+
+    def read_records(self, serialized: Sequence[bytes]) -> dict[str, Tensor | Ragged]:
+        """Return the columns of serialized records, as `predict` takes them; a ValueError names a record that is wrong.
+
+        They are records of the format in training. If training read none, they are of `tf.Example`.
+        """
+        return self._record_reader.read(serialized)
+
+    @property
+    def record_format(self) -> SerializedFormat:
+        """What the records of `read_records` are."""
+        return "tf_example" if self.description.records is None else self.description.records.format
+
+    @cached_property  # made for the first records: an input that no record can hold may still come as a column
+    def _record_reader(self) -> RecordReader:
+        return RecordReader(self.description.records or self.signature.record_columns("tf_example"))
 
     def predict_together(self, questions: Sequence[Question]) -> list[dict[str, Array]]:
         """Return the outputs of each question, all of one call: many small ones are faster together."""

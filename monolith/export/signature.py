@@ -1,7 +1,7 @@
 """What a served model takes and gives: named tensors, and lists of ids, with a row per example."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -10,6 +10,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from monolith.data.parse import ExampleBatchParser, ExampleParser, InstanceParser, TfExampleParser
+from monolith.data.parse.record_columns import RecordColumns, SerializedFormat
+from monolith.data.parse.record_parser import RecordParser
 from monolith.errors import shown
 from monolith.features import ids_of_texts
 from monolith.tensors import Ragged
@@ -32,6 +35,13 @@ DATATYPES: dict[str, np.dtype[Any]] = {
 }
 TEXT = "BYTES"
 """Datatype of an input whose ids are the string hash of texts; an output cannot have it."""
+
+_PARSERS: Mapping[SerializedFormat, Callable[..., RecordParser]] = {
+    "tf_example": TfExampleParser,
+    "example": ExampleParser,
+    "example_batch": ExampleBatchParser,
+    "instance": InstanceParser,
+}
 
 _LISTS = (-1, -1)
 _NAMES = {dtype: name for name, dtype in DATATYPES.items()}
@@ -82,6 +92,14 @@ class TensorSpec:
         if not self.has_lists:
             return (self,)
         return TensorSpec(self.name, self.datatype, missing=self.missing), TensorSpec(self.name + LENGTHS, "INT64")
+
+    @property
+    def column_type(self) -> str:
+        """The type of the column that a parser makes for it."""
+        item = "hash" if self.datatype == TEXT else {"INT64": "int64", "INT32": "int64"}.get(self.datatype, "float32")
+        if self.has_lists:
+            return f"{item}[]"
+        return item if len(self.shape) == 1 else f"{item}[{self.shape[1]}]"
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON has it, in the form of the Open Inference Protocol."""
@@ -164,6 +182,14 @@ class Signature:
                 f"all inputs must have the same number of rows, or one row that counts for all examples, got {sizes}"
             )
         return checked
+
+    def record_columns(self, record_format: SerializedFormat) -> RecordColumns:
+        """Return how the inputs are read out of records that have a feature of each name."""
+        types = {spec.name: spec.column_type for spec in self.inputs}
+        numbers = (spec for spec in self.inputs if spec.datatype != TEXT and not spec.has_lists)
+        missing = {spec.name: spec.missing for spec in numbers if spec.missing is not None}
+        parser = _PARSERS[record_format](types, missing=missing)
+        return RecordColumns(format=record_format, columns=parser.columns)
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON has it."""

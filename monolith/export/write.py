@@ -13,6 +13,7 @@ import torch
 from monolith._core import native
 from monolith.checkpoint.format.tensor_file import save_arrays
 from monolith.data import ColumnType, Schema
+from monolith.data.parse.record_columns import RecordColumns
 from monolith.delta.serving_tables import OnRowsServed, config_to_json, serving_config, to_serving
 from monolith.embedding import Compressor, MultiTable, TableConfig
 from monolith.export.dense_graph import DenseGraph, dense_weights, graph_bytes, trace_dense
@@ -157,6 +158,7 @@ def _num_shards(export: Export) -> int | None:
 
 def _describe(export: Export, version: int, graph: DenseGraph) -> Description:
     """Return what is known before anything is written."""
+    signature = _signature(graph, export.schema)
     return Description(
         name=export.name or to_snake_case(type(export.model).__name__),
         version=version,
@@ -165,7 +167,8 @@ def _describe(export: Export, version: int, graph: DenseGraph) -> Description:
         created=time.time(),
         plan=json.loads(export.plan.to_json()),
         plan_hash=export.plan.hash,
-        signature=_signature(graph, export.schema),
+        signature=signature,
+        records=_record_columns(signature, export.schema),
         rows=_row_inputs(graph, export.plan),
         columns=graph.columns,
         weights=graph.weights,
@@ -261,6 +264,16 @@ def _signature(graph: DenseGraph, schema: Schema) -> Signature:
     if absent:
         raise ValueError(f"the plan looks up {sorted(absent)[0]!r}, but the schema has only {', '.join(schema.names)}")
     return Signature(tuple(_input(name, schema) for name in schema.names if name in needed), graph.outputs)
+
+
+def _record_columns(signature: Signature, schema: Schema) -> RecordColumns | None:
+    """Return how records of the source give the inputs; None if it has none, or they lack an input."""
+    if schema.records is None:
+        return None
+    types = {spec.name: spec.column_type for spec in signature.inputs}
+    found = RecordColumns.from_json(schema.records).only(types)
+    is_whole = found is not None and {column.name: column.dtype for column in found.columns} == types
+    return found if is_whole else None
 
 
 def _input(name: str, schema: Schema) -> TensorSpec:

@@ -19,8 +19,11 @@ from monolith._core.native import release_free_memory
 from monolith.errors import CorruptFileError, NotFiniteError, shown
 from monolith.export.serving_model import ServingModel
 from monolith.parallel.replicas.replicated_tables import ShardAwayError
-from monolith.serving import api_description
+from monolith.serving.access.bearer import BearerOnly
+from monolith.serving.access.tokens import Tokens
 from monolith.serving.answer import Answer, error_response, json_response
+from monolith.serving.api import api_description
+from monolith.serving.api.api_page import api_page
 from monolith.serving.batching import Batches, Read
 from monolith.serving.forms import inference_protocol, predict_form
 from monolith.serving.forms.repository_form import read_index_request, read_load_request
@@ -69,11 +72,12 @@ def create_app(
     *,
     max_body_bytes: int = MAX_BODY_BYTES,
     allow_control: bool = False,
+    tokens: Tokens | None = None,
     on_ready: Callable[[], None] = lambda: None,
 ) -> FastAPI:
     """Return the application that answers for models; `on_ready` is called when it is about to answer.
 
-    With `allow_control`, clients may load, pin and unload versions.
+    With `allow_control`, clients may load, pin and unload versions. With `tokens`, they need one of them.
     """
     batches = Batches(num_threads=min(_MAX_BATCH_THREADS, max(1, (os.cpu_count() or 1) - 1)))
     app = FastAPI(title="Monolith", lifespan=_lifespan(batches, on_ready), docs_url=None, redoc_url=None)
@@ -83,6 +87,8 @@ def create_app(
     app.add_exception_handler(ShardAwayError, _shard_away)
     # The last one is the first to see a request.
     app.add_middleware(WholeBodies, max_bytes=max_body_bytes)
+    if tokens is not None:
+        app.add_middleware(BearerOnly, tokens=tokens)
     app.add_middleware(_Counting, metrics=metrics, models=models)
     answers = _Answers(models, batches, metrics, max_body_bytes)
     described = api_description.operations(models)
@@ -106,8 +112,22 @@ def create_app(
         # Before the status: a name may have a colon in it as far as that is concerned.
         add("POST", f"/v1/models/{{name}}{version}:predict", answers.to(predict_form.read_request))
         add("GET", f"/v1/models/{{name}}{version}", state.status)
-    api_description.keep_current(app, models)
+    app.add_api_route("/docs", _page(app, models), methods=["GET"], include_in_schema=False, response_model=None)
+    api_description.keep_current(app, models, needs_token=tokens is not None)
     return app
+
+
+def _page(app: FastAPI, models: Models) -> Endpoint:
+    """Return the endpoint of the page for people."""
+
+    async def page(_: Request) -> Response:
+        loaded = [model for model in models if model.is_loaded]
+        metadata = {model.name: inference_protocol.model_metadata(model.current, model.held) for model in loaded}
+        # Nothing of it may run, whatever a model is called.
+        headers = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"}
+        return Response(api_page(app.openapi(), metadata), media_type="text/html", headers=headers)
+
+    return page
 
 
 class _State:

@@ -10,7 +10,7 @@ import json
 import resource
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import h11
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -60,6 +60,26 @@ class Phase(enum.Enum):
     """The next request."""
 
 
+class Guarded(Protocol):
+    """A connection as all of them are watched: it knows what it waits for, and since when."""
+
+    since: float
+    loop: asyncio.AbstractEventLoop
+    transport: asyncio.Transport
+
+    def phase(self) -> Phase:
+        """Return what it waits for now."""
+        ...
+
+    def note_phase(self) -> None:
+        """Restart the timer if it now waits for something else."""
+        ...
+
+    def time_out(self) -> None:
+        """Close: it kept the server waiting for too long."""
+        ...
+
+
 class Connections:
     """All connections of one server."""
 
@@ -69,8 +89,8 @@ class Connections:
         self._max_open = max(1, min(limits.max_connections, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2))
         self._count_dropped = count_dropped
         # Dictionaries for their order: the oldest first. Strangers have not been answered yet.
-        self._open: dict[GuardedConnection, None] = {}
-        self._strangers: dict[GuardedConnection, None] = {}
+        self._open: dict[Guarded, None] = {}
+        self._strangers: dict[Guarded, None] = {}
         self._sweep: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
@@ -80,7 +100,7 @@ class Connections:
         """Return the protocol of one more connection; uvicorn calls this as it would call a class."""
         return GuardedConnection(self, **settings)
 
-    def add(self, connection: "GuardedConnection") -> bool:
+    def add(self, connection: Guarded) -> bool:
         """Make room for a connection and return True; without room return False: it may then only ask for health."""
         self._open[connection] = self._strangers[connection] = None
         if self._sweep is None:
@@ -95,16 +115,16 @@ class Connections:
             self._drop(connection, "full")
         return False
 
-    def mark_answered(self, connection: "GuardedConnection") -> None:
+    def mark_answered(self, connection: Guarded) -> None:
         """Remember that a client sent a whole request and got an answer; such clients are dropped last."""
         self._strangers.pop(connection, None)
 
-    def remove(self, connection: "GuardedConnection") -> None:
+    def remove(self, connection: Guarded) -> None:
         """Forget a connection that is closed."""
         self._open.pop(connection, None)
         self._strangers.pop(connection, None)
 
-    def _least_wanted(self, newcomer: "GuardedConnection") -> "GuardedConnection | None":
+    def _least_wanted(self, newcomer: Guarded) -> Guarded | None:
         # Strangers first, and mostly without looking at any other: a flood is made of them.
         for stranger in self._strangers:
             if stranger is not newcomer and stranger.phase() is not Phase.ANSWERING:
@@ -112,7 +132,7 @@ class Connections:
         known = [one for one in self._open if one is not newcomer and one.phase() is not Phase.ANSWERING]
         return min(known, key=lambda one: one.since, default=None)
 
-    def _drop(self, connection: "GuardedConnection", reason: str) -> None:
+    def _drop(self, connection: Guarded, reason: str) -> None:
         self.remove(connection)
         self._count_dropped(reason)
         connection.transport.abort()

@@ -35,13 +35,16 @@ class Ready:
 
     models: tuple[ReadyModel, ...]
 
+    scheme: str = "http"
+    """Or "https"."""
+
     @property
     def url(self) -> str:
         """Where to ask."""
-        return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
+        return f"{self.scheme}://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
 
     @classmethod
-    def of(cls, models: Sequence[ReadyModel], host: str, port: int) -> Self:
+    def of(cls, models: Sequence[ReadyModel], host: str, port: int, scheme: str = "http") -> Self:
         """Return what this process says when it serves these models."""
         first = models[0]
         return cls(
@@ -52,6 +55,7 @@ class Ready:
             sync_address=first.sync_address,
             pid=os.getpid(),
             models=tuple(models),
+            scheme=scheme,
         )
 
     def write(self, path: Path) -> None:

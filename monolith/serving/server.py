@@ -14,6 +14,9 @@ from fastapi import FastAPI
 
 from monolith._core import native
 from monolith.export.versions import complete_versions, latest_version
+from monolith.serving.access.handshake import encrypted
+from monolith.serving.access.https import Certificates, HttpsConfig
+from monolith.serving.access.tokens import Tokens
 from monolith.serving.app import create_app
 from monolith.serving.connections import ConnectionLimits, Connections
 from monolith.serving.listening import better_bind_error, bind, start_listening
@@ -22,6 +25,7 @@ from monolith.serving.models.follower import Follower
 from monolith.serving.models.models import Models
 from monolith.serving.models.served_model import ModelConfig, ServedModel
 from monolith.serving.models.warm_up import warm_up
+from monolith.serving.pauses import short_pauses
 from monolith.serving.ready import Ready, ReadyModel
 from monolith.serving.request_body import MAX_BODY_BYTES
 from monolith.serving.shards.entry import DEFAULT_ENTRY, EntryConfig, RowsOfModel
@@ -60,6 +64,12 @@ class ServerConfig:
     tls: TlsConfig | None = None
     """Certificates for addresses that take deltas. Without them these must be on this machine, and trainers prove
     that they know the shared secret of the model's folder."""
+
+    https: HttpsConfig | None = None
+    """Certificate for HTTP, and the authority of clients that must show one; None speaks plain HTTP."""
+
+    token_file: str | Path | None = None
+    """File with one token per line: clients must send one of them. None asks nobody for a token."""
 
     ready_file: str | Path | None = None
     """Exists, with a `Ready` as JSON, while the server answers."""
@@ -113,6 +123,11 @@ class ServerConfig:
             raise ValueError(f"sync_address {self.sync_address!r} belongs to export_base; set that of a ModelConfig")
 
     @property
+    def scheme(self) -> str:
+        """Of the server's address."""
+        return "http" if self.https is None else "https"
+
+    @property
     def all_models(self) -> tuple[ModelConfig, ...]:
         """Every model to serve."""
         if self.export_base is None:
@@ -131,8 +146,11 @@ def serve(
         FileNotFoundError: a model has no complete version, and `wait` is off.
         CorruptFileError: every version of a model is damaged.
         OSError: the port is in use.
-        SecretError: deltas are to be taken, and the shared secret is missing or readable by others.
+        SecretError: deltas are to be taken, and the shared secret is missing or readable by others; or so is the
+            token file.
     """
+    tokens = None if config.token_file is None else Tokens(config.token_file)
+    certificates = None if config.https is None else Certificates(config.https)
     _share_work(config.num_threads)
     with ExitStack() as cleanup:
         stop = cleanup.enter_context(stop_signals())
@@ -154,7 +172,7 @@ def serve(
             ReadyModel(name=model.name, version=model.current.version, sync_address=address)
             for model, address in zip(served, sync, strict=True)
         ]
-        ready = Ready.of(announced, config.host, sock.getsockname()[1])
+        ready = Ready.of(announced, config.host, sock.getsockname()[1], config.scheme)
 
         def on_ready() -> None:
             if stop.is_set():
@@ -174,10 +192,13 @@ def serve(
             metrics,
             max_body_bytes=config.max_body_bytes,
             allow_control=config.allow_control,
+            tokens=tokens,
             on_ready=on_ready,
         )
+        connections = Connections(config.limits, metrics.count_dropped)
+        protocol = connections.protocol if certificates is None else encrypted(connections, certificates)
         server = StoppableServer(
-            _http_config(app, Connections(config.limits, metrics.count_dropped), config.stop_seconds),
+            _http_config(app, protocol, config.stop_seconds),
             drain_seconds=config.drain_seconds,
             on_drain=models.drain,
         )
@@ -185,6 +206,7 @@ def serve(
         start_listening(sock, config.host, config.port)
         # Fronts take the versions that the table process takes.
         cleanup.enter_context(models.watched(config.poll_seconds if front is None else 0))
+        cleanup.enter_context(short_pauses())
         server.run(sockets=[sock])
         if not server.started and not stop.is_set():
             raise RuntimeError("the HTTP server did not start; what it logged above says why")
@@ -271,10 +293,10 @@ def _has_version(model: ModelConfig) -> bool:
     return model.version in complete_versions(model.base)
 
 
-def _http_config(app: FastAPI, connections: Connections, stop_seconds: float) -> uvicorn.Config:
+def _http_config(app: FastAPI, protocol: Callable[..., Any], stop_seconds: float) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http=cast(Any, connections.protocol),
+        http=cast(Any, protocol),
         ws="none",
         log_config=None,
         access_log=False,

@@ -9,7 +9,7 @@ import monolith as mono
 from monolith.data import CriteoEvents, Pipeline, Schema, TFRecordWriter, assert_resume_is_exact
 from monolith.data.columnar.column_error import ColumnError
 from monolith.data.columnar.json_records import JsonParser
-from monolith.data.parse import BadRecordError, records_of
+from monolith.data.parse import INVALID_LABEL, BadRecordError, records_of
 from monolith.protos.tf_example_pb2 import Example
 from tests.checkpoint.forked import in_child
 
@@ -126,6 +126,21 @@ def test_a_model_trains_from_files_of_made_up_clicks():
     assert isinstance(events, Pipeline)
     assert sum(len(batch) for batch in events) == 256
     assert events.schema.types["dense"].width == 13
+
+
+def test_records_are_those_of_training_until_a_function_changes_their_columns(files):
+    source = mono.data.tfrecord(files, batch_size=4).parse("example", uid="int64", tags="int64[]", label="float32")
+    kept = source.filter(lambda batch: batch.columns["uid"] > 0).shuffle(window=4, batch_size=2)
+    assert source.schema.records == kept.schema.records
+    assert source.schema.records["format"] == "example"
+    assert {one.pop("name"): one for one in source.schema.records["columns"]} == {
+        "uid": {"dtype": "int64", "source": "line_id"},
+        "tags": {"dtype": "int64[]"},
+        "label": {"dtype": "float32", "source": "label", "missing": INVALID_LABEL},
+    }
+    for given in (None, source.schema, source.schema.with_columns(more="int64")):
+        assert source.map(lambda batch: batch, given).schema.records is None
+    assert mono.data.arrays({"uid": [1]}).schema.records is None
 
 
 def test_after_a_function_nobody_knows_what_a_missing_value_reads_as():

@@ -60,7 +60,7 @@ def export(base: Path, version: int = 1, *, seed: int = 0, **options: Any) -> Pa
     """Write `trained(seed)`, or the model, plan and tables given."""
     model, plan, tables = trained(seed)
     parts = {"model": model, "plan": plan, "tables": tables, "graph": traced_graph(), "generation": 1, "sequence": 0}
-    return write_export(base, version, Export(schema=SCHEMA, **{**parts, **options}))
+    return write_export(base, version, Export(**{"schema": SCHEMA, **parts, **options}))
 
 
 def randomize(model: nn.Module, generator: torch.Generator) -> None:

@@ -69,7 +69,7 @@ def test_what_is_not_there_is_named(ffm, tmp_path):
         import_saved_model(base, signature="train").__enter__()
     with pytest.raises(ValueError, match="no output 'click'; choose output_name from pred"):
         import_saved_model(base, output_name=["click", "buy"]).__enter__()
-    with pytest.raises(ValueError, match="records must be one of tf_example, example, got 'csv'"):
+    with pytest.raises(ValueError, match="records must be one of tf_example, example, .*, got 'csv'"):
         import_saved_model(base, records="csv").__enter__()
     with import_saved_model(base) as infer, pytest.raises(ValueError, match="feature_1"):
         infer({"feature_0": [[1]]})

@@ -54,7 +54,7 @@ def test_the_same_user_is_let_in(server):
 
 @line(
     "anybody who reaches the port asks for predictions, or for `/metrics`",
-    "is answered: put a proxy that knows users in front, where that matters",
+    "is answered, unless there is `--token-file` or `--https-client-ca`",
 )
 def test_http_answers_everybody(server):
     _, ready = server

@@ -34,7 +34,7 @@ from tests.train.counting_model import train
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@line("predictions over HTTP", "`monolith serve`", "127.0.0.1:8500", "limits; nobody has to say who they are")
+@line("predictions over HTTP", "`monolith serve`", "127.0.0.1:8500", "limits; tokens, if given")
 def test_where_http_listens():
     options = inspect.signature(serve_command).parameters
     assert (options["host"].default, options["port"].default) == ("127.0.0.1", 8500)

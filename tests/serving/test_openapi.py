@@ -1,11 +1,13 @@
 """What /openapi.json says of the server is what the server does."""
 
 import os
+import re
 import subprocess
 import sys
 
 import pytest
 
+from monolith.serving.api.api_page import api_page
 from tests.export.movie import request
 from tests.patience import PATIENCE_SECONDS
 from tests.serving.requests import INFER, PREDICT, infer_body
@@ -61,12 +63,43 @@ def test_every_path_answers_as_described(client):
 def test_the_inputs_of_the_model_are_described(client):
     paths = client.get("/openapi.json").json()["paths"]
     content = paths["/v2/models/{name}/infer"]["post"]["requestBody"]["content"]
-    tensors = content["application/json"]["schema"]["properties"]["inputs"]["items"]["oneOf"]
+    columns, records = content["application/json"]["schema"]["properties"]["inputs"]["anyOf"]
+    tensors = columns["items"]["oneOf"]
     found = {one["properties"]["name"]["const"]: one["properties"]["datatype"]["const"] for one in tensors}
     assert found == {"uid": "INT64", "mov": "INT64", "hour": "FP32"}
+    assert records["items"]["properties"]["name"] == {"const": "examples"}
     assert {parameter["schema"]["enum"][0] for parameter in paths["/v2/models/{name}"]["get"]["parameters"]} == {
         "movie"
     }
+
+
+def test_a_page_for_people_shows_all_of_it_without_scripts(client):
+    answer = client.get("/docs")
+    assert answer.headers["Content-Type"] == "text/html; charset=utf-8"
+    assert answer.headers["Content-Security-Policy"].startswith("default-src 'none'")
+    page = answer.text
+    for path, methods in PATHS.items():
+        assert f"<code>{path}</code>" in page
+        assert all(f">{method.upper()}</span>" in page for method in methods)
+    for name in ("uid", "mov", "hour", "pred", "movie"):
+        assert f"<code>{name}</code>" in page
+    assert "tf_example" in page
+    assert not re.search(r"<script|https?://|src=|@import", page)
+
+
+def test_names_of_models_are_text_on_the_page():
+    evil = "<script>alert(1)</script>"
+    metadata = {
+        "versions": [evil],
+        "records": evil,
+        "inputs": [{"name": evil, "datatype": evil, "shape": [-1]}],
+        "outputs": [],
+    }
+    described = {
+        "info": {"title": evil},
+        "paths": {evil: {evil: {"summary": evil, "responses": {evil: {"description": evil}}}}},
+    }
+    assert "<script" not in api_page(described, {evil: metadata})
 
 
 @pytest.mark.services

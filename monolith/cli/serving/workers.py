@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from monolith.serving.access.tokens import Tokens
 from monolith.serving.ready import Ready
 from monolith.serving.server import ServerConfig, serve, serve_tables
 from monolith.serving.workers.front import Front
@@ -35,6 +36,7 @@ def serve_by_workers(
                 host=config.host,
                 port=config.port,
                 ready_file=None if config.ready_file is None else Path(config.ready_file),
+                scheme=config.scheme,
                 end_seconds=config.drain_seconds + config.stop_seconds,
             ),
             announce=announce,
@@ -53,7 +55,11 @@ def serve_by_workers(
 
 
 def _check(config: ServerConfig) -> None:
-    """Refuse what several processes cannot do."""
+    """Refuse what several processes cannot do, and files that none of them could use."""
+    if config.token_file is not None:
+        Tokens(config.token_file)
+    if config.https is not None:
+        config.https.context()
     if config.allow_control:
         raise ValueError("--allow-control needs one process: a request to load a version would reach one worker only")
     if config.num_kept_versions > 1:

@@ -13,6 +13,7 @@ from monolith._core import native
 from monolith.data.batch import Column
 from monolith.data.parse.bad_record import BadRecord, BadRecordError, MissingFeatureError
 from monolith.data.parse.column_request import ColumnRequest, Missing, NativeSpec
+from monolith.data.parse.record_columns import RecordColumns
 from monolith.data.schema import ColumnType, Schema
 from monolith.data.source import OnError
 from monolith.features.kept_strings import noted
@@ -58,7 +59,7 @@ class RecordParser:
 
     def __init__(
         self,
-        record_format: Format,
+        record_columnsat: Format,
         columns: Sequence[ColumnRequest],
         *,
         on_error: OnError = "raise",
@@ -67,7 +68,7 @@ class RecordParser:
         """Prepare for these columns.
 
         Args:
-            record_format: What the records are.
+            record_columnsat: What the records are.
             columns: What to take out of the records.
             on_error: "raise": a bad record is a `BadRecordError`; "skip": it is left out.
             csv: What the lines have in common, with the format "csv".
@@ -78,13 +79,15 @@ class RecordParser:
         if len(set(names)) != len(names):
             raise ValueError(f"deplicate names, pls check! {sorted({n for n in names if names.count(n) > 1})}")
         missing = {column.name: column.missing_value for column in columns}
-        self.schema = Schema(tuple((column.name, column.dtype) for column in columns), missing)
-        self.format: Format = record_format
+        form = RecordColumns(format=record_columnsat, columns=tuple(columns)) if record_columnsat != "csv" else None
+        types = tuple((column.name, column.dtype) for column in columns)
+        self.schema = Schema(types, missing, None if form is None else form.to_json())
+        self.format: Format = record_columnsat
         self.columns = tuple(columns)
         self.on_error: OnError = on_error
         self.num_skipped = 0
         """Records left out so far."""
-        self._native = _native_parser(record_format, tuple(column.native() for column in columns), csv)
+        self._native = _native_parser(record_columnsat, tuple(column.native() for column in columns), csv)
         self._types = tuple(ColumnType.parse(column.dtype) for column in columns)
         self._widths: dict[str, list[int]] = {"int64": [], "float32": []}
         for kind in self._types:
@@ -186,8 +189,8 @@ def with_options(
 
 
 @lru_cache(maxsize=64)
-def _native_parser(record_format: Format, columns: tuple[NativeSpec, ...], csv: CsvShape) -> native.RecordParser:
-    return native.RecordParser(record_format, list(columns), csv)
+def _native_parser(record_columnsat: Format, columns: tuple[NativeSpec, ...], csv: CsvShape) -> native.RecordParser:
+    return native.RecordParser(record_columnsat, list(columns), csv)
 
 
 def _kept(num_records: int, bad: tuple[BadRecord, ...]) -> Tensor | None:

@@ -2,6 +2,7 @@
 
 A tensor has name, shape and datatype. Its values are JSON (`data`), or follow the JSON as they lie in memory, with
 ``parameters.binary_data_size`` bytes; then the header ``Inference-Header-Content-Length`` says where the JSON ends.
+Serialized records are one tensor ``examples`` of datatype BYTES: as JSON in base64, or binary, each after its length.
 An input NAME of lists is two tensors: NAME has the values of all lists end to end, NAME:lengths the length of each.
 """
 
@@ -22,6 +23,7 @@ from monolith.export.serving_model import ServingModel
 from monolith.export.signature import DATATYPES, LENGTHS, TEXT, Array, TensorSpec, checked_column, datatype_name
 from monolith.serving.answer import Answer, Inquiry, require_finite
 from monolith.serving.forms.json_values import checked_array, field, lists_of, read_object, text_field
+from monolith.serving.forms.record_values import RECORDS, base64_records, framed_records, has_records_input
 from monolith.tensors import Ragged
 
 EXTENSIONS = ["binary_tensor_data"]
@@ -39,6 +41,7 @@ def model_metadata(model: ServingModel, versions: Sequence[ServingModel]) -> dic
         "platform": "monolith",
         "inputs": [spec.to_json() for spec in model.signature.request_tensors],
         "outputs": [spec.to_json() for spec in model.signature.outputs],
+        "records": model.record_format,
     }
 
 
@@ -54,7 +57,8 @@ def read_request(model: ServingModel, body: bytes, json_bytes: int | None = None
         raise ValueError(f"the JSON of the request has {json_bytes} bytes by its header, the whole body {len(body)}")
     request = read_object(body, json_bytes)
     binary = _Binary(body, len(body) if json_bytes is None else json_bytes)
-    columns = _read_inputs(model, request, binary)
+    records = _read_records(model, request, binary)
+    columns = _read_inputs(model, request, binary) if records is None else model.read_records(records)
     if not binary.is_at_end:
         raise ValueError(f"{len(body) - binary.place} bytes follow the last binary tensor")
     wanted = _read_outputs(model, request)
@@ -90,12 +94,15 @@ class _Binary:
     def is_at_end(self) -> bool:
         return self.place == len(self.body)
 
-    def take(self, what: str, size: int, datatype: str) -> Array:
+    def take_bytes(self, what: str, size: int) -> bytes:
         if size < 0 or size > len(self.body) - self.place:
             raise ValueError(f"{what}: {size} bytes of binary data are announced, {len(self.body) - self.place} follow")
-        # A copy: memory of a message is read-only, and need not lie as numbers must.
-        values = np.frombuffer(self.body, np.uint8, size, self.place).copy()
         self.place += size
+        return self.body[self.place - size : self.place]
+
+    def take(self, what: str, size: int, datatype: str) -> Array:
+        # A copy: memory of a message is read-only, and need not lie as numbers must.
+        values = np.frombuffer(self.take_bytes(what, size), np.uint8).copy()
         if datatype == TEXT:
             return self._ids(what, values)
         dtype = DATATYPES[datatype].newbyteorder("<")
@@ -130,6 +137,23 @@ def _read_inputs(model: ServingModel, request: JsonValue, binary: _Binary) -> di
                 f"values of all lists end to end and {spec.name + LENGTHS!r} with the length of each"
             )
     return columns
+
+
+def _read_records(model: ServingModel, request: JsonValue, binary: _Binary) -> list[bytes] | None:
+    """Return the serialized records that a request has in place of columns, or None."""
+    tensors = field(request, "inputs", "list").items(2)
+    if len(tensors) != 1 or not has_records_input(model) or text_field(tensors[0], "name") != RECORDS:
+        return None
+    tensor = tensors[0]
+    if text_field(tensor, "datatype") != TEXT:
+        raise ValueError(f"input {RECORDS!r} must be {TEXT}: serialized records, one per element")
+    size = _binary_size(RECORDS, tensor)
+    if size is None:
+        found = base64_records(field(tensor, "data", "list"))
+    else:
+        found = framed_records(f"input {RECORDS!r}", binary.take_bytes(f"input {RECORDS!r}", size))
+    _in_shape(RECORDS, np.empty(len(found), np.bool_), field(tensor, "shape", "list"))
+    return found
 
 
 def _joined(spec: TensorSpec, tensors: Mapping[str, Array]) -> Ragged:

@@ -1,6 +1,6 @@
 """The form of TensorFlow Serving: ``{"instances": [...]}`` by example, ``{"inputs": {...}}`` by column.
 
-An input of lists has a JSON list per example, of any length.
+An input of lists has a JSON list per example, of any length. An example may be a serialized record, ``{"b64": "..."}``.
 """
 
 import json
@@ -18,6 +18,7 @@ from monolith.export.serving_model import ServingModel
 from monolith.export.signature import Array, TensorSpec
 from monolith.serving.answer import Answer, Inquiry, require_finite
 from monolith.serving.forms.json_values import checked_array, checked_lists, field, lists_of, read_object
+from monolith.serving.forms.record_values import RECORDS, base64_records, has_records_input, records_in
 from monolith.tensors import Ragged
 
 DEFAULT_SIGNATURE = "serving_default"
@@ -34,10 +35,16 @@ def read_request(model: ServingModel, body: bytes, json_bytes: int | None = None
     instances, inputs = request.member("instances"), request.member("inputs")
     if (instances is None) == (inputs is None):
         raise ValueError('a request has either "instances" (a list of examples) or "inputs" (an object of columns)')
+    records = None if instances is None else records_in(model, instances)
+    if records is not None:
+        return Inquiry(model.check(model.read_records(records)), partial(_answer, _by_example))
     if instances is not None:
         columns = _from_examples(model, field(request, "instances", "list"))
         return Inquiry(model.check(columns), partial(_answer, _by_example))
     assert inputs is not None
+    records = _records_of_inputs(model, inputs)
+    if records is not None:
+        return Inquiry(model.check(model.read_records(records)), partial(_answer, _by_column))
     return Inquiry(model.check(_from_columns(model, inputs)), partial(_answer, _by_column))
 
 
@@ -67,6 +74,14 @@ def _from_examples(model: ServingModel, examples: JsonValue) -> dict[str, Tensor
         spec.name: lists_of(*column) if isinstance(column, tuple) else torch.from_numpy(column)
         for spec, column in zip(specs, found, strict=True)
     }
+
+
+def _records_of_inputs(model: ServingModel, inputs: JsonValue) -> list[bytes] | None:
+    """Return the records of ``[{"b64": ...}]`` or ``{"examples": [...]}``; None if the inputs are columns."""
+    is_named = inputs.kind == "object" and len(inputs) == 1 and has_records_input(model)
+    if is_named and inputs.names(1) == [RECORDS]:
+        return base64_records(field(inputs, RECORDS, "list"))
+    return records_in(model, inputs)
 
 
 def _from_columns(model: ServingModel, columns: JsonValue) -> dict[str, Tensor | Ragged]:

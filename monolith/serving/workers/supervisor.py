@@ -52,6 +52,9 @@ class WorkersConfig:
     host: str
     port: int
     ready_file: Path | None
+    scheme: str
+    """Of the server's address: "http" or "https"."""
+
     end_seconds: float
     """How long fronts may take to end: drain, and requests under way."""
 
@@ -79,7 +82,7 @@ def serve_by_workers(config: WorkersConfig, *, announce: Callable[[Ready], None]
         if not children.await_ready(fronts, stop):
             return
         models = [ReadyModel(**one) for one in json.loads(folder.ready_file(TABLES).read_text())]
-        ready = Ready.of(models, config.host, sock.getsockname()[1])
+        ready = Ready.of(models, config.host, sock.getsockname()[1], config.scheme)
         if config.ready_file is not None:
             cleanup.callback(config.ready_file.unlink, missing_ok=True)
             ready.write(config.ready_file)

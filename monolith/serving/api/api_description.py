@@ -7,13 +7,17 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 
+from monolith.data.parse.record_columns import FORMATS
 from monolith.export.serving_model import ServingModel
 from monolith.export.signature import TensorSpec
+from monolith.serving.access.bearer import OPEN_PATHS
+from monolith.serving.forms.record_values import RECORDS, has_records_input
 from monolith.serving.models.models import Models
 
 Json = dict[str, Any]
 
 _TEXT: Json = {"type": "string"}
+_BASE64: Json = {"type": "string", "format": "byte"}
 _BINARY: Json = {"type": "string", "format": "binary"}
 _ELEMENTS: dict[str, Json] = {
     "INT64": {"type": "integer", "minimum": -(2**63), "maximum": 2**63 - 1},
@@ -24,6 +28,7 @@ _ELEMENTS: dict[str, Json] = {
     "BYTES": _TEXT,
 }
 _ERRORS = {
+    401: "The request has no token that this server takes.",
     400: "The request is wrong, as the message says.",
     403: "Clients may not do this here.",
     404: "There is no such model or version.",
@@ -40,18 +45,31 @@ _OF_PREDICTIONS = (400, 404, 413, 415, 422, 500, 503)
 _OF_CONTROL = (400, 403, 404, 409, 413, 500, 503)
 
 
-def keep_current(app: FastAPI, models: Models) -> None:
+def keep_current(app: FastAPI, models: Models, *, needs_token: bool = False) -> None:
     """Let ``/openapi.json`` describe the versions that answer when it is asked for."""
 
     def openapi() -> Json:
         described = operations(models)
         for route in app.routes:
-            if isinstance(route, APIRoute):
+            if isinstance(route, APIRoute) and route.include_in_schema:
                 method = min(route.methods or ())  # each route has one
                 route.openapi_extra = described[method, route.path]["openapi_extra"]
-        return get_openapi(title=app.title, version=app.version, routes=app.routes)
+        found = get_openapi(title=app.title, version=app.version, routes=app.routes)
+        return _with_tokens(found) if needs_token else found
 
     app.openapi = openapi  # type: ignore[method-assign]
+
+
+def _with_tokens(description: Json) -> Json:
+    """Return a description that says which endpoints need a token."""
+    schemes = description.setdefault("components", {}).setdefault("securitySchemes", {})
+    schemes["token"] = {"type": "http", "scheme": "bearer"}
+    refusal = _content(_ERRORS[401], "application/json", _object(error=_TEXT))
+    for path, methods in description["paths"].items():
+        for operation in methods.values() if path not in OPEN_PATHS else ():
+            operation["security"] = [{"token": []}]
+            operation["responses"]["401"] = refusal
+    return description
 
 
 def operations(models: Models) -> dict[tuple[str, str], Json]:
@@ -64,7 +82,7 @@ def operations(models: Models) -> dict[tuple[str, str], Json]:
         **_repository(models),
     }
     tensors = {"inputs": _list(_spec()), "outputs": _list(_spec())}
-    metadata = _object(name=_TEXT, versions=_list(_TEXT), platform=_TEXT, **tensors)
+    metadata = _object(name=_TEXT, versions=_list(_TEXT), platform=_TEXT, **tensors, records={"enum": list(FORMATS)})
     status = _object(model_version_status=_list(_object(version=_TEXT, state=_TEXT, status={"type": "object"})))
     current = [model.current for model in models if model.is_loaded]
     versions = sorted({str(one.version) for model in models for one in model.held})
@@ -161,11 +179,24 @@ def _infer_request(model: ServingModel) -> Json:
     output = _open_object(
         ["parameters"], name={"enum": [spec.name for spec in model.signature.outputs]}, parameters={"type": "object"}
     )
+    columns = {**_list(tensor), "minItems": len(model.signature.request_tensors)}
+    records = {**_list(_records_tensor()), "minItems": 1, "maxItems": 1}
     return _open_object(
         ["id", "outputs", "parameters"],
         id=_TEXT,
-        inputs={**_list(tensor), "minItems": len(model.signature.request_tensors)},
+        inputs={"anyOf": [columns, records]} if has_records_input(model) else columns,
         outputs=_list(output),
+        parameters={"type": "object"},
+    )
+
+
+def _records_tensor() -> Json:
+    return _open_object(
+        ["parameters"],
+        name={"const": RECORDS},
+        datatype={"const": "BYTES"},
+        shape=_list({"type": "integer", "minimum": 0}),
+        data=_list(_BASE64),
         parameters={"type": "object"},
     )
 
@@ -183,12 +214,17 @@ def _predict_request(model: ServingModel) -> Json:
     example = _object(**{spec.name: _value(spec, spec.shape[1:]) for spec in model.signature.inputs})
     signature = {"signature_name": {"const": "serving_default"}}
     columns = _object(**{spec.name: _data(spec) for spec in model.signature.inputs})
-    return {
-        "oneOf": [
-            _open_object(["signature_name"], instances=_list(example), **signature),
-            _open_object(["signature_name"], inputs=columns, **signature),
+    requests = [
+        _open_object(["signature_name"], instances=_list(example), **signature),
+        _open_object(["signature_name"], inputs=columns, **signature),
+    ]
+    if has_records_input(model):
+        record = _object(b64=_BASE64)
+        requests += [
+            _open_object(["signature_name"], instances={**_list(record), "minItems": 1}, **signature),
+            _open_object(["signature_name"], inputs=_object(**{RECORDS: _list(record)}), **signature),
         ]
-    }
+    return {"oneOf": requests}
 
 
 def _value(spec: TensorSpec, shape: tuple[int, ...]) -> Json:

@@ -1,0 +1,1 @@
+"""The original path monolith.tpu_runner."""
