@@ -18,7 +18,7 @@ TEST_PROCESSES ?= 2
 SIDE_BY_SIDE := -j3
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-services test-csrc test-sanitize lint format pages bench bench-peers campaign-kill-cluster campaign-kill-online campaign-kill-save campaign-hostile campaign-mutate campaign-fuzz wheel wheel-check clean compiler native csrc-tests stubs setup-dev programs-of-services
+.PHONY: help setup demo test test-services test-csrc test-sanitize lint format pages bench bench-peers campaign-kill-cluster campaign-kill-online campaign-kill-save campaign-hostile campaign-mutate campaign-fuzz wheel wheel-build wheel-check clean compiler native csrc-tests stubs setup-dev programs-of-services services-ready peers-that-install
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-20s %s\n", $$1, $$2}'
@@ -40,11 +40,17 @@ test: ## Run the tests: C++, Python, docstrings, README, benchmarks at tiny size
 	@$(MAKE) --no-print-directory stubs
 	$(PYTHON) -m pytest -n $(TEST_PROCESSES) --dist worksteal $(PYTEST_ARGS)
 
-test-services: setup-dev $(VENV)/.services programs-of-services ## Run the tests that are slow or need services, peers or a clean environment; installs those
+test-services: services-ready ## Run the tests that are slow or need services, peers or a clean environment; installs those
+	$(PYTHON) -m pytest -m services -n $(TEST_PROCESSES) --dist worksteal $(PYTEST_ARGS)
+	@$(call FUZZ,build/dev,30)
+
+# What service tests need, side by side: packages, the wheel in an environment of its own, and peers where they install.
+services-ready: setup-dev programs-of-services
+	@$(MAKE) --no-print-directory csrc-tests
+	@$(MAKE) --no-print-directory $(SIDE_BY_SIDE) $(VENV)/.services wheel-build peers-that-install
+
+peers-that-install:
 	-@$(MAKE) --no-print-directory bench-peers
-	@$(MAKE) --no-print-directory wheel
-	$(PYTHON) -m pytest -m services $(PYTEST_ARGS)
-	@$(MAKE) --no-print-directory test-csrc FUZZ_SECONDS=30
 
 lint: setup-dev ## Check style, types, layers, layout and the links of pages
 	$(BIN)/ruff check
@@ -135,6 +141,8 @@ programs-of-services:
 	root=$$(test $$(id -u) = 0 || command -v sudo || echo none); \
 	command -v apt-get >/dev/null && test "$$root" != none && $$root apt-get -qq update && $$root apt-get -qq install --yes $$missing || \
 	  echo "not installed, and not installable here:$$missing; tests that need them are skipped" >&2
+	@command -v consul >/dev/null || tests/cluster/discovery/install_consul.sh $(CURDIR)/$(VENV)/consul || \
+	  echo "no Consul agent can be had here; tests of a real one are skipped" >&2
 
 build/dev/build.ninja: Makefile | $(VENV)/.builder
 	cmake -S . -B build/dev -G Ninja -DMONOLITH_INPLACE=ON -DMONOLITH_CSRC_TESTS=ON -DPython_EXECUTABLE=$(CURDIR)/$(PYTHON) >/dev/null
@@ -178,7 +186,7 @@ test-sanitize: $(VENV)/.builder ## Run the C++ tests under the address and the t
 
 bench-peers: .venv-fbgemm/.installed .venv-tfra/.installed .venv-tensorflow/.installed ## Install the systems that benchmarks compare with
 
-PEER_INSTALL = $(@D)/bin/python -m pip install --quiet --disable-pip-version-check
+PEER_INSTALL = $(@D)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile
 
 # torchrec asks for a CUDA build of FBGEMM by name, hence --no-deps and its other needs by hand.
 # protobuf is for the record parser of Monolith, which torch peers read with.
@@ -202,13 +210,16 @@ PEER_INSTALL = $(@D)/bin/python -m pip install --quiet --disable-pip-version-che
 # --- a wheel, and the proof that it works elsewhere ------------------------------------------------------------------
 
 wheel: setup-dev ## Build a wheel into dist/ and try it in a clean environment
+	@$(MAKE) --no-print-directory wheel-build
+
+wheel-build:
 	rm -rf dist
 	$(PYTHON) -m build --wheel --outdir dist
 	@$(MAKE) --no-print-directory wheel-check
 
 wheel-check: ## Install the wheel of dist/ into a clean environment and use it
 	$(SYSTEM_PYTHON) -m venv --clear build/wheel-venv
-	build/wheel-venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt dist/*.whl
+	build/wheel-venv/bin/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt dist/*.whl
 	cd build/wheel-venv && bin/python -c 'import monolith._core, monolith.utils; print("imported", monolith.__file__)' && bin/monolith info
 
 clean: ## Remove what was built; the environments stay (rm -rf .venv* removes those)

@@ -49,6 +49,7 @@ FBGEMM = PeerProgram(name="fbgemm", module="benchmarks.peers.fbgemm_train", venv
 TFRA = PeerProgram(name="tfra", module="benchmarks.peers.tfra", venv=".venv-tfra")
 TENSORFLOW = PeerProgram(name="tensorflow", module="benchmarks.peers.tensorflow_parse", venv=".venv-tensorflow")
 TABLE_SERVER = PeerProgram(name="table server", module="benchmarks.ps.server_process")
+TABLE_CLIENT = PeerProgram(name="table client", module="benchmarks.ps.client_process")
 DATA_WORKER = PeerProgram(name="data worker", module="benchmarks.data.service_worker")
 
 

@@ -17,7 +17,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -28,9 +27,9 @@ from benchmarks.peer_process import TABLE_SERVER, PeerProcess
 from benchmarks.ps.async_training import SIZES as TRAINING_SIZES
 from benchmarks.ps.async_training import TrainingSizes, add_training
 from benchmarks.ps.growth import Cost, fit, growth
-from benchmarks.ps.many_connections import rates, staleness_max
+from benchmarks.ps.many_connections import client_processes, rates, staleness_max
 from benchmarks.ps.plain_socket import PlainSocket
-from benchmarks.ps.shape import table_configs
+from benchmarks.ps.shape import chosen_rows, table_configs
 from benchmarks.report import Figure, Report
 from monolith.parallel import RemoteTables
 from monolith.parallel.remote_plan import RemoteBatchPlan
@@ -127,20 +126,17 @@ def measure(sizes: PsSizes, *, quick: bool, progress: Callable[[str], None]) -> 
         def connect() -> RemoteTables:
             return RemoteTables(configs, [addresses["plain"]], secret=secret)
 
-        def connect_encrypted() -> RemoteTables:
-            return RemoteTables(configs, [addresses["encrypted"]], tls=tls)
-
         num_ids = max(1, sizes.num_ids // 10)
         ids = [_ids(sizes, seed, num_ids) for seed in range(4)]
         progress("pull and push with four workers at once")
         stale = staleness_max(connect, ids, dim=sizes.dim, repeats=sizes.num_scaling_calls)
-        scaling = {}
+        scaling: dict[str, dict[int, float]] = {}
         if sizes.always_scales or (os.cpu_count() or 1) > _FEW_CORES:
             progress(f"pull and push with {sizes.connections} connections at once")
-            for kind, how in (("plain", connect), ("encrypted", connect_encrypted)):
-                scaling[kind] = rates(
-                    how, ids, place, dim=sizes.dim, connections=sizes.connections, repeats=sizes.num_scaling_calls
-                )
+            shape = {"num_rows": sizes.num_rows, "num_ids": num_ids, "dim": sizes.dim}
+            settings = {**shape, "folder": os.fspath(folder), "repeats": sizes.num_scaling_calls}
+            with client_processes(max(sizes.connections), settings) as clients:
+                scaling = rates(clients, sizes.connections, sizes.num_scaling_calls)
     figures = _figures(pulls, pushes, small, both, sizes) + _scaling_figures(scaling, sizes)
     figures.append(
         Figure(
@@ -212,8 +208,7 @@ def _against_socket(
 
 @cache
 def _ids(sizes: PsSizes, seed: int, count: int) -> Tensor:
-    rows = np.random.default_rng(seed).choice(sizes.num_rows, count, replace=False)
-    return torch.from_numpy(ids_of_rows(rows.astype(np.int64)))
+    return torch.from_numpy(ids_of_rows(chosen_rows(sizes.num_rows, count, seed=seed)))
 
 
 def _pull(tables: RemoteTables, sizes: PsSizes) -> Contender:
@@ -314,21 +309,23 @@ def _figures(
     ]
 
 
-def _scaling_figures(scaling: dict[str, dict[str, dict[int, float]]], sizes: PsSizes) -> list[Figure]:
+def _scaling_figures(scaling: dict[str, dict[int, float]], sizes: PsSizes) -> list[Figure]:
     """How many times the calls per second of one connection many connections have; plain sockets are the limit."""
+    if not scaling:
+        return []
     first, most = sizes.connections[0], sizes.connections[-1]
-    names = {("plain", name): f"{name}_scaling" for name in ("pull", "push")} | {
-        ("encrypted", name): f"tls_{name}_scaling" for name in ("pull", "push")
+    times = {name: found[most] / found[first] for name, found in scaling.items()}
+    names = {"plain_pull": "pull_scaling", "plain_push": "push_scaling"} | {
+        f"encrypted_{name}": f"tls_{name}_scaling" for name in ("pull", "push")
     }
     return [
         Figure(
             name=figure,
-            value=scaling[kind][name][most] / scaling[kind][name][first],
-            meaning=f"calls per second of {most} connections over those of {first}; plain sockets: "
-            f"{scaling[kind][f'{name}_socket'][most] / scaling[kind][f'{name}_socket'][first]:.1f}",
+            value=times[kind],
+            meaning=f"calls per second of {most} client processes over those of {first}; plain sockets: "
+            f"{times[kind.rpartition('_')[2] + '_socket']:.1f}",
         )
-        for (kind, name), figure in names.items()
-        if kind in scaling
+        for kind, figure in names.items()
     ]
 
 

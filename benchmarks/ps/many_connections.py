@@ -5,16 +5,24 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from typing import Any
 
 import torch
 
-from benchmarks.ps.plain_socket import PlainSocket
+from benchmarks.peer_process import TABLE_CLIENT, PeerProcess
 from monolith.parallel import RemoteTables
 from monolith.parallel.remote_plan import RemoteBatchPlan
 
 Call = Callable[[], object]
+
+KINDS = ("plain_pull", "plain_push", "encrypted_pull", "encrypted_push", "pull_socket", "push_socket")
+"""What each client process can do."""
+
+_START_NS = 200_000_000
+"""By then all clients have been asked, and have made their first call."""
 
 
 def calls_per_second(calls: Sequence[Call], repeats: int) -> float:
@@ -37,31 +45,26 @@ def calls_per_second(calls: Sequence[Call], repeats: int) -> float:
     return len(calls) * repeats / (time.perf_counter() - start)
 
 
-def rates(
-    connect: Callable[[], RemoteTables],
-    ids: Sequence[torch.Tensor],
-    place: tuple[str, int],
-    *,
-    dim: int,
-    connections: Sequence[int],
-    repeats: int,
-) -> dict[str, dict[int, float]]:
-    """Return calls per second by number of connections: of pulls, of pushes, and of the same bytes by plain sockets."""
-    num_ids = len(ids[0])
-    ids_bytes, rows_bytes = 8 * num_ids, 4 * num_ids * dim
-    found: dict[str, dict[int, float]] = {"pull": {}, "push": {}, "pull_socket": {}, "push_socket": {}}
-    for count in connections:
-        with ExitStack() as stack:
-            plans = [stack.enter_context(connect()).plan(ids[i % len(ids)], [num_ids]) for i in range(count)]
-            pulls = [PlainSocket(place, ids_bytes, rows_bytes) for _ in range(count)]
-            pushes = [PlainSocket(place, ids_bytes + rows_bytes, 8) for _ in range(count)]
-            for sock in (*pulls, *pushes):
-                stack.callback(sock.close)
-            found["pull"][count] = calls_per_second([_pull(plan, num_ids * dim) for plan in plans], repeats)
-            found["pull_socket"][count] = calls_per_second([sock.exchange for sock in pulls], repeats)
-            found["push"][count] = calls_per_second([_push(plan, num_ids * dim) for plan in plans], repeats)
-            found["push_socket"][count] = calls_per_second([sock.exchange for sock in pushes], repeats)
+def rates(clients: Sequence[PeerProcess], connections: Sequence[int], repeats: int) -> dict[str, dict[int, float]]:
+    """Return calls per second of each kind by number of connections; each client is a process that has one of each."""
+    found: dict[str, dict[int, float]] = {kind: {} for kind in KINDS}
+    with ThreadPoolExecutor(max_workers=len(clients)) as pool:
+        for count, kind in itertools.product(connections, KINDS):
+            begin_ns = time.monotonic_ns() + _START_NS
+            taken = pool.map(lambda one, kind=kind, at=begin_ns: one.round(at, kind)[0], clients[:count])  # type: ignore[misc]
+            found[kind][count] = count * repeats / max(taken)
     return found
+
+
+@contextmanager
+def client_processes(count: int, settings: dict[str, Any]) -> Iterator[list[PeerProcess]]:
+    """Start clients, connected and ready; each takes one of four sets of ids."""
+    with ExitStack() as stack:
+        command = [str(TABLE_CLIENT.interpreter()), "-m", TABLE_CLIENT.module]
+        clients = [stack.enter_context(PeerProcess(TABLE_CLIENT.name, command)) for _ in range(count)]
+        with ThreadPoolExecutor(max_workers=count) as pool:
+            list(pool.map(lambda i: clients[i].setup({**settings, "seed": i % 4}), range(count)))
+        yield clients
 
 
 def staleness_max(connect: Callable[[], RemoteTables], ids: Sequence[torch.Tensor], *, dim: int, repeats: int) -> int:
@@ -85,13 +88,3 @@ def staleness_max(connect: Callable[[], RemoteTables], ids: Sequence[torch.Tenso
         plans = [stack.enter_context(connect()).plan(one, [len(one)]) for one in ids]
         calls_per_second([worker(plan, torch.empty(plan.num_ids * dim)) for plan in plans], repeats)
     return max(worst)
-
-
-def _pull(plan: RemoteBatchPlan, num_floats: int) -> Call:
-    out = torch.empty(num_floats)
-    return lambda: plan.lookup(out)
-
-
-def _push(plan: RemoteBatchPlan, num_floats: int) -> Call:
-    gradients = torch.randn(num_floats)
-    return lambda: plan.apply_gradients(gradients, global_step=1)

@@ -17,7 +17,7 @@ import torch
 from benchmarks.ids import ids_of_rows
 from benchmarks.measure import timed
 from benchmarks.peers.protocol import Operation, serve
-from benchmarks.ps.shape import table_configs
+from benchmarks.ps.shape import chosen_rows, table_configs
 from monolith.embedding import MultiTable
 from monolith.parallel import TableServer
 from monolith.wire import SharedSecret
@@ -81,8 +81,8 @@ def _step(tables: MultiTable, settings: dict[str, Any]) -> Operation:
     gradients = torch.randn(num_ids * settings["dim"])
 
     def run(seed: int) -> tuple[float, int]:
-        rows = np.random.default_rng(seed).choice(settings["num_rows"], num_ids, replace=False)
-        plan = tables.plan(torch.from_numpy(ids_of_rows(rows.astype(np.int64))), [num_ids], dedup=False)
+        ids = ids_of_rows(chosen_rows(settings["num_rows"], num_ids, seed=seed))
+        plan = tables.plan(torch.from_numpy(ids), [num_ids], dedup=False)
         seconds = timed(lambda: plan.apply_gradients(gradients, global_step=1))
         time.sleep(_QUIET_SECONDS)
         return seconds, 0

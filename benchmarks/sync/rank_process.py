@@ -28,9 +28,10 @@ from monolith.model import Lookup
 from monolith.parallel.ranks import Exchange, RankGroup, RankPlace
 from monolith.parallel.ranks.rank_group import MEETING_FILE
 from monolith.train.loop import LoopConfig, Trainer
+from monolith.train.ranks.first_rank import FirstRank
+from monolith.train.ranks.other_rank import OtherRank
 from monolith.train.ranks.pipeline import Overlap, RankPipeline
 from monolith.train.ranks.rank_job import RankJob
-from monolith.train.ranks.rank_state import FirstRank, OtherRank
 from monolith.train.saving.saving_config import SavingConfig
 from monolith.train.state import StateConfig, TrainState
 from monolith.wire import SharedSecret
@@ -133,10 +134,11 @@ class Run:
     def _run_rank(self, shape: ClickShape, source: Source, saving: SavingConfig, settings: dict[str, Any]) -> None:
         place, folder = self._place, Path(settings["folder"])
         overlap = Overlap(ids=settings["overlaps"], gradients=settings["overlaps"])
-        group = RankGroup(place, folder, timeout_seconds=SILENT_SECONDS, background=bool(overlap))
+        group = RankGroup(place, folder, timeout_seconds=SILENT_SECONDS)
         with group as exchange:
             secret = SharedSecret.of_folder(folder)
-            job = RankJob(settings={}, secret=secret, overlap=overlap, background=group.background)
+            background = group.another_exchange() if overlap else None
+            job = RankJob(secret=secret, overlap=overlap, background=background)
             kind = OtherRank if place.rank else FirstRank
             state = kind(make_model(shape), source, StateConfig(evict_every_seconds=0), exchange=exchange, job=job)
             if isinstance(state, FirstRank):

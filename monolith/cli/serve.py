@@ -1,13 +1,13 @@
 """`monolith serve`: answer predictions over HTTP from an export, and follow the trainer."""
 
 from collections.abc import Collection, Sequence
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from monolith.cli.console import console
+from monolith.cli.serving.packages import serving_module
 from monolith.cli.tls import tls_config
 
 if TYPE_CHECKING:
@@ -38,7 +38,33 @@ def serve(
             help="Where to take deltas from a model's trainer: HOST:PORT or unix:/PATH; repeat it.",
         ),
     ] = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait for the first version rather than fail.")] = False,
+    shards: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="[NAME=]SPEC",
+            help="Read rows from processes of `monolith serve-shard`, found by files:DIR, zk:HOST:PORT/NAME, "
+            "consul:NAME or static:ps_0=HOST:PORT,HOST:PORT;ps_1=...; repeat it.",
+        ),
+    ] = None,
+    rpc_deadline_millis: Annotated[
+        int, typer.Option(help="With --shards: how long all shards may take to answer for one batch.", min=1)
+    ] = 1000,
+    require_rows: Annotated[
+        bool, typer.Option("--require-rows", help="With --shards: answer 503 if a shard is away, not with zeros.")
+    ] = False,
+    entry_index: Annotated[
+        int, typer.Option(help="With --shards: number of this entry among all, to register its --sync-address.", min=0)
+    ] = 0,
+    workers: Annotated[
+        int, typer.Option(help="Processes that answer; beside them one has the rows. 0: one process does all.", min=0)
+    ] = 0,
+    worker_folder: Annotated[Path | None, typer.Option(hidden=True)] = None,
+    worker_name: Annotated[str | None, typer.Option(hidden=True)] = None,
+    worker_socket: Annotated[int | None, typer.Option(hidden=True)] = None,
+    worker_pipe: Annotated[int | None, typer.Option(hidden=True)] = None,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait for the first version, and for shards, rather than fail.")
+    ] = False,
     ready_file: Annotated[
         Path | None, typer.Option(help="File to write, as JSON, when the server is about to answer.")
     ] = None,
@@ -84,10 +110,17 @@ def serve(
         )
     pins = _by_model("--pin", pin or (), bases)
     addresses = _by_model("--sync-address", sync_address or (), bases)
-    server = _server_module()
+    spread = _by_model("--shards", shards or (), bases)
+    server = serving_module("monolith.serving.server")
     config = server.ServerConfig(
         models=tuple(
-            server.ModelConfig(base=base, name=name, version=_version(pins.get(name)), sync_address=addresses.get(name))
+            server.ModelConfig(
+                base=base,
+                name=name,
+                version=_version(pins.get(name)),
+                sync_address=addresses.get(name),
+                shards=spread.get(name),
+            )
             for name, base in bases.items()
         ),
         host=host,
@@ -103,7 +136,15 @@ def serve(
         allow_control=allow_control,
         drain_seconds=drain_seconds,
         stop_seconds=stop_seconds,
+        entry=server.EntryConfig(
+            deadline_seconds=rpc_deadline_millis / 1000, require_rows=require_rows, index=entry_index
+        ),
     )
+    if workers:
+        by_workers = serving_module("monolith.cli.serving.workers")
+        worker = by_workers.Worker(folder=worker_folder, name=worker_name, socket=worker_socket, pipe=worker_pipe)
+        by_workers.serve_by_workers(config, workers, worker, announce=_announce)
+        return
     server.serve(config, announce=_announce)
 
 
@@ -131,18 +172,6 @@ def _version(text: str | None) -> int | None:
     if text is not None and not (text.isascii() and text.isdecimal()):
         raise ValueError(f"--pin must be the number of a version, got {text!r}")
     return None if text is None else int(text)
-
-
-def _server_module() -> Any:
-    """Return the server, which needs packages that not everybody installs."""
-    try:
-        return import_module("monolith.serving.server")
-    except ModuleNotFoundError as error:
-        if (error.name or "").split(".")[0] == "monolith":
-            raise
-        raise ImportError(
-            f"serving needs the package {error.name!r}, which is not installed: pip install 'monolith-recsys[serving]'"
-        ) from error
 
 
 def _announce(ready: "Ready") -> None:

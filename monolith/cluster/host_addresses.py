@@ -53,23 +53,30 @@ def split_address(addr: str) -> tuple[str, int]:
 
 
 def get_local_ip() -> str:
-    """Return an address of this host, as its own name resolves: IPv4 unless the name has IPv6 only."""
+    """Return an address of this host, as its own name resolves: IPv4 unless the name or the host has IPv6 only."""
     name = socket.gethostname()
     try:
         found = socket.getaddrinfo(name, None)
     except socket.gaierror:
         found = socket.getaddrinfo(name, None, family=socket.AF_INET6)
-    return str(found[0][4][0])
+    resolved = [str(one[4][0]) for one in found]
+    # A host without IPv4 may still have a name for 127.0.0.1, where nobody can listen.
+    own = (one for one in resolved if _can_listen_at(one))
+    return next(own, resolved[0] if _can_listen_at(_LOOPBACK) else loopback_ip())
 
 
 def loopback_ip() -> str:
     """Return the address by which this host reaches itself: IPv6 only where there is no other."""
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as one:
-        try:
-            one.bind((_LOOPBACK, 0))
-        except OSError:
-            return "::1"
-    return _LOOPBACK
+    return _LOOPBACK if _can_listen_at(_LOOPBACK) else "::1"
+
+
+def _can_listen_at(ip: str) -> bool:
+    try:
+        with socket.socket(socket.AF_INET6 if is_ipv6_address(ip) else socket.AF_INET, socket.SOCK_STREAM) as one:
+            one.bind((ip, 0))
+    except OSError:
+        return False
+    return True
 
 
 def is_ipv4_supported() -> bool:

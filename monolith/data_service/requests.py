@@ -37,6 +37,9 @@ class ServiceRequest(IntEnum):
     END = 607
     """From the chief of the job that the service belongs to -> {}; workers learn it from REGISTER."""
 
+    HAND_OVER = 608
+    """From the first of another number of trainers: family, trainers, tables, token -> {}."""
+
     OPEN = 620
     """trainer, round, split, num_splits, state -> stream."""
 

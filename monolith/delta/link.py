@@ -12,6 +12,7 @@ from monolith.delta.delta_part import DeltaPart
 from monolith.delta.messages import DeltaAnswer, DeltaContent, DeltaPosition, DeltaType, Status, positions_to_meta
 from monolith.delta.parts import DeltaPiece, parts_of, pieces_of_changes, pieces_of_tables
 from monolith.delta.shared_changes import SharedChanges
+from monolith.delta.since_export import SinceExport
 from monolith.delta.taken_part import WHOLE_TARGET, TakenPart
 from monolith.embedding.table import Changes, Table
 from monolith.errors import FencedError, PlanMismatchError, RemoteError
@@ -88,6 +89,7 @@ class DeltaJob:
 
     tables: Mapping[str, Table]
     changes: SharedChanges
+    since_export: SinceExport
     part: DeltaPart
     plan_hash: int
     generation: int
@@ -139,11 +141,14 @@ class DeltaLink:
         )
         self._lock = threading.Lock()
         self._changes = job.changes.follow()
-        # A target at this number or beyond loaded an export that began after this: it misses nothing.
-        start = DeltaPosition(job.generation, job.sequences.value)
+        # A target at this number or beyond loaded an export that began after this: it misses nothing. A number of its
+        # own: at the last one given out may be a target of an earlier link, which misses what came in between.
+        start = DeltaPosition(job.generation, job.sequences.next())
         self._bases = [start] if base is None else [start, base]
         self._dense_version: int | None = None
         self._needs_full = False
+        self._loaded: DeltaPosition | None = None
+        """Where a target was that asked for everything: perhaps it has just loaded an export."""
         self._takes = WHOLE_TARGET  # until it says otherwise; it drops what it does not take
 
     def push(self, *, watermark: Mapping[str, int] | None = None, after: Sequence[DeltaPosition] = ()) -> Delivery:
@@ -164,6 +169,8 @@ class DeltaLink:
             if after:
                 ends["after"] = positions_to_meta(after)
             delivery = None if self._needs_full else self._push_delta(ends)
+            if delivery is None and self._loaded is not None:
+                delivery = self._push_since_export(self._loaded, ends)
             return self._push_full(ends) if delivery is None else delivery
 
     def close(self) -> None:
@@ -196,10 +203,23 @@ class DeltaLink:
             # A target that is ahead of us did not take the delta: it followed an earlier sender of this generation.
             if answer.status == Status.FULL or answer.position.sequence != sequence:
                 self._needs_full = True
+                self._loaded = answer.position
                 return None
             self._bases = [DeltaPosition(job.generation, sequence)]
             self._dense_version = self._dense_version if version is None else version
             delivery = delivery.with_content(content, sequence)
+        return delivery
+
+    def _push_since_export(self, position: DeltaPosition, ends: Ends) -> Delivery | None:
+        """Send what changed since the export that the target has loaded; None if it needs everything."""
+        self._loaded = None
+        changes = self._job.since_export.of(position)
+        if changes is None:
+            return None
+        self._changes.take()  # among them
+        self._bases, self._dense_version = [position], None
+        delivery = self._send_changes(changes, ends)
+        self._needs_full = delivery is None
         return delivery
 
     def _push_full(self, ends: Ends) -> Delivery:

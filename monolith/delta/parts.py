@@ -33,7 +33,7 @@ def pieces_of_changes(changes: Mapping[str, Changes]) -> Iterator[DeltaPiece]:
 def pieces_of_tables(tables: Mapping[str, Table]) -> Iterator[DeltaPiece]:
     """Yield every id that has a row while this is read."""
     for name, table in tables.items():
-        for ids, _ in table.items():
+        for ids in table.ids():
             yield DeltaPiece(name, ids)
 
 

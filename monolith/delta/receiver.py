@@ -13,7 +13,9 @@ from torch import Tensor
 
 from monolith.delta.content_checks import check_content
 from monolith.delta.delta_part import WHOLE_MODEL, DeltaPart
+from monolith.delta.forgetting import forget_in_tables
 from monolith.delta.messages import (
+    FORGET_TYPE,
     DeltaAnswer,
     DeltaContent,
     DeltaPosition,
@@ -24,7 +26,6 @@ from monolith.delta.messages import (
     watermark_of,
 )
 from monolith.delta.taken_part import WHOLE_TARGET, TakenPart
-from monolith.embedding.hash_shards import shards_of_ids
 from monolith.embedding.multi_table import MultiTable
 from monolith.errors import CorruptFrameError, RemoteError
 from monolith.wire import Address, Array, Message, Server, SharedSecret, TlsConfig, listen
@@ -117,8 +118,7 @@ class DeltaReceiver:
         Of every message, only what the target `takes` is applied.
         """
         self._lock = threading.Lock()
-        self._takes = takes
-        self.adopt(target, plan_hash=plan_hash, generation=generation, sequence=sequence, parts=parts)
+        self.adopt(target, plan_hash=plan_hash, generation=generation, sequence=sequence, parts=parts, takes=takes)
 
     def adopt(
         self,
@@ -128,10 +128,11 @@ class DeltaReceiver:
         generation: int,
         sequence: int = 0,
         parts: Mapping[DeltaPart, int] | None = None,
+        takes: TakenPart = WHOLE_TARGET,
     ) -> None:
         """Go on with another target, loaded from an export of this position."""
         with self._lock:
-            self._target = target
+            self._target, self._takes = target, takes
             self._plan_hash = plan_hash
             self._generation = generation
             sequences = parts or {WHOLE_MODEL: sequence}
@@ -167,6 +168,8 @@ class DeltaReceiver:
     def handle(self, message: Message) -> Message:
         """Return the answer to one delta message; what cannot be applied raises and leaves the position as it is."""
         with self._lock:
+            if message.type == FORGET_TYPE:
+                return forget_in_tables([self._target.tables], message)
             answer = self._answer(message).to_message(message.type)
         answer.meta = {**answer.meta, **self._takes.to_meta()}
         return answer
@@ -260,7 +263,7 @@ class DeltaReceiver:
         if place is None or self._takes.rows_of is None:
             return
         for name, table in self._target.tables.tables.items():
-            here = [ids[shards_of_ids(ids, place[1]) == place[0]].numpy() for ids, _ in table.items()]
+            here = [ids.numpy() for ids in table.ids(place)]
             if not here:
                 continue
             ids = np.concatenate(here)

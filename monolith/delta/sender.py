@@ -1,6 +1,7 @@
 """Sends what training changes to the tables that serve."""
 
 import time
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -20,6 +21,7 @@ from monolith.delta.link import (
 )
 from monolith.delta.messages import DeltaPosition
 from monolith.delta.shared_changes import SharedChanges
+from monolith.delta.since_export import SinceExport
 from monolith.embedding.multi_table import MultiTable
 from monolith.errors import CorruptFrameError, FencedError, PlanMismatchError, RemoteError
 from monolith.wire import Address
@@ -79,6 +81,10 @@ class Sender(Closing):
             raise next((error for error in refusals if isinstance(error, FencedError)), refusals[0])
         return PushReport(tuple(deliveries), failures)
 
+    @abstractmethod
+    def retarget(self, targets: Sequence[str | Address]) -> None:
+        """Keep these targets up to date from now on; those that stay lose nothing."""
+
     def close(self) -> None:
         """Stop following changes and close all connections."""
         for link in self.links:
@@ -123,9 +129,12 @@ class DeltaSender(Sender):
         # Microseconds: a sender started later has higher numbers, even if a crash made it reuse the generation.
         sequences = SequenceCounter(time.time_ns() // 1000)
         followed = {} if tables is None else tables.tables
-        job = DeltaJob(
+        changes = SharedChanges(followed)
+        self._changes, self._since_export = changes, SinceExport(changes, generation)
+        self._job = DeltaJob(
             tables=followed,
-            changes=SharedChanges(followed),
+            changes=changes,
+            since_export=self._since_export,
             part=part,
             plan_hash=plan_hash,
             generation=generation,
@@ -136,12 +145,36 @@ class DeltaSender(Sender):
         )
         self.generation = generation
         self._sequences = sequences
-        self.links: list[DeltaLink] = [DeltaLink(Address.parse(target), job, base) for target in targets]
+        self.links: Sequence[DeltaLink] = [DeltaLink(Address.parse(target), self._job, base) for target in targets]
 
     @property
     def sequence(self) -> int:
-        """The number for an export that starts now: it contains every change up to this number."""
+        """The number of the newest delta."""
         return self._sequences.value
+
+    def begin_export(self) -> int:
+        """Return the number for an export that starts now: it contains every change up to this number.
+
+        Targets that load the export get what changed since, not everything.
+        """
+        mark = self._changes.mark()
+        sequence = self._sequences.next()
+        self._since_export.add(sequence, mark)
+        return sequence
+
+    def retarget(self, targets: Sequence[str | Address]) -> None:
+        """Keep these targets up to date from now on; those that stay lose nothing."""
+        links = {link.address: link for link in self.links}
+        wanted = dict.fromkeys(Address.parse(target) for target in targets)
+        self.links = [links.get(address) or DeltaLink(address, self._job, None) for address in wanted]
+        for address, link in links.items():
+            if address not in wanted:
+                link.close()
+
+    def close(self) -> None:
+        """Stop following changes and close all connections."""
+        super().close()
+        self._since_export.close()
 
 
 def _no_weights() -> tuple[int, Mapping[str, Tensor]]:

@@ -12,6 +12,8 @@ from monolith.embedding.table import Changes, ChangeTracker, Table
 MAX_WAITING_IDS = 1 << 21
 """Ids of one table that wait for one target at most; a target that misses more gets everything once."""
 
+_MIN_LOOSE = 1 << 16
+
 _NOTHING = Changes(torch.empty(0, dtype=torch.int64), torch.empty(0, dtype=torch.int64))
 
 
@@ -26,18 +28,19 @@ class SharedChanges:
         self._tables = tables
         self._lock = threading.Lock()
         self._trackers: dict[str, ChangeTracker] = {}
-        self._followers: list[ChangesOfTarget] = []
+        self._followers: list[ChangesOfTarget | MarkedChanges] = []
 
     def follow(self) -> "ChangesOfTarget":
         """Return the changes from now on, for one more target."""
-        with self._lock:
-            if not self._followers:
-                self._trackers = {name: table.track_changes() for name, table in self._tables.items()}
-            else:
-                self._collect()  # what came before is not for the new one
-            follower = ChangesOfTarget(self)
-            self._followers.append(follower)
-            return follower
+        follower = ChangesOfTarget(self)
+        self._add(follower)
+        return follower
+
+    def mark(self) -> "MarkedChanges":
+        """Return the changes from now on, to be read whenever somebody needs all of them."""
+        marked = MarkedChanges(self)
+        self._add(marked)
+        return marked
 
     def take(self, follower: "ChangesOfTarget") -> dict[str, Changes]:
         """Return what changed since this target's last turn."""
@@ -52,7 +55,13 @@ class SharedChanges:
             for name, older in changes.items():
                 follower.waiting[name] = merged(older, follower.waiting.get(name, _NOTHING))
 
-    def leave(self, follower: "ChangesOfTarget") -> None:
+    def all_since(self, marked: "MarkedChanges") -> dict[str, Changes]:
+        """Return what changed since a mark was made."""
+        with self._lock:
+            self._collect()
+            return {name: marked.joined(name) for name in self._tables}
+
+    def leave(self, follower: "ChangesOfTarget | MarkedChanges") -> None:
         """Keep nothing for this target any more; nothing is followed after the last one."""
         with self._lock:
             if follower not in self._followers:
@@ -62,13 +71,21 @@ class SharedChanges:
                 for tracker in self._trackers.values():
                     tracker.close()
 
+    def _add(self, follower: "ChangesOfTarget | MarkedChanges") -> None:
+        with self._lock:
+            if not self._followers:
+                self._trackers = {name: table.track_changes() for name, table in self._tables.items()}
+            else:
+                self._collect()  # what came before is not for the new one
+            self._followers.append(follower)
+
     def _collect(self) -> None:
         for name, tracker in self._trackers.items():
             newer = tracker.take()
             if not (len(newer.touched) or len(newer.erased) or newer.overflowed):
                 continue
             for follower in self._followers:
-                follower.waiting[name] = merged(follower.waiting.get(name, _NOTHING), newer)
+                follower.add(name, newer)
 
 
 class ChangesOfTarget(Closing):
@@ -79,6 +96,10 @@ class ChangesOfTarget(Closing):
         self.waiting: dict[str, Changes] = {}
         """By table; changed under the lock of `shared` only."""
         self._shared = shared
+
+    def add(self, table: str, newer: Changes) -> None:
+        """Add changes; called under the lock of `shared`."""
+        self.waiting[table] = merged(self.waiting.get(table, _NOTHING), newer)
 
     def take(self) -> dict[str, Changes]:
         """Return what changed since the last take, by table, and start afresh."""
@@ -91,6 +112,46 @@ class ChangesOfTarget(Closing):
     def close(self) -> None:
         """Stop following."""
         self._shared.leave(self)
+
+
+class MarkedChanges(Closing):
+    """What changed since a moment, all of it; it costs little while nobody asks."""
+
+    def __init__(self, shared: SharedChanges) -> None:
+        """Begin with nothing."""
+        self._shared = shared
+        self._parts: dict[str, list[Changes]] = {}
+        self._num_loose: dict[str, int] = {}
+
+    def add(self, table: str, newer: Changes) -> None:
+        """Add changes; called under the lock of `shared`."""
+        parts = self._parts.setdefault(table, [])
+        parts.append(newer)
+        self._num_loose[table] = self._num_loose.get(table, 0) + _count(newer)
+        # Sorted together only when they have doubled: most are never read.
+        if self._num_loose[table] > max(_MIN_LOOSE, _count(parts[0])):
+            self.joined(table)
+
+    def joined(self, table: str) -> Changes:
+        """Return the changes of a table; called under the lock of `shared`."""
+        parts = self._parts.get(table, [])
+        whole = _NOTHING
+        for part in parts:
+            whole = merged(whole, part)
+        self._parts[table], self._num_loose[table] = [whole], 0
+        return whole
+
+    def all(self) -> dict[str, Changes]:
+        """Return everything since then, by table."""
+        return self._shared.all_since(self)
+
+    def close(self) -> None:
+        """Stop following."""
+        self._shared.leave(self)
+
+
+def _count(changes: Changes) -> int:
+    return len(changes.touched) + len(changes.erased)
 
 
 def merged(older: Changes, newer: Changes) -> Changes:

@@ -15,6 +15,7 @@ from monolith.embedding.admission import AdmissionFilter
 from monolith.embedding.config.entry_dump import entry_bytes
 from monolith.embedding.config.native_options import make_native_table
 from monolith.embedding.config.table import TableConfig
+from monolith.embedding.hash_shards import WHOLE, HashShard, check_shard, shards_of_ids
 from monolith.embedding.shard_files import (
     FrozenTable,
     NotFinite,
@@ -229,6 +230,12 @@ class Table:
         """Remove rows; returns how many there were."""
         return self.native.erase(flat_ids(ids))
 
+    def forget(self, ids: Tensor) -> tuple[Tensor, Tensor]:
+        """Remove rows and counts of ids; return the ids that had a row, and those that had a count."""
+        had_row = flat_ids(ids)[self.contains(ids)]
+        self.erase(ids)
+        return had_row, ids[:0] if self.admission is None else self.admission.forget(flat_ids(ids))
+
     def evict(self, now: int | None = None) -> int:
         """Remove rows not seen for their slot's expiry, counted back from `now` (default: the newest update)."""
         return self.native.evict(self.native.max_time if now is None else check_seconds("now", now))
@@ -261,6 +268,17 @@ class Table:
             else:
                 weights = np.ascontiguousarray(rows[:, : self.native.weight_bytes])
                 yield torch.from_numpy(ids), torch.from_numpy(weights.view(np.float32))
+
+    def ids(self, shard: HashShard = WHOLE) -> Iterator[Tensor]:
+        """Yield the ids that have a row, in parts; those of a shard take about its share of the time for all."""
+        check_shard(shard)
+        index, num_shards = shard
+        first, end = index * native.NUM_SUB_TABLES // num_shards, -(-(index + 1) * native.NUM_SUB_TABLES // num_shards)
+        for sub_table in range(first, end):
+            ids = torch.from_numpy(self.native.read_rows(sub_table)[0])
+            own = ids if shard == WHOLE else ids[shards_of_ids(ids, num_shards) == index]
+            if len(own):
+                yield own
 
     def track_changes(self) -> "ChangeTracker":
         """Return a new consumer of this table's changes; it gets every change from now on."""

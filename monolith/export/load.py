@@ -14,6 +14,7 @@ from safetensors.numpy import load_file
 
 from monolith._core import native
 from monolith.delta.serving_tables import config_from_json
+from monolith.delta.taken_part import WHOLE_TARGET, TakenPart
 from monolith.embedding import MultiTable, TableConfig
 from monolith.embedding.shard_files import fill_from_shard_files, find_shard_files
 from monolith.errors import CorruptFileError, NotFiniteError, shown
@@ -105,7 +106,8 @@ def _load(folder: Path, description: Description, num_threads: int, rows: RowsEl
         joined=joined_rows(description.rows, plan),
         num_threads=num_threads,
     )
-    model = ServingModel(description, plan=plan, tables=tables, session=session)
+    takes = WHOLE_TARGET if rows is None else TakenPart(None, dense=True)
+    model = ServingModel(description, plan=plan, tables=tables, session=session, takes=takes)
     _try_out(folder, model)
     return model
 

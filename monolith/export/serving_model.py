@@ -10,6 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from monolith.delta import TakenPart
+from monolith.delta.taken_part import WHOLE_TARGET
 from monolith.embedding import MultiTable
 from monolith.errors import shown
 from monolith.export.dense_session import JOINED_ROWS, DenseSession
@@ -45,15 +47,25 @@ class ServingModel:
     """
 
     def __init__(
-        self, description: Description, *, plan: LookupPlan, tables: MultiTable, session: DenseSession
+        self,
+        description: Description,
+        *,
+        plan: LookupPlan,
+        tables: MultiTable,
+        session: DenseSession,
+        takes: TakenPart = WHOLE_TARGET,
     ) -> None:
-        """Join the parts; generation, sequence and time of creation are those of the files and stay."""
+        """Join the parts; generation, sequence and time of creation are those of the files and stay.
+
+        `takes` is what deltas bring: everything, unless other processes have the rows.
+        """
         self.description = description
         self.name = description.name
         self.version = description.version
         self.signature = description.signature
         self.plan = plan
         self.tables = tables
+        self.takes = takes
         self._columns = description.columns
         keys: dict[str, SliceKey] = {name: (row.feature, row.slice_name) for name, row in description.rows.items()}
         together = [keys.pop(name) for name in joined_rows(description.rows, plan)]
@@ -79,6 +91,12 @@ class ServingModel:
     def dense_weights(self) -> Mapping[str, Array]:
         """The dense weights in force; not to be written to."""
         return self._session.weights
+
+    @property
+    def shards_away(self) -> tuple[int, ...]:
+        """Shards whose rows were zeros in the last prediction of this thread, because they did not answer in time."""
+        away: tuple[int, ...] = getattr(self.tables, "shards_away", ())
+        return away
 
     def as_version(self, number: int) -> Self:
         """Return the same tables and weights under another version number."""

@@ -13,7 +13,7 @@ from monolith.launch.parent_watch import end_with_parent
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the role until SIGTERM or Ctrl-C; return 0, or 2 after one line on stderr."""
+    """Run the role until SIGTERM or Ctrl-C; return its status, or 2 after one line on stderr."""
     parser = argparse.ArgumentParser(prog="monolith.launch.role", description=__doc__)
     parser.add_argument("role", help="generator, trainer, job or server")
     parser.add_argument("--config", type=Path, required=True, help="JSON file with the fields of the role")
@@ -27,13 +27,13 @@ def main(arguments: list[str] | None = None) -> int:
         if options.with_parent:
             end_with_parent()
         # Imported once the parent is watched: that takes seconds.
-        import_module("monolith.launch.roles").role_from_json(options.role, options.config.read_text()).run()
+        roles = import_module("monolith.launch.roles")
+        return roles.role_from_json(options.role, options.config.read_text()).run() or 0
     except KeyboardInterrupt:
         return 0
     except (MonolithError, ValueError, OSError, ImportError) as error:
         logging.getLogger(options.role).error("%s", " ".join(str(error).split()) or type(error).__name__)
         return 2
-    return 0
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

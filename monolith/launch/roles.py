@@ -16,7 +16,8 @@ from monolith.data.event_log.folder import SCHEMA_FILE
 from monolith.launch.engines.job import Job
 from monolith.launch.local import ProcessEndedError, role_command
 from monolith.launch.movie_stream import MovieStream
-from monolith.launch.supervisor import JobRole, Supervisor, SupervisorConfig
+from monolith.launch.supervisor import SCALED, JobRole, Supervisor, SupervisorConfig
+from monolith.model.hyper_params.named_model import load_class
 
 JOB_STOP_SECONDS = 120.0
 """How long the processes of a job may take to end in order before they are killed."""
@@ -29,8 +30,8 @@ _log = logging.getLogger(__name__)
 class Role(Protocol):
     """One process of a job."""
 
-    def run(self) -> None:
-        """Do the work until told to stop."""
+    def run(self) -> int | None:
+        """Do the work until told to stop; return the status of the process, if it is another than 0."""
         ...
 
 
@@ -77,8 +78,8 @@ class TrainerRole:
     config: dict[str, Any] = field(default_factory=dict)
     """Other fields of `RunConfig`; of `RunnerConfig` for a process of a job, which has a `server_type`."""
 
-    def run(self, max_steps: int | None = None) -> None:
-        """Train until SIGTERM, or to `max_steps`, and leave a snapshot."""
+    def run(self, max_steps: int | None = None) -> int:
+        """Train until SIGTERM, or to `max_steps`, and leave a snapshot; return SCALED if it is to go on otherwise."""
         # Batches are small: a second thread would mostly wait, and servers want the other cores.
         import_module("torch").set_num_threads(1)
         online = import_module("monolith.train.online")
@@ -86,7 +87,7 @@ class TrainerRole:
         deadline = time.monotonic() + _LOG_WAIT_SECONDS
         while not (Path(self.log_path) / SCHEMA_FILE).exists() and time.monotonic() < deadline:
             time.sleep(0.05)
-        online.run_online(
+        result = online.run_online(
             load_class(self.model),
             log_path=self.log_path,
             model_dir=self.model_dir,
@@ -97,6 +98,7 @@ class TrainerRole:
             max_steps=max_steps,
             config=getattr(import_module("monolith.train.config"), kind)(**self.config),
         )
+        return SCALED if result.scale_to is not None else 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -118,18 +120,24 @@ class TrainerJobRole:
         """Train until SIGTERM: then workers finish their batch, the chief saves, and all end."""
         part = JOB_STOP_SECONDS / 6
         config = SupervisorConfig(stop_seconds=3 * part, grace_seconds=part, kill_seconds=part)
-        supervisor = Supervisor(self._roles(), self.folder, config, say=_log.info)
+        model, model_dir = self.trainer["model"], self.trainer["model_dir"]
+        jobs = [Job(model=model, folder=model_dir, num_ps=self.num_ps, num_workers=self.num_workers)]
+
+        def scaled() -> list[JobRole]:
+            jobs.append(jobs[-1].scaled())
+            return self._roles(jobs[-1])
+
+        supervisor = Supervisor(self._roles(jobs[0]), self.folder, config, say=_log.info, scaled=scaled)
         if supervisor.run():
             raise ProcessEndedError(supervisor.failure)
 
-    def _roles(self) -> list[JobRole]:
+    def _roles(self, job: Job) -> list[JobRole]:
         folder = Path(self.folder)
         folder.mkdir(parents=True, exist_ok=True)
-        job = Job(model=self.trainer["model"], folder=self.folder, num_ps=self.num_ps, num_workers=self.num_workers)
         roles = []
         for one in job.roles():
             place = {"server_type": one.server_type, "index": one.index}
-            size = {"num_ps": self.num_ps, "num_workers": self.num_workers}
+            size = {"num_ps": job.num_ps, "num_workers": job.num_workers}
             fields = {**self.trainer, "config": {**self.trainer.get("config", {}), **size, **place}}
             path = folder / f"{one.name.replace(' ', '-')}.json"
             path.write_text(json.dumps(fields, indent=1))
@@ -181,20 +189,3 @@ def role_from_json(name: str, text: str) -> Role:
         return ROLES[name](**fields)
     except TypeError as error:
         raise ValueError(f"the configuration of a {name} does not fit: {error}") from error
-
-
-def load_class(where: str) -> Any:
-    """Return the class that "module:Class" names.
-
-    >>> load_class("monolith.model.zoo.movie_ranking:MovieRanking").__name__
-    'MovieRanking'
-    """
-    module, _, name = where.partition(":")
-    if not module or not name:
-        raise ValueError(f"a model is named as 'module:Class', got {where!r}; write, for example, ranking:Ranking")
-    loaded = import_module(module)
-    found = getattr(loaded, name, None)
-    if not isinstance(found, type):
-        own = [one for one, value in vars(loaded).items() if isinstance(value, type) and value.__module__ == module]
-        raise ValueError(f"module {module!r} has no class {name!r}; its classes are: {', '.join(own) or 'none'}")
-    return found

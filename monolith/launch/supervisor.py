@@ -253,6 +253,9 @@ class Supervisor:
 
     def _restart_all(self, first: RoleProcess) -> None:
         """Let the others end, which they do when they notice that they lost one, and start all again."""
+        for one in self.processes:
+            if one.role.is_server and one.process is not None:
+                one.process.terminate()  # it would wait for others
         self._wait_for_ends_of_all()
         culprit = next((one for one in self.processes if one.status == USER_ERROR), first)
         self._restart_later(culprit)

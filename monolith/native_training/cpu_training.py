@@ -1,5 +1,6 @@
 """CpuTraining: a task with its configuration; `local_train` trains one in this process."""
 
+import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
@@ -25,8 +26,9 @@ from monolith.train.estimator import Estimator
 from monolith.train.job.evaluate_job import evaluate_job
 from monolith.train.job.run_job import run_job
 from monolith.train.loop import RunResult
-from monolith.train.made_model import make_model, make_source
+from monolith.train.made_model import chosen_model, make_model, make_source
 from monolith.train.ranks.run_ranks import init_sync_train_and_update_conf as init_sync_train_and_update_conf
+from monolith.train.ranks.sync_hooks import SyncTrainingInfoHook
 from monolith.train.roles.cluster import ListedCluster
 from monolith.train.run import training_source
 from monolith.train.trained_model import snapshot_to_look_at
@@ -196,16 +198,32 @@ def distributed_sync_train(
 ) -> RunResult:
     """Train in step with the other ranks, as the rank that `init_sync_train_and_update_conf` has set.
 
-    The task's `train.max_steps` ends the job; so does the end of any rank's data.
+    The task's `train.max_steps` ends the job; so does the end of any rank's data. The rows of each rank are counted in
+    the log every ten minutes. Two variables of the environment stand for settings: MONOLITH_SAVE_SUMMARY_INTERVAL for
+    `save_summary_steps`, MONOLITH_ROOT_LOG_INTERVAL for `log_step_count_steps`.
     """
     if sync_backend is not None:
-        raise NotImplementedError("sync_backend: ranks send nothing to servers yet; export snapshots of theirs instead")
+        raise NotImplementedError(
+            "sync_backend: ranks send their rows to the servers that sync_targets names; set it, and export_base, in "
+            "the configuration"
+        )
     runner = _runner_config(config)
     runner.enable_sync_training = True
     rank = RankPlace.of_this_process().rank
     if rank != config.index:
         raise ValueError(f"this is rank {rank}, and index={config.index}; call init_sync_train_and_update_conf first")
-    return Estimator(params, runner).train(hooks=user_hooks)
+    runner.save_summary_steps = _steps_of("MONOLITH_SAVE_SUMMARY_INTERVAL", runner.save_summary_steps)
+    runner.log_step_count_steps = _steps_of("MONOLITH_ROOT_LOG_INTERVAL", runner.log_step_count_steps)
+    return Estimator(params, runner).train(hooks=[SyncTrainingInfoHook(), *(user_hooks or ())])
+
+
+def _steps_of(variable: str, default: int) -> int:
+    text = os.environ.get(variable)
+    if text is None:
+        return default
+    if not text.isdecimal():
+        raise ValueError(f"{variable} must be a number of steps, got {text!r}; correct it, or unset it")
+    return int(text)
 
 
 def distributed_train(
@@ -237,7 +255,7 @@ def distributed_train(
     mode, values["mode"] = values["mode"], "train"
     runner = RunnerConfig(**values)
     job_config(runner).check()
-    model = make_model(params, None, seed=runner.seed, override=runner.params_override)
+    model = make_model(chosen_model(params, runner.task), None, seed=runner.seed, override=runner.params_override)
     if mode == "eval":
         path = snapshot_to_look_at(Path(runner.model_dir), restore_config(runner))
         source = make_source(model, Mode.EVAL, input_config(runner))

@@ -115,7 +115,6 @@ HOMES: Final[dict[str, dict[str, str]]] = {
         "find_main": "monolith.native_training.base_directory:find_main",
         "get_libops_path": "monolith.native_training.base_directory:get_libops_path",
     },
-    "monolith.tpu_runner": {},
     "monolith.utils": {
         "CopyFile": "monolith.native_training.copying:copy_file",
         "CopyRecursively": "monolith.native_training.copying:copy_recursively",

@@ -66,6 +66,9 @@ class Hello:
     generation: int = 0
     """Which life of the job it is; 0 where nobody counts."""
 
+    version: int = 0
+    """Of a model that serves: the version whose rows are wanted; 0 where nobody counts."""
+
     protocol: int = PROTOCOL
 
     def message(self) -> Message:
@@ -75,6 +78,7 @@ class Hello:
             "shard": self.shard,
             "num_shards": self.num_shards,
             "tables": [list(table) for table in self.tables],
+            **({"version": self.version} if self.version else {}),
         }
         return Message(type=TableRequest.HELLO, plan_hash=self.plan_hash, generation=self.generation, meta=meta)
 

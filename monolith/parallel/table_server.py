@@ -77,6 +77,12 @@ class ServedTables(Closing):
             serve_on=self._serve if welcome == Welcome.OK else _hang_up,
         )
 
+    @property
+    def num_connections(self) -> int:
+        """Number of clients that are connected."""
+        with self._lock:
+            return len(self._connections)
+
     def close(self) -> None:
         """Cut the connections; a change that has begun is carried out."""
         with self._lock:

@@ -24,6 +24,9 @@ class Answer:
     json_bytes: int | None = None
     """Number of bytes that are JSON, if raw tensors follow; None if everything is JSON."""
 
+    shards_away: tuple[int, ...] = ()
+    """Shards whose rows were zeros because no replica answered in time."""
+
 
 @dataclass(frozen=True, slots=True)
 class Inquiry:

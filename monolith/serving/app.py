@@ -5,6 +5,7 @@ import os
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -17,6 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from monolith._core.native import release_free_memory
 from monolith.errors import CorruptFileError, NotFiniteError, shown
 from monolith.export.serving_model import ServingModel
+from monolith.parallel.replicas.replicated_tables import ShardAwayError
 from monolith.serving import api_description
 from monolith.serving.answer import Answer, error_response, json_response
 from monolith.serving.batching import Batches, Read
@@ -40,6 +42,9 @@ METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 JSON_BYTES_HEADER = "Inference-Header-Content-Length"
 """Says how much of a body is JSON, where binary tensors follow."""
+
+SHARDS_AWAY_HEADER = "Monolith-Shards-Away"
+"""Names the shards that did not answer in time: their rows were zeros in the predictions."""
 
 CLIENT_GONE = 499
 """Counted, never sent: the client closed the connection before its request was whole."""
@@ -75,6 +80,7 @@ def create_app(
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(BodyError, _body_error)
     app.add_exception_handler(NotServedError, _not_served)
+    app.add_exception_handler(ShardAwayError, _shard_away)
     # The last one is the first to see a request.
     app.add_middleware(WholeBodies, max_bytes=max_body_bytes)
     app.add_middleware(_Counting, metrics=metrics, models=models)
@@ -236,7 +242,10 @@ class _Answers:
 def _predicted(model: ServingModel, read: Read, body: bytes, json_bytes: int | None) -> Answer:
     # A function of its own: what was read is free when it returns.
     inquiry = read(model, body, json_bytes)
-    return inquiry.answer(model.predict_together([inquiry.question])[0])
+    outputs = model.predict_together([inquiry.question])[0]
+    away = model.shards_away
+    answer = inquiry.answer(outputs)
+    return replace(answer, shards_away=away) if away else answer
 
 
 def _forget_frames(error: ValueError) -> None:
@@ -264,6 +273,8 @@ def _json_bytes(request: Request) -> int | None:
 
 def _response(answer: Answer, content: bytes, encoding: str | None) -> Response:
     headers = {}
+    if answer.shards_away:
+        headers[SHARDS_AWAY_HEADER] = ", ".join(str(shard) for shard in answer.shards_away)
     if encoding is not None:
         headers["Content-Encoding"] = encoding
     if answer.json_bytes is None:
@@ -279,6 +290,10 @@ async def _http_error(_: Request, error: Exception) -> Response:
 
 async def _not_served(_: Request, error: Exception) -> Response:
     return error_response(404, str(error))
+
+
+async def _shard_away(_: Request, error: Exception) -> Response:
+    return error_response(503, str(error))
 
 
 async def _body_error(_: Request, error: Exception) -> Response:

@@ -8,12 +8,13 @@ import asyncio
 import queue
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import TracebackType
 from typing import Self, TypeVar
 
 from monolith.export.serving_model import ServingModel
+from monolith.parallel.replicas.replicated_tables import ShardAwayError
 from monolith.serving.answer import Answer, Inquiry
 
 MAX_REQUESTS = 32
@@ -131,10 +132,17 @@ def _predicted(model: ServingModel, requests: Sequence[Inquiry]) -> list[Answer 
     if not requests:
         return []
     found = _outcome(lambda: model.predict_together([one.question for one in requests]))
+    if isinstance(found, ShardAwayError):
+        # It would be that of each: nobody waits for the shard once more.
+        return [found for _ in requests]
     if isinstance(found, Exception):
         # One by one, to know whose it is.
         return [found] if len(requests) == 1 else [_predicted(model, [one])[0] for one in requests]
-    return [_outcome(partial(one.answer, outputs)) for one, outputs in zip(requests, found, strict=True)]
+    away = model.shards_away
+    answers = [_outcome(partial(one.answer, outputs)) for one, outputs in zip(requests, found, strict=True)]
+    if away:
+        return [one if isinstance(one, Exception) else replace(one, shards_away=away) for one in answers]
+    return list(answers)
 
 
 def _outcome(work: Callable[[], _T]) -> _T | Exception:

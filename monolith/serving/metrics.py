@@ -1,14 +1,20 @@
 """The metrics of a server for Prometheus: requests and their durations, rows and their freshness."""
 
+import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.multiprocess import MultiProcessCollector
 
 from monolith.export.serving_model import ServingModel
+from monolith.parallel.replicas.replicated_tables import ReplicatedTables
+
+METRICS_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
+"""Names the folder in which prometheus_client keeps the counters of several processes; set before it is imported."""
 
 # From a tenth of a millisecond, below which nobody asks over HTTP, to seconds.
 _BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
@@ -86,13 +92,26 @@ class Metrics:
         self._dropped.labels(reason).inc()
 
     def text(self) -> bytes:
-        """Return all figures in Prometheus's text format."""
-        return generate_latest(self._registry)
+        """Return all figures in Prometheus's text format; those of several processes together."""
+        if METRICS_VARIABLE not in os.environ:
+            return generate_latest(self._registry)
+        registry = CollectorRegistry()
+        MultiProcessCollector(registry)
+        registry.register(self)
+        return generate_latest(registry)
 
     def collect(self) -> Iterable[Metric]:
         """Yield the present values of the models; Prometheus's registry calls this."""
         rows = GaugeMetricFamily("monolith_table_rows", "Rows of a serving table.", labels=["model", "table"])
         held = GaugeMetricFamily("monolith_table_bytes", "Memory a serving table takes.", labels=["model", "table"])
+        replicas = GaugeMetricFamily(
+            "monolith_shard_replicas", "Replicas of a shard that are known.", labels=["model", "shard"]
+        )
+        defaults = CounterMetricFamily(
+            "monolith_default_rows",
+            "Rows read as zeros because no replica of their shard answered in time.",
+            labels=["model", "shard"],
+        )
         gauges = {
             name: GaugeMetricFamily(name, meaning, labels=["model"])
             for name, meaning in (
@@ -112,13 +131,24 @@ class Metrics:
                 "monolith_damaged_exports": model.num_damaged,
             }
             if versions and now is not None:
-                for name, table in versions[0].tables.tables.items():
-                    rows.add_metric([model.name, name], len(table))
-                    held.add_metric([model.name, name], table.memory().bytes_total)
+                elsewhere: object = versions[0].tables
+                figures: Mapping[str, tuple[int, int]] | None = getattr(model, "table_figures", None)
+                if figures is not None:
+                    for name, (num_rows, num_bytes) in figures.items():
+                        rows.add_metric([model.name, name], num_rows)
+                        held.add_metric([model.name, name], num_bytes)
+                elif isinstance(elsewhere, ReplicatedTables):
+                    for shard, addresses in enumerate(elsewhere.replicas):
+                        replicas.add_metric([model.name, str(shard)], len(addresses))
+                        defaults.add_metric([model.name, str(shard)], elsewhere.default_rows[shard])
+                else:
+                    for name, table in versions[0].tables.tables.items():
+                        rows.add_metric([model.name, name], len(table))
+                        held.add_metric([model.name, name], table.memory().bytes_total)
                 values["monolith_model_version"] = versions[0].version
                 values["monolith_generation"], values["monolith_sequence"] = now.generation, now.sequence
                 values["monolith_sync_parts_missing"] = now.num_missing
                 values["monolith_freshness_seconds"] = time.time() - now.as_of
             for name, value in values.items():
                 gauges[name].add_metric([model.name], value)
-        yield from (rows, held, *gauges.values())
+        yield from (rows, held, replicas, defaults, *gauges.values())

@@ -1,13 +1,12 @@
 """A process that serves: loads the newest exports, follows trainers, answers over HTTP until a signal stops it."""
 
-import json
-import os
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, cast
 
 import torch
 import uvicorn
@@ -23,8 +22,13 @@ from monolith.serving.models.follower import Follower
 from monolith.serving.models.models import Models
 from monolith.serving.models.served_model import ModelConfig, ServedModel
 from monolith.serving.models.warm_up import warm_up
+from monolith.serving.ready import Ready, ReadyModel
 from monolith.serving.request_body import MAX_BODY_BYTES
+from monolith.serving.shards.entry import DEFAULT_ENTRY, EntryConfig, Rows
 from monolith.serving.stopping import StoppableServer, stop_signals
+from monolith.serving.workers.front import Front
+from monolith.serving.workers.place import WorkersFolder
+from monolith.serving.workers.table_process import TableModel, run_tables
 from monolith.wire import SharedSecret, TlsConfig
 
 DEFAULT_HOST = "127.0.0.1"
@@ -32,59 +36,6 @@ DEFAULT_PORT = 8500
 DEFAULT_LIMITS = ConnectionLimits()
 
 _POLL_SECONDS = 0.2
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ReadyModel:
-    """A model that a server answers for."""
-
-    name: str
-    version: int
-    sync_address: str | None
-    """Where it takes deltas."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Ready:
-    """What a server says of itself when it is about to answer; also the content of the ready file."""
-
-    model: str
-    """The first model."""
-
-    version: int
-    host: str
-    port: int
-    sync_address: str | None
-    """Where the first model takes deltas."""
-
-    pid: int
-
-    models: tuple[ReadyModel, ...]
-
-    @property
-    def url(self) -> str:
-        """Where to ask."""
-        return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
-
-    @classmethod
-    def of(cls, models: Sequence[ReadyModel], host: str, port: int) -> Self:
-        """Return what this process says when it serves these models."""
-        first = models[0]
-        return cls(
-            model=first.name,
-            version=first.version,
-            host=host,
-            port=port,
-            sync_address=first.sync_address,
-            pid=os.getpid(),
-            models=tuple(models),
-        )
-
-    def write(self, path: Path) -> None:
-        """Write the ready file; it appears complete."""
-        unfinished = path.with_name(f"{path.name}.tmp")
-        unfinished.write_text(json.dumps({**asdict(self), "url": self.url}))
-        unfinished.replace(path)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -140,6 +91,9 @@ class ServerConfig:
     stop_seconds: float = 5.0
     """Then, how long requests under way may take."""
 
+    entry: EntryConfig = DEFAULT_ENTRY
+    """For models whose rows are on shards: how they are read."""
+
     def __post_init__(self) -> None:
         """Reject values that could only fail later, far from here."""
         if self.max_body_bytes < 1:
@@ -149,6 +103,10 @@ class ServerConfig:
         for name in ("poll_seconds", "drain_seconds", "stop_seconds"):
             if not getattr(self, name) >= 0:
                 raise ValueError(f"{name} must be a time from 0 on, got {getattr(self, name)}")
+        if self.num_kept_versions > 1 and any(model.shards is not None for model in self.all_models):
+            raise ValueError(
+                f"num_kept_versions={self.num_kept_versions}: rows on shards are those of one version; keep one version"
+            )
         if not self.all_models:
             raise ValueError("there is nothing to serve; name the folder of a model's versions")
         if self.export_base is None and self.sync_address is not None:
@@ -162,8 +120,12 @@ class ServerConfig:
         return (ModelConfig(base=self.export_base, sync_address=self.sync_address), *self.models)
 
 
-def serve(config: ServerConfig, *, announce: Callable[[Ready], None] = lambda ready: None) -> None:
+def serve(
+    config: ServerConfig, *, announce: Callable[[Ready], None] = lambda ready: None, front: Front | None = None
+) -> None:
     """Serve the newest whole versions until SIGTERM or Ctrl-C, then return; `announce` runs just before it answers.
+
+    A `front` is one of several processes that answer, and has its rows from the table process of the server.
 
     Raises:
         FileNotFoundError: a model has no complete version, and `wait` is off.
@@ -177,12 +139,17 @@ def serve(config: ServerConfig, *, announce: Callable[[Ready], None] = lambda re
         if config.ready_file is not None:
             # Left by a server that was killed.
             Path(config.ready_file).unlink(missing_ok=True)
-        sock = cleanup.enter_context(bind(config.host, config.port))
+        sock = cleanup.enter_context(bind(config.host, config.port) if front is None else front.socket())
         if config.wait and not _await_versions(config.all_models, stop):
             return
-        served = [_load(one, config) for one in config.all_models]
+        rows = [cleanup.enter_context(Rows(one, config.entry, tls=config.tls)) for one in config.all_models]
+        served = _loaded(config, rows, stop, cleanup, front)
+        if served is None:
+            return
         models = Models(served)
-        sync = [_follow(model, one, config, cleanup) for model, one in zip(served, config.all_models, strict=True)]
+        sync: list[str | None] = [None] * len(served)
+        if front is None:
+            sync = [_follow(model, one, config, cleanup) for model, one in zip(served, config.all_models, strict=True)]
         announced = [
             ReadyModel(name=model.name, version=model.current.version, sync_address=address)
             for model, address in zip(served, sync, strict=True)
@@ -194,6 +161,8 @@ def serve(config: ServerConfig, *, announce: Callable[[Ready], None] = lambda re
                 # A signal that came before uvicorn took the signals over.
                 server.should_exit = True
                 return
+            for where, address in zip(rows, sync, strict=True):
+                cleanup.enter_context(where.registered(address))
             if config.ready_file is not None:
                 cleanup.callback(Path(config.ready_file).unlink, missing_ok=True)
                 ready.write(Path(config.ready_file))
@@ -214,10 +183,45 @@ def serve(config: ServerConfig, *, announce: Callable[[Ready], None] = lambda re
         )
         # From now on connections queue up, so a process that sees the ready file can connect.
         start_listening(sock, config.host, config.port)
-        cleanup.enter_context(models.watched(config.poll_seconds))
+        # Fronts take the versions that the table process takes.
+        cleanup.enter_context(models.watched(config.poll_seconds if front is None else 0))
         server.run(sockets=[sock])
         if not server.started and not stop.is_set():
             raise RuntimeError("the HTTP server did not start; what it logged above says why")
+
+
+def serve_tables(config: ServerConfig, folder: WorkersFolder) -> None:
+    """Be the table process of a server: hold the rows of its models and take their deltas, until SIGTERM."""
+    _share_work(config.num_threads)
+    with ExitStack() as cleanup:
+        stop = cleanup.enter_context(stop_signals())
+        if config.wait and not _await_versions(config.all_models, stop):
+            return
+        models = [TableModel(number, one, folder, cleanup) for number, one in enumerate(config.all_models)]
+        sync = [
+            _follow(model.served, one, config, cleanup) for model, one in zip(models, config.all_models, strict=True)
+        ]
+        ready = [
+            ReadyModel(name=model.served.name, version=model.served.current.version, sync_address=address)
+            for model, address in zip(models, sync, strict=True)
+        ]
+        run_tables(models, ready, folder, poll_seconds=config.poll_seconds, stop=stop)
+
+
+def _loaded(
+    config: ServerConfig, rows: Sequence[Rows], stop: threading.Event, cleanup: ExitStack, front: Front | None
+) -> list[ServedModel] | None:
+    """Return all models; None if a signal comes first."""
+    served: list[ServedModel] = []
+    for number, (one, where) in enumerate(zip(config.all_models, rows, strict=True)):
+        if front is None:
+            loaded = where.when_there(partial(_load, one, config, where), stop if config.wait else None)
+        else:
+            loaded = cleanup.enter_context(front.model(number, one, num_threads=config.num_threads))
+        if loaded is None:
+            return None
+        served.append(loaded)
+    return served
 
 
 def _share_work(num_threads: int) -> None:
@@ -230,8 +234,13 @@ def _share_work(num_threads: int) -> None:
     native.set_num_threads(num_threads)
 
 
-def _load(model: ModelConfig, config: ServerConfig) -> ServedModel:
-    return ServedModel(model, num_threads=config.num_threads, num_kept=config.num_kept_versions, prepare=warm_up)
+def _load(model: ModelConfig, config: ServerConfig, rows: Rows) -> ServedModel:
+    return ServedModel(
+        model,
+        load=rows.load(num_threads=config.num_threads),
+        num_kept=config.num_kept_versions,
+        prepare=warm_up,
+    )
 
 
 def _follow(model: ServedModel, wanted: ModelConfig, config: ServerConfig, cleanup: ExitStack) -> str | None:

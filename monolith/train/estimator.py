@@ -33,7 +33,7 @@ from monolith.train.job.local_state import run_with_local_servers
 from monolith.train.job.run_job import run_job
 from monolith.train.job_config import JobConfig
 from monolith.train.loop import RunResult, Sync
-from monolith.train.made_model import ModelLike, make_model, make_source
+from monolith.train.made_model import ModelLike, chosen_model, make_model, make_source
 from monolith.train.ranks.run_ranks import init_sync_train_and_update_conf, run_ranks
 from monolith.train.roles.role import with_role
 from monolith.train.run import run, training_source
@@ -52,7 +52,7 @@ class Estimator:
 
     def __init__(
         self,
-        model: ModelLike,
+        model: ModelLike | None,
         conf: RunConfig | RunnerConfig,
         warm_start_from: str | None = None,
         *,
@@ -60,6 +60,7 @@ class Estimator:
     ) -> None:
         """Take a model, its parameters, or a class that is called with `params`; the last two make it after seeding.
 
+        None takes the model that the configuration's `task` names: "module:Class", or a registered name.
         A model without its own snapshot starts from the folder `warm_start_from`; `restore_dir` does the same.
         """
         if not isinstance(conf, RunConfig | RunnerConfig):
@@ -71,6 +72,7 @@ class Estimator:
         if warm_start_from is not None:
             config.restore_dir = warm_start_from
         check_unread(vars(config), config.changed())
+        model = chosen_model(model, config.task)
         self.model = make_model(model, params, seed=config.seed, override=config.params_override)
         self._is_kept = bool(str(config.model_dir))
         if not self._is_kept:
@@ -110,11 +112,11 @@ class Estimator:
                 stacklevel=2,
             )
         self._name_metrics()
-        if self.config.enable_full_sync_training:
+        if self.config.enable_sync_training and self.config.server_type != "ps":
             init_sync_train_and_update_conf(self.config)
         job = job_config(self.config)
         job.check()
-        return _how_to_train(job)(
+        return self._how_to_train(job)(
             self.model,
             self.config,
             steps=steps,
@@ -153,8 +155,8 @@ class Estimator:
         self._name_metrics()
         job = job_config(self.config)
         job.check()
-        if job.server_type in DATA_ROLES:
-            return {}  # evaluating reads without a data service
+        if job.server_type in DATA_ROLES or (job.is_sync and job.server_type == "ps"):
+            return {}  # evaluating needs neither a data service nor the servers of ranks
         if job.is_job:
             path = snapshot_to_look_at(Path(self.config.model_dir), restore_config(self.config), checkpoint_path)
             source = self._source(Mode.EVAL)
@@ -253,17 +255,16 @@ class Estimator:
     def _source(self, mode: Mode) -> Source:
         return make_source(self.model, mode, input_config(self.config))
 
+    def _how_to_train(self, job: JobConfig) -> Callable[..., RunResult]:
+        if job.is_sync:
+            return run_ranks
+        if job.is_job:
+            return run_job
+        return run_with_local_servers if job.num_ps else run
+
     def _name_metrics(self) -> None:
         name = self.config.deep_insight_name
         set_metric_prefix(f"{DEFAULT_PREFIX}.{name}" if name else DEFAULT_PREFIX)
-
-
-def _how_to_train(job: JobConfig) -> Callable[..., RunResult]:
-    if job.is_sync:
-        return run_ranks
-    if job.is_job:
-        return run_job
-    return run_with_local_servers if job.num_ps else run
 
 
 def _check_counts(**counts: int | None) -> None:

@@ -38,7 +38,10 @@ class JobConfig:
     num_workers: int = 1
 
     is_sync: bool = False
-    """All workers take each step together, as ranks; there are no parameter servers."""
+    """All workers take each step together, as ranks; there are no parameter servers, unless they hold the rows."""
+
+    keeps_rows_on_ps: bool = False
+    """The ranks have their rows on parameter servers, and their dense weights themselves."""
 
     row_gradients: str = "mean"
     """What ranks make of their gradients of a row: mean or sum."""
@@ -143,7 +146,9 @@ class JobConfig:
             if value is not None and value < 0:
                 raise ValueError(f"{name} must not be negative, got {value}")
         self._warn_of_no_effect()
-        if not self.is_job:
+        if self.keeps_rows_on_ps:
+            self._check_ranks_with_ps()
+        if not self.is_job and not self.keeps_rows_on_ps:
             return
         if self.num_ps < 1:
             raise ValueError(
@@ -154,6 +159,18 @@ class JobConfig:
             spares = f" and {self.num_spares} spares" if self.server_type == "ps" and self.num_spares else ""
             count = "a job has one" if self.server_type == "dispatcher" else f"{name}={getattr(self, name)}{spares}"
             raise ValueError(f"index={self.index}: there is no such {self.server_type}, {count}")
+
+    def _check_ranks_with_ps(self) -> None:
+        if not self.is_sync:
+            raise ValueError(
+                "enable_partial_sync_training keeps the rows of ranks on parameter servers; set enable_sync_training "
+                "too, or leave it out for workers that do not wait for each other"
+            )
+        if self.server_type not in ("ps", "worker"):
+            raise ValueError(
+                f"server_type={self.server_type}: with enable_partial_sync_training a process is a ps or a worker; "
+                "start a data service by itself"
+            )
 
     def _warn_of_no_effect(self) -> None:
         """Say which settings need another kind of job."""

@@ -8,10 +8,26 @@ import torch
 from monolith.data import Source
 from monolith.data.input_config import InputConfig, input_settings
 from monolith.model import Mode, MonolithModel
-from monolith.model.hyper_params import InstantiableParams, Params
+from monolith.model.hyper_params import InstantiableParams, Params, named_model
+from monolith.model.hyper_params.named_model import class_of
 from monolith.model.native_task import NativeTask
 
 ModelLike = type[MonolithModel] | MonolithModel | InstantiableParams
+
+
+def chosen_model(model: ModelLike | None, task: str | None) -> ModelLike:
+    """Return the model that was given, or else the one that the setting `task` names; both must be of one class."""
+    if task is None:
+        if model is None:
+            raise ValueError("there is no model: pass one, or name one with task, such as task='ranking:Ranking'")
+        return model
+    named: ModelLike = named_model(task)
+    if model is not None and class_of(model) is not class_of(named):
+        raise ValueError(
+            f"task={task!r} names {class_of(named).__name__}, and the model that was given is a "
+            f"{class_of(model).__name__}; leave one of them out"
+        )
+    return named if model is None else model
 
 
 def make_model(model: ModelLike, params: Any, *, seed: int | None, override: str | None) -> MonolithModel:

@@ -17,6 +17,7 @@ from monolith.cli.demo.asking import ServerClient
 from monolith.cli.demo.command import demo as demo_command
 from monolith.cli.demo.folder import DemoFolder, TrainerSize
 from monolith.launch.movie_stream import ProbeTail
+from monolith.train.job.ask_to_scale import ask_to_scale
 from monolith.train.job.status import job_status
 from tests.patience import PATIENCE_SECONDS
 
@@ -61,7 +62,14 @@ def await_fresh_answer(port: int, probe_path: Path) -> None:
     client, probes = ServerClient("127.0.0.1", port), ProbeTail(probe_path)
     probes.new()  # those before now
     deadline, users = time.monotonic() + PATIENCE_SECONDS, []
-    while not users or not client.knows_probe(users[0]):
+
+    def is_known() -> bool:
+        try:
+            return bool(users) and client.knows_probe(users[0])
+        except OSError:  # a connection that rested for too long was closed; the next one is new
+            return False
+
+    while not is_known():
         users += [user for user, _ in probes.new()]
         assert time.monotonic() < deadline, "no new event reached the server"
         time.sleep(0.05)
@@ -91,22 +99,29 @@ def test_the_live_model_is_shown_learns_on_and_leaves_nothing(tmp_path):
     assert not list(folder.rglob("*.tmp"))
 
 
-def all_take_part(folder: Path) -> bool:
-    """Whether both servers have rows, both workers train, and the status of the trainer counts both servers."""
+def all_take_part(folder: Path, num_ps: int, num_workers: int) -> bool:
+    """Whether all servers have rows, all workers train, and the status of the trainer counts all servers."""
     status = job_status(folder / "model", timeout_seconds=PATIENCE_SECONDS)
     trainer = json.loads((folder / "job" / "trainer.status.json").read_text())
     rows = [one["num_rows"].get("uid", 0) for one in status["servers"]]
     return (
-        len(rows) == len(status["workers"]) == 2
+        (len(rows), len(status["workers"])) == (num_ps, num_workers)
         and min(rows) > 0
-        and all(one["events_per_second"] > 0 for one in status["workers"])
+        and all(one.get("events_per_second", 0) > 0 for one in status["workers"])
         and trainer["rows"]["uid"] > max(rows)
         and trainer["memory_bytes"] > 0
     )
 
 
+def await_parts(folder: Path, num_ps: int, num_workers: int) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not all_take_part(folder, num_ps, num_workers):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
 @pytest.mark.services
-def test_a_job_trains_behind_the_same_view(tmp_path):
+def test_a_job_trains_behind_the_same_view_and_is_scaled(tmp_path):
     folder = tmp_path / "demo"
     size = ("--num-ps", "2", "--num-workers", "2")
     options = ("--rate", "2500", "--seconds", "1", "--port", "0", "--folder", str(folder), "--keep-running")
@@ -118,18 +133,22 @@ def test_a_job_trains_behind_the_same_view(tmp_path):
         port = re.search(r"curl http://127\.0\.0\.1:(\d+)/metrics", output)
         assert port is not None
         await_fresh_answer(int(port[1]), folder / "job" / "probes.txt")
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while not all_take_part(folder):
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+        await_parts(folder, 2, 2)
+        said: list[str] = []
+        ask_to_scale(folder / "model", num_ps=3, num_workers=1, wait_seconds=PATIENCE_SECONDS, say=said.append)
+        assert "it goes on with num_ps=3 and num_workers=1" in said[-1]
+        await_parts(folder, 3, 1)
+        await_fresh_answer(int(port[1]), folder / "job" / "probes.txt")
     finally:
         demo.send_signal(signal.SIGINT)
     rest, _ = demo.communicate(timeout=PATIENCE_SECONDS)
     assert demo.returncode == 0, rest
     assert not processes_of(folder)
     assert latest_state(folder / "model") is not None
-    ends = re.findall(r"(ps \d|chief|worker 1) (ended|was ended).*", (folder / "job" / "job.log").read_text())
-    assert sorted(ends) == [(name, "ended") for name in ("chief", "ps 0", "ps 1", "worker 1")], "none by a signal"
+    ends = re.findall(r"(ps \d|chief|worker 1) (ended.*|was ended.*)", (folder / "job" / "job.log").read_text())
+    names = ("chief", "ps 0", "ps 0", "ps 1", "ps 1", "ps 2", "worker 1")
+    once = [("chief", "ended with status 3")]
+    assert sorted(ends) == sorted([*once, *((name, "ended") for name in names)]), "none by a signal"
     with pytest.raises(ValueError, match="monolith demo --resume --num-ps 2 --num-workers 2"):
         DemoFolder(folder, True)
     DemoFolder(folder, True, TrainerSize(2, 2)).__exit__()

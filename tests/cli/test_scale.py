@@ -1,6 +1,7 @@
 """`monolith scale` as a user runs it, and what it refuses."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from typer.testing import CliRunner
@@ -102,6 +103,12 @@ def test_what_became_of_it_is_said(tmp_path, chief, what, words):
     chief.open(OPENING)
     chief.scaling.stop = stop
     assert words in refusal(tmp_path, "--num-ps", "2")
+
+
+def test_a_chief_that_is_lost_before_it_stops_forgets_the_wish(tmp_path, chief):
+    chief.open(OPENING)
+    chief.scaling.stop = lambda: chief.open(replace(OPENING, generation=4))  # as its successor does
+    assert "goes on as it was: its chief was lost before it could stop; ask again" in refusal(tmp_path, "--num-ps", "2")
 
 
 def test_only_who_knows_the_secret_may_ask(tmp_path, chief):

@@ -55,6 +55,38 @@ def test_every_id_belongs_to_one_shard(num_shards: int) -> None:
     assert 0 <= min(shards) and max(shards) < num_shards
 
 
+@pytest.mark.parametrize("num_shards", [1, 2, 3, 200, 256, 1000])
+def test_the_ids_of_all_shards_are_the_ids_of_the_table(num_shards: int) -> None:
+    table = filled()
+    shards = shards_of_ids(IDS, num_shards)
+    for index in range(num_shards):
+        found = [one for ids in table.ids((index, num_shards)) for one in ids.tolist()]
+        assert sorted(found) == sorted(IDS[shards == index].tolist())
+
+
+def test_a_shards_ids_are_found_without_reading_the_others() -> None:
+    class Counted:
+        def __init__(self, table: Table) -> None:
+            self._native, self.read = table.native, list[int]()
+
+        def read_rows(self, sub_table: int) -> object:
+            self.read.append(sub_table)
+            return self._native.read_rows(sub_table)
+
+    table = filled()
+    table.native = counted = Counted(table)  # type: ignore[assignment]
+    for index in range(1000):
+        list(table.ids((index, 1000)))
+    # One pass, and once more for each 256th that two shards have a part of.
+    assert set(counted.read) == set(range(256))
+    assert len(counted.read) == 1000 + 255 - 7  # 8 of the 1,000 begin where a 256th does
+
+
+def test_there_are_no_ids_of_a_shard_that_does_not_exist() -> None:
+    with pytest.raises(ValueError, match="there is no shard 2 of 2"):
+        list(filled().ids((2, 2)))
+
+
 @pytest.mark.parametrize("num_shards", [0, -1, 65_537])
 def test_a_wrong_number_of_shards_is_named(tmp_path: Path, num_shards: int) -> None:
     filled().save(tmp_path / "t")

@@ -1,6 +1,8 @@
 """A version that several servers serve together: its predictions are those of one process."""
 
+import gc
 import threading
+import time
 from contextlib import ExitStack
 
 import numpy as np
@@ -15,11 +17,22 @@ from monolith.export.sharded.entry import TAKEN_BY_ENTRY, rows_on_replicas
 from monolith.export.sharded.shard_model import load_newest_shard, load_shard
 from monolith.parallel import RemoteTables
 from monolith.parallel.replicas.replica_server import ReplicaServer
-from monolith.parallel.replicas.replicated_tables import ReadConfig
+from monolith.parallel.replicas.replicated_tables import ReadConfig, ShardAwayError
 from monolith.wire import SharedSecret
 from tests.export.movie import eager, export, request, trained
+from tests.patience import PATIENCE_SECONDS
 
 NUM_SHARDS = 3
+
+
+def serve(server, model):
+    server.serve(
+        model.tables,
+        shard=model.shard,
+        num_shards=model.num_shards,
+        plan_hash=model.plan_hash,
+        version=model.version,
+    )
 
 
 class Fleet:
@@ -34,11 +47,11 @@ class Fleet:
 
     def served(self, model, address="127.0.0.1:0"):
         server = ReplicaServer(address, secret=self.secret)
-        server.serve(model.tables, shard=model.shard, num_shards=model.num_shards, plan_hash=model.plan_hash)
+        serve(server, model)
         return server
 
-    def entry(self, deadline_seconds=60.0):
-        config = ReadConfig(deadline_seconds=deadline_seconds)
+    def entry(self, deadline_seconds=60.0, default_rows=True):
+        config = ReadConfig(deadline_seconds=deadline_seconds, default_rows=default_rows)
         rows = rows_on_replicas(lambda shard: self.addresses[shard], secret=self.secret, config=config)
         return load_export(self.path, rows=rows)
 
@@ -126,12 +139,14 @@ def test_rows_of_a_shard_that_is_away_read_as_zeros_and_are_counted(fleet, path)
     away = sum(int(ids[table].contains(torch.from_numpy(columns[table])).sum()) for table in ids)
     assert entry.tables.default_rows[1] - before == away > 0
     assert entry.tables.default_rows[0] == entry.tables.default_rows[2] == 0
+    assert entry.shards_away == (1,)
     # It comes back at another address.
     back = fleet.served(fleet.models[1][0])
     fleet.addresses[1] = [str(back.address)]
     fleet.servers[1] = [back]
     entry.tables.refresh()
     np.testing.assert_array_equal(predicted(entry), predicted(load_export(path)))
+    assert entry.shards_away == ()
 
 
 def test_rows_can_be_read_but_not_changed(fleet):
@@ -158,17 +173,65 @@ def test_a_newer_version_takes_the_place_of_the_one_before(fleet, path):
     entry = fleet.entry()
     predicted(entry)
     newer = export(path.parent.parent, 2, seed=4, num_shards=NUM_SHARDS)
-    for shard, replicas in enumerate(fleet.servers):
-        model = load_newest_shard(path.parent.parent, shard)
-        assert model.version == 2
-        for one in replicas:
-            one.serve(model.tables, shard=shard, num_shards=NUM_SHARDS, plan_hash=model.plan_hash)
     fleet.path = newer
-    np.testing.assert_array_equal(predicted(fleet.entry()), predicted(load_export(newer)))
-    assert entry.tables.default_rows == [0] * NUM_SHARDS
-    # The plan is the same, so the entry of before reads the new rows.
+    with pytest.raises(ShardAwayError, match=r"shard 0 of 3 .*version 2 is not loaded yet, the newest here is 1"):
+        fleet.entry()
+    replace_versions(fleet, path.parent.parent)
+    before, after = predicted(load_export(path)), predicted(load_export(newer))
+    assert not np.array_equal(before, after)
+    entry_of_newer = fleet.entry()
+    # Both entries at once: neither mixes its dense weights with rows of the other version.
+    for _ in range(3):
+        np.testing.assert_array_equal(predicted(entry), before)
+        np.testing.assert_array_equal(predicted(entry_of_newer), after)
+    assert entry.tables.default_rows == entry_of_newer.tables.default_rows == [0] * NUM_SHARDS
+
+
+def replace_versions(fleet, base):
+    for shard, replicas in enumerate(fleet.servers):
+        model = load_newest_shard(base, shard)
+        for one in replicas:
+            serve(one, model)
+
+
+def test_rows_of_an_earlier_version_stay_until_their_last_reader_has_gone(fleet, path):
+    entry = fleet.entry()
     predicted(entry)
-    assert entry.tables.default_rows == [0] * NUM_SHARDS
+    export(path.parent.parent, 2, seed=4, num_shards=NUM_SHARDS)
+    replace_versions(fleet, path.parent.parent)
+    server = fleet.servers[0][0]
+    server.release(keep_seconds=0.0)
+    assert server.num_held == 2, "an entry is connected to the rows of version 1"
+    del entry
+    gc.collect()
+    give_up = time.monotonic() + PATIENCE_SECONDS
+    while server.num_held == 2 and time.monotonic() < give_up:
+        server.release(keep_seconds=0.0)
+        time.sleep(0.01)
+    assert server.num_held == 1
+    # A replica that has newer rows alone answers an entry of before: the plan is the same.
+    fleet.addresses[0] = [str(server.address)]
+    entry = fleet.entry()
+    predicted(entry)
+    assert entry.shards_away == ()
+
+
+def test_the_same_rows_can_have_two_version_numbers(fleet):
+    entry, server, model = fleet.entry(), fleet.servers[0][0], fleet.models[0][0]
+    wanted = predicted(entry)
+    serve(server, model.as_version(5))
+    assert server.num_held == 1
+    np.testing.assert_array_equal(predicted(entry), wanted)
+    np.testing.assert_array_equal(predicted(fleet.entry()), wanted)
+
+
+def test_an_entry_that_must_have_all_rows_says_so(fleet):
+    entry = fleet.entry(deadline_seconds=0.5, default_rows=False)
+    for one in fleet.servers[2]:
+        one.close()
+    with pytest.raises(ShardAwayError, match=r"shards \[2\] did not answer within 0.5 s"):
+        predicted(entry)
+    assert entry.shards_away == (2,)
 
 
 def test_tables_of_two_plans_are_served_until_the_next_ones_come(fleet):

@@ -22,8 +22,8 @@ def scale(
 ) -> None:
     """Let a job go on with other numbers of parameter servers and workers, through a snapshot, without a lost event.
 
-    All processes stop at a snapshot. `monolith launch` on this machine starts them again in the new shape. With another
-    engine or a scheduler, the chief ends with status 3, and all processes are to be started with the new numbers.
+    All processes stop at a snapshot. `monolith launch`, here or on Ray, starts them again in the new shape. With
+    another scheduler, the chief ends with status 3, and all processes are to be started with the new numbers.
 
     A job with TLS is asked with its certificates: give the same --tls flags.
     """

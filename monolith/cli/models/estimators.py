@@ -8,23 +8,23 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from monolith.launch.roles import load_class
+from monolith.model.hyper_params import named_model
 from monolith.train import Estimator
 from monolith.train.config import RunnerConfig, command_line
 
 
 def estimator_of(model: str, settings: Mapping[str, Any], params: str | None) -> Estimator:
-    """Return an Estimator of the class "module:Class", called with the JSON value `params`."""
+    """Return an Estimator of the class that `load_model` finds, called with the JSON value `params`."""
     return Estimator(load_model(model), config_of(settings), params=_parsed(params))
 
 
 def load_model(where: str) -> Any:
-    """Return the class that "module:Class" names, also one in the current folder."""
+    """Return the class that "module:Class" names, or a registered model, also one in the current folder."""
     if (here := os.getcwd()) not in sys.path:
         sys.path.insert(0, here)
-    module = where.partition(":")[0]
+    module = where.partition(":")[0] if ":" in where else where.rpartition(".")[0]
     try:
-        return load_class(where)
+        return named_model(where)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):
             raise

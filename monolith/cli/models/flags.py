@@ -34,7 +34,7 @@ class LaunchFlags(TrainFlags):
     """Flags of `monolith launch` besides the settings."""
 
     engine: str = setting("local", "Where its processes run: local, ray, k8s, or external, which prints commands.")
-    sync: bool = setting(False, "All workers take each step together; there are no parameter servers.")
+    sync: bool = setting(False, "All workers take each step together; with --num-ps, servers hold the rows.")
     num_dsworkers: int = setting(0, "Processes that read the data for the workers; 0: workers read it themselves.")
     max_restarts: int = setting(3, "How often each process is started again after it died; 0 fails at once.")
     stop_seconds: float = setting(60.0, "How long an orderly end may take, after Ctrl-C or SIGTERM.")
@@ -92,20 +92,26 @@ COMMANDS: Mapping[str, type] = {
 def parse_arguments(command: str, arguments: Sequence[str]) -> Arguments:
     """Return (the model, the settings, the command's own flags) that the arguments say.
 
+    The first argument is the model, or `--task` among the flags.
     `--help`, `-h` and `--help-all` print the flags and end the command.
     """
     flags = COMMANDS[command]
     if any(one in (*_HELP, *_HELP_ALL) for one in arguments):
         print_help(command, flags, everything=any(one in _HELP_ALL for one in arguments))
         raise typer.Exit
-    if not arguments or arguments[0].startswith("-"):
+    has_model = bool(arguments) and not arguments[0].startswith("-")
+    if not has_model and not any(one.partition("=")[0] == "--task" for one in arguments):
         first = f", got {arguments[0]!r} there" if arguments else ""
         raise ValueError(
             f"the model comes first{first}: monolith {command} MODULE:CLASS [FLAGS], such as monolith {command} "
             "ranking:Ranking for the class Ranking in ranking.py"
         )
-    found = parse_flags(arguments[1:], flags)
+    found = parse_flags(arguments[1:] if has_model else arguments, flags)
+    task = found.pop("task", None)
+    if has_model and task is not None:
+        raise ValueError(f"{arguments[0]} and --task {task} both name the model; leave one of them out")
     known = flag_kinds(RunnerConfig)
     settings = {name: value for name, value in found.items() if name in known}
     defaults = {one.name: one.default for one in fields(flags) if one.name not in known and one.init}
-    return arguments[0], settings, {**defaults, **{name: one for name, one in found.items() if name not in known}}
+    own = {**defaults, **{name: one for name, one in found.items() if name not in known}}
+    return arguments[0] if has_model else task, settings, own

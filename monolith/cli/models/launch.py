@@ -19,7 +19,7 @@ from monolith.launch.engines.external import ExternalEngine
 from monolith.launch.engines.job import Engine, Job, Resources
 from monolith.launch.engines.kubernetes import KubernetesConfig, KubernetesEngine
 from monolith.launch.engines.local import LocalEngine
-from monolith.launch.engines.local_ranks import ranks_of
+from monolith.launch.engines.local_ranks import ranks_of, servers_of
 from monolith.launch.supervisor import SupervisorConfig
 from monolith.train.config import flag_kinds, flag_name
 
@@ -58,15 +58,18 @@ def _run_ranks(model: str, settings: Mapping[str, Any], passed: Mapping[str, Any
         raise ValueError("monolith launch needs --model-dir, the folder that its processes have in common")
     if own["num_dsworkers"]:
         raise ValueError("--num-dsworkers is for jobs with parameter servers; start a data service by itself")
-    if settings.get("num_ps"):
-        raise ValueError(
-            f"--num-ps={settings['num_ps']}: in synchronous training the ranks hold the rows themselves; leave it out"
-        )
+    num_ps = settings.get("num_ps", 0)
+    if settings.get("enable_partial_sync_training") and not num_ps:
+        raise ValueError("--enable-partial-sync-training: say with --num-ps how many parameter servers hold the rows")
+    for name in ("num_extra_ps", "num_redundant_ps"):
+        if settings.get(name):
+            raise ValueError(f"{flag_name(name)}: ranks have no spare parameter servers; leave it out")
     config = SupervisorConfig(max_restarts=own["max_restarts"], stop_seconds=own["stop_seconds"], restarts_all=True)
     num_ranks = settings.get("num_workers", 2)
-    flags = flags_of({**passed, "num_workers": num_ranks, "enable_sync_training": True})
+    kinds = {"enable_sync_training": True, "enable_partial_sync_training": num_ps > 0}
+    flags = flags_of({**passed, "num_workers": num_ranks, **kinds})
     with TemporaryDirectory(prefix="monolith-ranks-") as meetings:
-        roles = ranks_of(model, flags, num_ranks, Path(meetings))
+        roles = servers_of(model, flags, num_ps) + ranks_of(model, flags, num_ranks, Path(meetings))
         return LocalEngine(config, JobView(console)).run_roles(roles, settings["model_dir"])
 
 

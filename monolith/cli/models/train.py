@@ -27,7 +27,8 @@ def run(model: str, settings: Mapping[str, Any], own: Mapping[str, Any]) -> None
     try:
         _train(model, settings, own, config)
     except (ConnectionError, TimeoutError) as error:
-        if not job_config(config).is_job:
+        job = job_config(config)
+        if not job.is_job and not job.is_sync:
             raise
         print_error(error_words(error))
         raise typer.Exit(LOST) from error

@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 from monolith.data.batch import Batch
 from monolith.data.parts.every_nth import split
-from monolith.data.parts.redivide import UNITS_KEY, is_of_units, redivide, units_of
+from monolith.data.parts.redivide import UNITS_KEY, chain, is_of_units, redivide, units_of
 from monolith.data.progress import share_read
 from monolith.data.schema import Schema
 from monolith.data.source import Source, State
@@ -20,21 +20,27 @@ def num_events_in(parts: Sequence[Mapping[str, int]], *, all_done: bool) -> int:
     """Return how many events the parts of a job have trained on, given the ends that each has reached by partition.
 
     Parts that read one partition by turns have their ends in it: it counts once, up to where no part is behind. The
-    last part to read something is ahead of the others in the end, once they are `all_done`.
+    last part to read something is ahead of the others in the end, once they are `all_done`. A split of a data service,
+    which has no suffix, goes from one part to another: the later is ahead.
 
     >>> turns = [{"0/0of2": 40, "a/0of2": 7}, {"0/1of2": 30}]
     >>> num_events_in(turns, all_done=False), num_events_in(turns, all_done=True)
     (37, 47)
+    >>> num_events_in([{"5/clicks@0": 8}, {"5/clicks@0": 24}], all_done=False)
+    24
     """
     ends: dict[str, list[int]] = {}
+    passed_on: set[str] = set()
     for part in parts:
         reached: dict[str, int] = {}
         for partition, end in part.items():
             name = _SUFFIX.sub("", partition)
             reached[name] = max(end, reached.get(name, 0))
+            if name == partition:
+                passed_on.add(name)
         for name, end in reached.items():
             ends.setdefault(name, []).append(end)
-    return sum((max if all_done else min)(one) for one in ends.values())
+    return sum((max if all_done or name in passed_on else min)(one) for name, one in ends.items())
 
 
 @dataclass(slots=True)
@@ -128,6 +134,13 @@ class PartSource:
     def redivide(self, positions: Sequence[State | None], num_workers: int) -> list[State | None]:
         """Return where each of another number of workers begins; see `monolith.data.parts.redivide`."""
         return redivide(self._whole, positions, num_workers)
+
+    def begin_anew(self) -> None:
+        """Tell a source that shares out its events that all workers begin at the start of the data."""
+        for unit in self._units:
+            for step in chain(unit.source):
+                if getattr(step, "shares_out", False):
+                    step.begin_anew()
 
     def share_read(self) -> float | None:
         """Return how much of the part was read, where its end is known."""

@@ -89,6 +89,7 @@ class Dispatcher(Closing):
         self._ends_at: float | None = None
         self._newest: dict[str, tuple[str, dict[int, int]]] = {}
         self._heard_at = clock()
+        self._handed_over = ""
         self._handlers: dict[int, Callable[[Message], dict[str, Any]]] = {
             ServiceRequest.DESCRIBE: self._describe,
             ServiceRequest.REGISTER: self._register,
@@ -98,6 +99,7 @@ class Dispatcher(Closing):
             ServiceRequest.LOCATE: self._locate,
             ServiceRequest.STATUS: self._status,
             ServiceRequest.END: self._end,
+            ServiceRequest.HAND_OVER: self._hand_over,
         }
         self._file = LedgerFile(config.state_path)
         try:
@@ -247,6 +249,17 @@ class Dispatcher(Closing):
         self._registry.forget(meta["trainer"])
         round, lost = self._ledger.join(meta["trainer"], meta["life"], Holding.from_json(meta["holding"]))
         return {**self._describe(message), "round": round, "lost": lost}
+
+    def _hand_over(self, message: Message) -> dict[str, Any]:
+        meta = message.meta
+        if meta["token"] == self._handed_over:  # sent twice: trainers may have taken splits since
+            return {}
+        tables = [Holding.from_json(one) for one in meta["tables"]]
+        self._ledger.hand_over(meta["family"], set(meta["trainers"]), tables)
+        for trainer in self._ledger.lives:
+            self._registry.forget(trainer)
+        self._handed_over = meta["token"]
+        return {}
 
     def _take(self, message: Message) -> dict[str, Any]:
         meta = message.meta

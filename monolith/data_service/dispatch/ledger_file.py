@@ -41,22 +41,7 @@ class LedgerFile:
 
     def read(self) -> dict[str, Any] | None:
         """Return what was written last; None if nothing was. CorruptFileError if it is damaged."""
-        try:
-            text = self.path.read_text(encoding="utf-8")
-        except FileNotFoundError:
-            return None
-        except UnicodeDecodeError as error:
-            raise self._corrupt(error) from error
-        try:
-            value = json.loads(text)
-            if value["format"] != FORMAT or value["version"] != VERSION:
-                raise ValueError(f"format {value['format']!r}, version {value['version']!r}")
-            content: dict[str, Any] = value["content"]
-            if value["crc32c"] != native.crc32c(_encoded(content)):
-                raise ValueError("its checksum is wrong")
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise self._corrupt(error) from error
-        return content
+        return _read(self.path)
 
     def write(self, content: dict[str, Any]) -> None:
         """Replace what was written before; it is on disk when this returns."""
@@ -67,10 +52,36 @@ class LedgerFile:
         """Let another process have the folder."""
         os.close(self._lock)
 
-    def _corrupt(self, error: Exception) -> CorruptFileError:
-        return CorruptFileError(
-            f"{self.path}: not the state of a dispatcher of this version ({error}); choose another folder to begin anew"
-        )
+
+def num_splits_in(folder: str | os.PathLike[str]) -> int | None:
+    """Return how many splits the dispatcher of a folder has made; None if there was none."""
+    content = _read(Path(folder) / FILE)
+    return None if content is None else int(content["ledger"]["num_splits"])
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    except UnicodeDecodeError as error:
+        raise _corrupt(path, error) from error
+    try:
+        value = json.loads(text)
+        if value["format"] != FORMAT or value["version"] != VERSION:
+            raise ValueError(f"format {value['format']!r}, version {value['version']!r}")
+        content: dict[str, Any] = value["content"]
+        if value["crc32c"] != native.crc32c(_encoded(content)):
+            raise ValueError("its checksum is wrong")
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise _corrupt(path, error) from error
+    return content
+
+
+def _corrupt(path: Path, error: Exception) -> CorruptFileError:
+    return CorruptFileError(
+        f"{path}: not the state of a dispatcher of this version ({error}); choose another folder to begin anew"
+    )
 
 
 def _encoded(value: dict[str, Any]) -> bytes:

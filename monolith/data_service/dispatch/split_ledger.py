@@ -7,10 +7,11 @@ What it rests on:
 * A trainer that starts again says what it holds, from its checkpoint. Whatever else the ledger has under its name was
   read by a life that left no trace, so it goes back to where that trainer took it over (`base`).
 * Each start of a trainer is a new life. Requests of an older life are refused.
+* If the number of trainers changes, the first of the new ones says where all splits stand, and nobody owns any.
 """
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -92,6 +93,30 @@ class SplitLedger:
         self._move(trainer, mine, holding)
         self.num_changes += 1
         return holding.round, [number for number in lost if number not in handed_over]
+
+    def hand_over(self, family: str, trainers: Collection[str], tables: Sequence[Holding]) -> None:
+        """Let the trainers of a job begin in another number: nobody owns a split, and each stands where `tables` say.
+
+        Args:
+            family: What the names of the job's trainers begin with.
+            trainers: The new ones; all others of the family are refused from now on.
+            tables: One for each round that somebody was in; without any, the job begins anew.
+
+        Raises:
+            ValueError: Trainers of another job have splits.
+        """
+        owners = {split.owner for table in self.rounds.values() for split in table if split.owner is not None}
+        strangers = sorted(owner for owner in owners if not _is_of(family, owner))
+        if strangers:
+            raise ValueError(
+                f"the data service also feeds {', '.join(map(repr, strangers[:3]))}, which are no trainers of "
+                f"{family!r}: only a job that has the service to itself can change its number of trainers"
+            )
+        for table in tables:
+            self._check_splits(table)
+        self.rounds = {table.round: [_split_at(table, number) for number in range(self.num_splits)] for table in tables}
+        self.lives = {one: life for one, life in self.lives.items() if one in trainers or not _is_of(family, one)}
+        self.num_changes += 1
 
     def take(self, trainer: str, life: str, round: int, known: Collection[int], allowed: Collection[int]) -> TakenSplit:
         """Return the first split of the round that the trainer may have, or why there is none.
@@ -208,6 +233,16 @@ def _claim(split: Split, trainer: str) -> bool:
     if split.owner is None:
         split.owner, split.base = trainer, split.position
     return split.owner == trainer
+
+
+def _is_of(family: str, trainer: str) -> bool:
+    return trainer == family or trainer.startswith(f"{family}/")
+
+
+def _split_at(table: Holding, number: int) -> Split:
+    """Return a split that nobody has, where a table says."""
+    position = table.splits.get(number, SplitPosition())
+    return Split(None, position, position, number in table.done)
 
 
 def _split_to_json(split: Split) -> dict[str, Any]:

@@ -1,8 +1,10 @@
 """ServiceSource: the batches of a data service, as a source for one trainer."""
 
+import contextlib
 import time
+import uuid
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
@@ -10,12 +12,14 @@ from monolith.closing import Closing
 from monolith.data.batch import Batch
 from monolith.data.schema import Schema
 from monolith.data.source import State, check_shard
+from monolith.data_service.hand_over import BEGAN_KEY, HAND_OVER_KEY, holding_of, stand_of, tables_of
 from monolith.data_service.holding import Holding
 from monolith.data_service.patient_client import PatientClient
 from monolith.data_service.requests import ServiceRequest, ask
 from monolith.data_service.trainer.membership import Membership
 from monolith.data_service.trainer.split_puller import SPLITS_IN_FLIGHT, PullConfig, SplitPuller
-from monolith.wire import Address, SharedSecret, TlsConfig
+from monolith.errors import RemoteError
+from monolith.wire import Address, Message, SharedSecret, TlsConfig
 
 _PAUSE_SECONDS = 0.1
 
@@ -83,6 +87,8 @@ class ServiceSource(Closing):
         self._num_rounds = num_rounds
         self._wait_for_others, self._shares_splits = wait_for_others, shares_splits
         self._parts: tuple[tuple[int, int], ...] = ()
+        self._family, self._siblings = trainer, [trainer]
+        self._began: list[dict[str, Any]] = []
         self._schema: Schema | None = None
         self._membership: Membership | None = None
         self._pull = PullConfig(
@@ -127,12 +133,20 @@ class ServiceSource(Closing):
             member.next_round()
 
     def state(self) -> State:
-        """Return the round, the position in each split that was begun, and the splits that are done."""
-        return (Holding() if self._membership is None else self._membership.share.checkpoint()).to_json()
+        """Return the round, the position in each split that was begun, and the splits that are done.
+
+        After another number of trainers has begun, the first one keeps where the service stood then.
+        """
+        holding = Holding() if self._membership is None else self._membership.share.checkpoint()
+        return {**holding.to_json(), **({BEGAN_KEY: self._began} if self._began else {})}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go to a position, and tell the dispatcher: what this trainer had beyond it goes back to be read again."""
-        self._join(Holding.from_json(state))
+        self._began = list(state.get(BEGAN_KEY, ()))
+        if set(state) == {HAND_OVER_KEY}:
+            self._began = list(state[HAND_OVER_KEY])
+            self._hand_over(self._began)
+        self._join(holding_of(state, min(tables_of([state]), default=0)))
 
     def shard(self, num_shards: int, index: int) -> Self:
         """Return a source for a trainer of its own: of every `num_shards`-th split from `index` on, or of any split."""
@@ -140,11 +154,38 @@ class ServiceSource(Closing):
         part = type(self)(self._dispatcher, trainer=f"{self._trainer}/{index}of{num_shards}")
         part._num_rounds, part._wait_for_others, part._pull = self._num_rounds, self._wait_for_others, self._pull
         part._shares_splits = self._shares_splits
+        part._siblings = [f"{self._trainer}/{one}of{num_shards}" for one in range(num_shards)]
+        part._family = self._trainer
         part._parts = self._parts if self._shares_splits else (*self._parts, (num_shards, index))
         return part
 
-    fixed_parts = "its splits belong to the trainers that began them"
-    """Why another number of workers cannot go on with them."""
+    fixed_parts = "a data service gives each split to a worker that is free, and a step mixes them"
+    """Why another number of workers cannot go on behind a step that has no position for each split."""
+
+    def redivide(self, positions: Sequence[Mapping[str, Any] | None], num_workers: int) -> list[State | None]:
+        """Let the first worker give the service its place anew, and all of them take splits from there on.
+
+        Raises:
+            ValueError: There are fewer splits than workers.
+        """
+        splits = self._splits_of(num_workers)
+        if not all(splits):
+            raise ValueError(
+                f"the data service has cut the data into {self._num_splits()} splits, and {num_workers} workers need "
+                "at least one each; go on with fewer workers, or share the splits with --enable-dynamic-sharding"
+            )
+        if all(one is None for one in positions):
+            return [None] * num_workers
+        stand = stand_of(positions, self._splits_of(len(positions)))
+        return [{HAND_OVER_KEY: list(stand.values())}, *[None] * (num_workers - 1)]
+
+    def begin_anew(self) -> None:
+        """Tell the dispatcher that all trainers begin at the start of the data, whatever others had read.
+
+        A service that feeds other trainers too is left as it is.
+        """
+        with contextlib.suppress(RemoteError):
+            self._hand_over([])
 
     def close(self) -> None:
         """Leave the service: others may take at once what this trainer has not finished. Iterating joins again."""
@@ -154,7 +195,7 @@ class ServiceSource(Closing):
 
     def _member(self) -> Membership:
         if self._membership is None or self._membership.is_over:
-            return self._join(Holding.from_json(self.state()))
+            return self._join(holding_of(self.state()))
         return self._membership
 
     def _join(self, holding: Holding) -> Membership:
@@ -173,24 +214,38 @@ class ServiceSource(Closing):
         weakref.finalize(self, member.end)
         return member
 
-    def _ask_schema(self) -> Schema:
-        patience = self._pull.patience_seconds
+    def _splits_of(self, num_workers: int) -> list[range]:
+        """Return which splits each worker may read, if there are `num_workers`."""
+        every = range(self._num_splits())
+        for count, index in self._parts:
+            every = every[index::count]
+        return [every if self._shares_splits else every[index::num_workers] for index in range(num_workers)]
+
+    def _num_splits(self) -> int:
+        return int(self._ask(ask(ServiceRequest.DESCRIBE))["num_splits"])
+
+    def _hand_over(self, tables: Sequence[Mapping[str, Any]]) -> None:
+        who = {"family": self._family, "trainers": self._siblings, "token": uuid.uuid4().hex}
+        self._ask(ask(ServiceRequest.HAND_OVER, tables=list(tables), **who))
+
+    def _ask(self, message: Message) -> dict[str, Any]:
+        pull = self._pull
         client = PatientClient(
-            self._dispatcher,
-            "dispatcher",
-            patience_seconds=patience,
-            tls=self._pull.tls,
-            secret=self._pull.secret,
+            self._dispatcher, "dispatcher", patience_seconds=pull.patience_seconds, tls=pull.tls, secret=pull.secret
         )
-        give_up = time.monotonic() + patience
         try:
-            while (text := client.request(ask(ServiceRequest.DESCRIBE)).meta["schema"]) is None:
-                if time.monotonic() > give_up:
-                    raise TimeoutError(
-                        f"no data worker has registered with the dispatcher at {self._dispatcher} for {patience:g} "
-                        f"seconds; start one with: monolith data-service worker --dispatcher {self._dispatcher}"
-                    )
-                time.sleep(_PAUSE_SECONDS)
+            return dict(client.request(message).meta)
         finally:
             client.close()
+
+    def _ask_schema(self) -> Schema:
+        patience = self._pull.patience_seconds
+        give_up = time.monotonic() + patience
+        while (text := self._ask(ask(ServiceRequest.DESCRIBE))["schema"]) is None:
+            if time.monotonic() > give_up:
+                raise TimeoutError(
+                    f"no data worker has registered with the dispatcher at {self._dispatcher} for {patience:g} "
+                    f"seconds; start one with: monolith data-service worker --dispatcher {self._dispatcher}"
+                )
+            time.sleep(_PAUSE_SECONDS)
         return Schema.from_json(text)

@@ -12,6 +12,9 @@ from monolith.export.versions import shard_folder
 from monolith.parallel.replicas.replicated_tables import FindReplicas, ReadConfig, ReplicatedTables
 from monolith.wire import SharedSecret, TlsConfig
 
+ENTRY = "entry"
+"""What entries are called where processes find each other."""
+
 TAKEN_BY_ENTRY = TakenPart(None, dense=True)
 """What deltas bring to an entry: dense weights."""
 
@@ -28,7 +31,11 @@ def rows_on_replicas(
     tls: TlsConfig | None = None,
     config: ReadConfig | None = None,
 ) -> RowsElsewhere:
-    """Return what `load_export` takes for `rows`: tables whose rows are read from the replicas of each shard."""
+    """Return what `load_export` takes for `rows`: tables whose rows are read from the replicas of each shard.
+
+    Loading is a ShardAwayError unless each shard has a replica that serves the version's plan.
+    """
+    counted: list[int] = []  # of all versions: a counter does not go back
 
     def rows(description: Description, configs: Mapping[str, TableConfig]) -> MultiTable:
         if not description.shards:
@@ -41,10 +48,13 @@ def rows_on_replicas(
             len(description.shards),
             find,
             plan_hash=description.plan_hash,
+            version=description.version,
+            default_rows=counted,
             secret=secret,
             tls=tls,
             config=config,
         )
+        tables.require_replicas()
         # It has what a lookup needs; nothing else is asked of the tables of an entry.
         return cast(MultiTable, tables)
 

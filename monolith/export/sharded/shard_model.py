@@ -2,7 +2,9 @@
 
 import logging
 from collections.abc import Mapping
+from copy import copy
 from pathlib import Path
+from typing import Self
 
 from torch import Tensor
 
@@ -25,11 +27,19 @@ class ShardModel:
 
     def __init__(self, description: Description, shard: int, tables: MultiTable) -> None:
         """Take tables with the rows of the version's files."""
+        self.description = description
         self.name, self.version = description.name, description.version
         self.plan_hash, self.generation = description.plan_hash, description.generation
         self.shard, self.num_shards = shard, len(description.shards)
         self.tables = tables
+        self.sequence, self.created = description.sequence, description.created
         self.parts: dict[DeltaPart, int] = description.parts
+
+    def as_version(self, number: int) -> Self:
+        """Return the same tables under another version number."""
+        other = copy(self)
+        other.version = number
+        return other
 
     @property
     def takes(self) -> TakenPart:

@@ -1,4 +1,4 @@
-"""The ranks of synchronous training, as processes on this machine."""
+"""The ranks of synchronous training, and the servers of their rows, as processes on this machine."""
 
 import sys
 from collections.abc import Sequence
@@ -10,6 +10,21 @@ from monolith.launch.supervisor import JobRole
 
 MEETING_FILE = "MONOLITH_RANKS_MEET_IN"
 """As `monolith.parallel.ranks` has it, which needs torch."""
+
+
+def servers_of(model: str, flags: Sequence[str], num_ps: int) -> list[JobRole]:
+    """Return the parameter servers that hold the rows of ranks."""
+    return [
+        JobRole(
+            name=f"ps {index}",
+            command=[
+                *[sys.executable, *ROLE_PROCESS, "train", model, *flags],
+                *["--server-type=ps", f"--index={index}"],
+            ],
+            is_server=True,
+        )
+        for index in range(num_ps)
+    ]
 
 
 def ranks_of(model: str, flags: Sequence[str], num_ranks: int, meetings: Path) -> list[JobRole]:

@@ -15,7 +15,8 @@ from monolith.launch.supervisor import SCALED, how_it_ended
 
 try:
     import ray
-    from ray.util.placement_group import placement_group, remove_placement_group
+    from ray.util import list_named_actors
+    from ray.util.placement_group import get_placement_group, placement_group, remove_placement_group
     from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 except ModuleNotFoundError as error:
     raise ImportError(f"--engine ray needs the package {error.name!r}: pip install 'monolith-recsys[ray]'") from error
@@ -68,23 +69,58 @@ class RayEngine:
         self._is_scaled = False
 
     def run(self, job: Job) -> int:
-        """Run the job; return 0, 1 if it failed, or SCALED if it is to be started again with other numbers."""
+        """Run the job, in each shape that `monolith scale` gives it; return 0, or 1 if it failed."""
         job = replace(job, folder=os.path.abspath(job.folder))
-        with self._connection(), self._signals(), self._group(job) as group:
-            actors = self._actors(_reachable(job), group)
-            failure = self._watch(actors)
-            for actor in actors.values():
-                ray.kill(actor)
-        if self._is_scaled:
-            scaled = job.scaled()
-            self._say(
-                "the job has stopped for its new shape, with a snapshot; run the command again with "
-                f"--num-ps {scaled.num_ps} --num-workers {scaled.num_workers}"
-            )
-            return SCALED
+        with self._connection(), self._signals():
+            self._check_free()
+            failure = self._run_shape(job)
+            while self._is_scaled and not self._stops:
+                job = job.scaled()
+                self._wait_until_free()
+                names = ", ".join(role.name for role in job.roles())
+                self._say(f"the job goes on in its new shape: {names}")
+                failure = self._run_shape(job)
         if failure:
             self._say(f"the job failed: {failure}")
         return 1 if failure else 0
+
+    def _run_shape(self, job: Job) -> str:
+        """Run the processes until they end; return why the job failed, or nothing."""
+        self._is_scaled = False
+        with self._group(job) as group:
+            actors = self._actors(_reachable(job), group)
+            try:
+                return self._watch(actors)
+            finally:
+                for actor in actors.values():
+                    ray.kill(actor)
+
+    def _names_taken(self) -> list[str]:
+        """Return the actors of a job of this name."""
+        return sorted(name for name in list_named_actors() if name.startswith(f"{self._config.name}/"))
+
+    def _check_free(self) -> None:
+        taken = self._names_taken()
+        if taken:
+            raise ValueError(_taken(taken[0]))
+
+    def _wait_until_free(self) -> None:
+        """Wait until Ray has let go of the actors and places of the last shape."""
+        end = time.monotonic() + self._config.stop_seconds
+        while (taken := self._names_taken()) or self._has_group():
+            if time.monotonic() > end:
+                raise TimeoutError(
+                    f"Ray has not ended {', '.join(taken) or 'the placement group of the job'} in "
+                    f"{self._config.stop_seconds:g} s; when it has, run the command again with the new numbers"
+                )
+            time.sleep(_POLL_SECONDS)
+
+    def _has_group(self) -> bool:
+        try:
+            get_placement_group(self._config.name)
+        except ValueError:
+            return False
+        return True
 
     @contextmanager
     def _connection(self) -> Iterator[None]:
@@ -177,12 +213,14 @@ class RayEngine:
                 if self._stops:
                     self._say("stopping: workers finish their step, the chief saves; Ctrl-C again ends all at once")
                     actors[leader].stop.remote()
+            if self._is_scaled and time.monotonic() > end:
+                break  # all is saved: processes that have not ended are killed
             if self._stops > 1 or (end and time.monotonic() > end):
                 return f"{', '.join(role.name for role in running.values())} did not end in time"
             for call in ray.wait(list(running), timeout=_POLL_SECONDS)[0]:
                 role = running.pop(call)
                 status = self._status(call)
-                if status:
+                if status and not self._is_scaled:
                     return f"{role.name} {status}"
                 if role.is_server and leader in running.values():
                     # Somebody ended it, or the chief did and ends too.
@@ -195,7 +233,9 @@ class RayEngine:
         """Return how a process failed for good, in words; nothing if it ended well."""
         try:
             status = ray.get(call)
-            self._is_scaled = self._is_scaled or status == SCALED
+            if status == SCALED:  # of the chief, which has told the others to end
+                self._is_scaled = True
+                return ""
         except ray.exceptions.RayActorError:
             return f"failed or was lost more than {self._config.max_restarts} times; its log is in Ray's dashboard"
         return how_it_ended(status) if status else ""

@@ -34,13 +34,18 @@ class ServedChanges(Closing):
         self._tables, self._place = tables, place
         self._plan_hash, self.generation = plan_hash, generation
         self._sender: DeltaSender | None = None
+        self._settings: DeltaSettings | None = None
         self._pool = ThreadPoolExecutor(
             _MAX_AT_ONCE, thread_name_prefix="parameter-server-live", initializer=native.work_alone
         )
 
     def follow(self, targets: Sequence[str], settings: DeltaSettings) -> None:
-        """Count changes for these targets from now on."""
+        """Count changes for these targets from now on; those that it knows lose nothing."""
+        if self._sender is not None and settings == self._settings:
+            self._sender.retarget(targets)
+            return
         self._stop_following()
+        self._settings = settings
         self._sender = DeltaSender(
             self._tables,
             part=DeltaPart(*self._place),
@@ -82,7 +87,7 @@ class ServedChanges(Closing):
 
     def _export(self, folder: Path, skip_zero_embedding: bool) -> dict[str, Any]:
         # First: whatever it counts is in the rows that are read below.
-        sequence = 0 if self._sender is None else self._sender.sequence
+        sequence = 0 if self._sender is None else self._sender.begin_export()
         num_rows = {}
         for name, table in self._tables.tables.items():  # one after the other: only one is in memory twice
             served = to_serving(table, skip_zero_embedding=skip_zero_embedding)

@@ -49,22 +49,48 @@ class ShardsSender(Sender):
             dense_weights=dense_weights,
             settings=settings,
         )
+        self._shards, self._watermark = shards, watermark
+        self._follow: Any = {
+            "generation": generation,
+            "secret_folder": None if settings.secret is None else str(secret_folder.absolute()),
+            "skip_zero_embedding": settings.skip_zero_embedding,
+        }
         for shard in shards:
-            shard.follow(
-                [str(address) for address in addresses],
-                generation=generation,
-                secret_folder=None if settings.secret is None else str(secret_folder.absolute()),
-                skip_zero_embedding=settings.skip_zero_embedding,
-            )
-        self.links: list[ShardsLink] = [
-            ShardsLink([shard.another(_RETRY) for shard in shards], link, generation, watermark)
-            for link in self._dense.links
-        ]
+            shard.follow([str(address) for address in addresses], **self._follow)
+        # With connections of its own: targets change beside training.
+        self._asked = [shard.another(_RETRY) for shard in shards]
+        self.links: Sequence[ShardsLink] = [self._linked(link) for link in self._dense.links]
 
     @property
     def sequence(self) -> int:
         """The number of the newest delta of dense weights."""
         return self._dense.sequence
+
+    def begin_export(self) -> int:
+        """Return the number for the dense weights of an export that starts now; each server has one for its rows."""
+        return self._dense.begin_export()
+
+    def retarget(self, targets: Sequence[str | Address]) -> None:
+        """Keep these targets up to date from now on; those that stay lose nothing."""
+        wanted = [Address.parse(target) for target in targets]
+        for shard in self._asked:
+            shard.follow([str(address) for address in wanted], **self._follow)
+        known = {link.address: link for link in self.links}
+        self._dense.retarget(wanted)
+        self.links = [known.get(link.address) or self._linked(link) for link in self._dense.links]
+        for address, link in known.items():
+            if address not in wanted:
+                link.close()
+
+    def close(self) -> None:
+        """Stop following changes and close all connections."""
+        super().close()
+        self._dense.close()
+        for shard in self._asked:
+            shard.close()
+
+    def _linked(self, dense: DeltaLink) -> "ShardsLink":
+        return ShardsLink([shard.another(_RETRY) for shard in self._shards], dense, self.generation, self._watermark)
 
 
 class ShardsLink:

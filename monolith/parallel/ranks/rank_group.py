@@ -64,13 +64,9 @@ class RankGroup:
     failed to others. A rank that fails leaves its error for the others, whose calls raise a ConnectionError with it.
     """
 
-    background: Exchange | None = None
-    """For a thread beside the main one, if asked for: calls of two threads must not get mixed up."""
-
-    def __init__(self, place: RankPlace, folder: Path, *, timeout_seconds: float, background: bool = False) -> None:
+    def __init__(self, place: RankPlace, folder: Path, *, timeout_seconds: float) -> None:
         """Meet in `folder`, or at the address in MASTER_ADDR; a rank may be silent for `timeout_seconds`."""
         self._place = place
-        self._has_background = background
         self._folder = folder
         self._timeout = timedelta(seconds=timeout_seconds)
 
@@ -93,9 +89,15 @@ class RankGroup:
                 world_size=place.num_ranks,
                 timeout=self._timeout,
             )
-            if self._has_background:
-                self.background = Exchange(dist.new_group(timeout=self._timeout), explain=self._explain)
         return Exchange(explain=self._explain)
+
+    def another_exchange(self) -> Exchange:
+        """Return an exchange for a thread beside the main one; all ranks ask for one at the same time.
+
+        Calls of two threads must not get mixed up.
+        """
+        with _loopback(self._place.is_one_machine):
+            return Exchange(dist.new_group(timeout=self._timeout), explain=self._explain)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -1,6 +1,7 @@
 """Many tables behind one call, with their rows spread over the ranks of a synchronous job."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -9,6 +10,7 @@ from monolith._core import native
 from monolith.embedding import MultiTable
 from monolith.embedding.table import NO_TIME, Table
 from monolith.embedding.tensor_checks import check_out, detached_floats, flat_ids
+from monolith.parallel.batch_key import BatchKey
 from monolith.parallel.ranks.exchange import Exchange
 
 
@@ -28,7 +30,7 @@ class RankTables:
         self.average = average
         self.dims = [table.dim for table in tables.tables.values()]
         # A filter counts how often an id occurs; sending it once would hide that.
-        self._merges = all(table.admission is None for table in tables.tables.values())
+        self._merges = not self._counts_ids()
 
     @property
     def names(self) -> list[str]:
@@ -52,6 +54,25 @@ class RankTables:
         """Return the plan of this rank's batch: `ids` flattened in table order, `sizes[t]` of them for table t."""
         return RankBatchPlan(self, ids, sizes, dedup=dedup and self._merges)
 
+    def _counts_ids(self) -> bool:
+        return any(table.admission is not None for table in self.own.tables.values())
+
+    def plan_own(self, ids: Tensor, sizes: Sequence[int]) -> Any:
+        """Return the plan of the ids that this rank owns, of all ranks' batches."""
+        return self.own.plan(ids, sizes)
+
+    def look_up_own(self, plan: Any) -> Tensor:
+        """Return the rows of such a plan."""
+        rows: Tensor = plan.lookup()
+        return rows
+
+    def step_own(
+        self, plan: Any, gradients: Tensor, *, global_step: int, time: int, key: BatchKey | None
+    ) -> native.ChangeResult:
+        """Step the rows of such a plan."""
+        result: native.ChangeResult = plan.apply_gradients(gradients, global_step=global_step, time=time)
+        return result
+
 
 class RankBatchPlan:
     """The batches of all ranks, each id at its owner; used forward and backward."""
@@ -60,6 +81,8 @@ class RankBatchPlan:
         """Send `ids`, `sizes[t]` of them for table t, to their owners, and take those that this rank owns."""
         self.exchange = exchange = tables.exchange
         """What the next call goes through: several threads may use a plan one after another, each with its own."""
+        self.key: BatchKey | None = None
+        """What parameter servers know this rank's batch by, if they hold the rows."""
         self._tables = tables
         self._sizes = list(sizes)
         self._batch = native.ShardedBatch(tables.dims, exchange.num_ranks, flat_ids(ids), self._sizes, dedup)
@@ -71,7 +94,7 @@ class RankBatchPlan:
         dims = torch.tensor(tables.dims)
         self._floats_wanted: list[int] = (wanted @ dims).tolist()
         self._floats_asked: list[int] = (self._asked @ dims).tolist()
-        self._own_plan = tables.own.plan(_by_column(own, self._asked), self._asked.sum(0).tolist())
+        self._own_plan = tables.plan_own(_by_column(own, self._asked), self._asked.sum(0).tolist())
 
     @property
     def num_ids(self) -> int:
@@ -86,7 +109,7 @@ class RankBatchPlan:
     def lookup(self, out: Tensor | None = None) -> Tensor:
         """Return the rows of all ids as one flat tensor, table after table; `split` cuts it."""
         out = torch.empty(self._batch.num_floats) if out is None else check_out(out, num_dims=1)
-        rows = _by_row(self._own_plan.lookup(), self._own_floats)
+        rows = _by_row(self._tables.look_up_own(self._own_plan), self._own_floats)
         self._batch.scatter_parts(self.exchange.swap(rows, self._floats_asked, self._floats_wanted), out)
         return out
 
@@ -126,8 +149,12 @@ class RankBatchPlan:
             received /= exchange.num_ranks
         ruined = None
         try:
-            result = self._own_plan.apply_gradients(
-                _by_column(received, self._own_floats), global_step=global_step, time=time
+            result = self._tables.step_own(
+                self._own_plan,
+                _by_column(received, self._own_floats),
+                global_step=global_step,
+                time=time,
+                key=self.key,
             )
         except native.NotFiniteRow as error:
             ruined = error

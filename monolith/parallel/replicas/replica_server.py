@@ -1,7 +1,12 @@
-"""ReplicaServer: the rows of one shard to read, of the version that serves."""
+"""ReplicaServer: the rows of one shard to read, of the version that serves and of the one before."""
 
 import threading
+import time
 import weakref
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
 
 from monolith.closing import Closing
 from monolith.embedding import MultiTable
@@ -9,12 +14,34 @@ from monolith.parallel.messages import TableRequest, Welcome
 from monolith.parallel.table_server import ServedTables, check_proof
 from monolith.wire import Address, Message, SharedSecret, TlsConfig, listen
 
+KEEP_SECONDS = 30.0
+"""Tables of the version before stay for this long after the last entry that read them has gone."""
+
+NO_HANDLERS: Final[Mapping[int, Callable[[Message], Message]]] = MappingProxyType({})
+
+
+@dataclass(slots=True)
+class _Held:
+    """Tables that entries can read, and the versions whose rows they are."""
+
+    served: ServedTables
+    tables: MultiTable
+    first_version: int
+    last_version: int
+    used_at: float
+
+    def has(self, plan_hash: int, version: int) -> bool:
+        """Whether an entry with this plan and version reads these rows."""
+        fits = self.served.hello.plan_hash == plan_hash
+        return fits and (version == 0 or self.first_version <= version <= self.last_version)
+
 
 class ReplicaServer(Closing):
     """Lets other processes read tables at an address until it is closed; which tables, can be changed.
 
-    Clients say hello with the hash of their lookup plan. If tables of another plan come, the ones before
-    are served too until the next ones come: entries change to a new version at moments of their own.
+    Clients say hello with the hash of their lookup plan and the number of their version. When tables of another version
+    come, the ones before stay until their last reader has gone: entries change to a new version at moments of their
+    own, and none of them may mix the dense weights of one version with the rows of another.
     """
 
     def __init__(
@@ -25,12 +52,17 @@ class ReplicaServer(Closing):
         tls: TlsConfig | None = None,
         insecure: bool = False,
         max_connections: int = 1024,
+        handlers: Mapping[int, Callable[[Message], Message]] = NO_HANDLERS,
     ) -> None:
-        """Listen for entries; until `serve` is called, they are asked to come again."""
+        """Listen for entries; until `serve` is called, they are asked to come again.
+
+        `handlers` answer messages of other types at the same address, such as deltas of trainers.
+        """
         check_proof(secret, tls, insecure=insecure)
         self._lock = threading.Lock()
-        self._served: dict[int, ServedTables] = {}
-        self._current: int | None = None
+        self._current: _Held | None = None
+        self._previous: _Held | None = None
+        self._handlers = dict(handlers)
         self._server = listen(
             address, self._answer, tls=tls, secret=secret, insecure=insecure, max_connections=max_connections
         )
@@ -42,31 +74,78 @@ class ReplicaServer(Closing):
         """Where it listens, with the port that the system chose."""
         return self._server.address
 
-    def serve(self, tables: MultiTable, *, shard: int, num_shards: int, plan_hash: int) -> None:
-        """Let entries read these tables from now on; connections to those of the same plan before are cut."""
-        served = ServedTables(tables, shard=shard, num_shards=num_shards, plan_hash=plan_hash, read_only=True)
+    @property
+    def num_held(self) -> int:
+        """Number of tables in memory: those of the version that serves, and those before if somebody reads them."""
         with self._lock:
-            before = self._served
-            previous = {plan: one for plan, one in before.items() if plan == self._current != plan_hash}
-            self._served, self._current = {**previous, plan_hash: served}, plan_hash
-        for old in before.values():
-            if old not in previous.values():
-                old.close()
+            return sum(one is not None for one in (self._current, self._previous))
+
+    def serve(self, tables: MultiTable, *, shard: int, num_shards: int, plan_hash: int, version: int = 0) -> None:
+        """Let entries read these tables from now on; those before stay for the entries that have not changed yet."""
+        with self._lock:
+            now = self._current
+            if now is not None and now.tables is tables and now.served.hello.plan_hash == plan_hash:
+                # Deltas have brought what the newer version holds: the same rows have two numbers.
+                now.first_version = min(now.first_version, version)
+                now.last_version = max(now.last_version, version)
+                return
+            served = ServedTables(tables, shard=shard, num_shards=num_shards, plan_hash=plan_hash, read_only=True)
+            dropped, self._previous = self._previous, now
+            self._current = _Held(served, tables, version, version, time.monotonic())
+            if now is not None:
+                now.used_at = time.monotonic()
+                if now.has(plan_hash, version):
+                    # Nobody could tell which of the two is meant.
+                    dropped, self._previous = now, dropped
+        if dropped is not None:
+            dropped.served.close()
+
+    def release(self, keep_seconds: float = KEEP_SECONDS) -> None:
+        """Let go of the tables before the current ones, if no entry has been connected to them for this long."""
+        with self._lock:
+            old = self._previous
+            if old is None:
+                return
+            if old.served.num_connections:
+                old.used_at = time.monotonic()
+                return
+            if time.monotonic() - old.used_at < keep_seconds:
+                return
+            self._previous = None
+        old.served.close()
 
     def close(self) -> None:
         """Stop listening and cut the connections."""
         self._at_exit()
         with self._lock:
-            served, self._served = self._served, {}
-        for one in served.values():
-            one.close()
+            held = (self._current, self._previous)
+            self._current = self._previous = None
+        for one in held:
+            if one is not None:
+                one.served.close()
 
     def _answer(self, message: Message) -> Message:
+        if message.type in self._handlers:
+            return self._handlers[message.type](message)
         if message.type != TableRequest.HELLO:
             raise ValueError("a client of a table server says hello first")
+        version = message.meta.get("version", 0)
+        held = self._held(message.plan_hash, version if isinstance(version, int) else 0)
+        if isinstance(held, str):
+            return Message(type=message.type, meta={"status": Welcome.NOT_READY, "detail": held})
+        return held.served.welcome(message)
+
+    def _held(self, plan_hash: int, version: int) -> _Held | str:
+        """Return the tables for an entry, or why it must ask elsewhere."""
         with self._lock:
-            served = self._served.get(message.plan_hash) or next(iter(self._served.values()), None)
-        if served is None:
-            meta = {"status": Welcome.NOT_READY, "detail": "no version is loaded yet"}
-            return Message(type=message.type, meta=meta)
-        return served.welcome(message)
+            now, before = self._current, self._previous
+        if now is None:
+            return "no version is loaded yet"
+        for one in (now, before):
+            if one is not None and one.has(plan_hash, version):
+                return one
+        if now.served.hello.plan_hash == plan_hash and version > now.last_version:
+            return f"version {version} is not loaded yet, the newest here is {now.last_version}"
+        # An entry of an older version: this process was started since, and has newer rows alone, of the same plan.
+        # Of another plan: the tables' own answer to the hello refuses it.
+        return now

@@ -4,6 +4,7 @@ import itertools
 import logging
 import threading
 import time
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -29,6 +30,12 @@ _FAILURES = (OSError, CorruptFrameError, RemoteError, PlanMismatchError, FencedE
 """What one replica may do to a read; another one is asked."""
 
 _PAUSE_SECONDS = 0.02
+
+
+class ShardAwayError(ConnectionError):
+    """No replica of a shard answered in time; the message names the shard and the reason."""
+
+
 _log = logging.getLogger(__name__)
 
 
@@ -41,6 +48,9 @@ class ReadConfig:
 
     refresh_seconds: float = 5.0
     """Replicas are looked for this often, and whenever none of a shard answers."""
+
+    default_rows: bool = True
+    """Whether the rows of a shard that does not answer read as zeros; otherwise the read is a ShardAwayError."""
 
     def __post_init__(self) -> None:
         """Reject times that let nothing through."""
@@ -64,31 +74,47 @@ class ReplicatedTables(Closing):
         find: FindReplicas,
         *,
         plan_hash: int,
+        version: int = 0,
+        default_rows: list[int] | None = None,
         secret: SharedSecret | None = None,
         tls: TlsConfig | None = None,
         config: ReadConfig | None = None,
     ) -> None:
-        """Look for replicas; nothing is connected before the first read."""
+        """Look for replicas; nothing is connected before the first read.
+
+        `version` is that of the model; replicas of another are not read. `default_rows` goes on from other tables.
+        """
         self.config = config or ReadConfig()
         self.tables = {name: TableToRead(configs[name]) for name in sorted(configs)}
         self.plan_hash = plan_hash
         self.num_shards = num_shards
-        self.default_rows = [0] * num_shards
+        self.default_rows = [] if default_rows is None else default_rows
         """For each shard, the rows that were read as zeros because no replica answered."""
+        self.default_rows += [0] * (num_shards - len(self.default_rows))
         self._find = find
         self._is_encrypted = tls is not None
         self._shards = [
             ShardReplicas(
-                Hello(plan_hash=plan_hash, shard=shard, num_shards=num_shards, tables=tables_of(configs)),
+                Hello(
+                    plan_hash=plan_hash,
+                    shard=shard,
+                    num_shards=num_shards,
+                    tables=tables_of(configs),
+                    version=version,
+                ),
                 secret=secret,
                 tls=tls,
                 connect_seconds=self.config.deadline_seconds,
             )
             for shard in range(num_shards)
         ]
+        # Replicas keep the rows of a version for as long as somebody is connected.
+        self._at_exit = weakref.finalize(self, _close_all, self._shards)
+        self._of_thread = threading.local()
         self._lock = threading.Lock()
         self._refresh_lock = threading.Lock()
         self._refreshed_at = float("-inf")
+        self._logged_at = float("-inf")
         self._request_ids = itertools.count(1)
         self.refresh()
 
@@ -111,6 +137,32 @@ class ReplicatedTables(Closing):
     def plan(self, ids: Tensor, sizes: Sequence[int], *, dedup: bool = True) -> "ReplicatedRead":
         """Return a read: `ids` flattened in table order, `sizes[t]` of them for table t."""
         return ReplicatedRead(self, ids, sizes, dedup=dedup)
+
+    @property
+    def shards_away(self) -> tuple[int, ...]:
+        """Shards that did not answer the last read of this thread: their rows were zeros."""
+        away: tuple[int, ...] = getattr(self._of_thread, "away", ())
+        return away
+
+    def require_replicas(self) -> None:
+        """Raise a ShardAwayError unless every shard has a replica that would answer a read now."""
+        deadline = Deadline.after(self.config.deadline_seconds)
+        for number, shard in enumerate(self._shards):
+            tried: set[Replica] = set()
+            why = "no replica is registered" if not shard.addresses else ""
+            while (replica := shard.next(tried)) is not None:
+                tried.add(replica)
+                link = replica.take()
+                try:
+                    link.connection(deadline)
+                except _FAILURES as error:
+                    replica.fail(link)
+                    why = str(error)
+                    continue
+                replica.give_back(link)
+                break
+            else:
+                raise ShardAwayError(f"no replica of shard {number} of {self.num_shards} answers: {why}")
 
     def refresh(self) -> None:
         """Look for replicas now; where none can be found, those of before stay."""
@@ -146,8 +198,12 @@ class ReplicatedTables(Closing):
             time.sleep(min(_PAUSE_SECONDS, max(0.0, deadline.at_seconds - time.monotonic())))
             self.refresh()
             tried.clear()
+        self._of_thread.away = tuple(pending)
         if pending:
-            _log.warning("shards %s did not answer within %s s: %s", pending, self.config.deadline_seconds, why)
+            words = f"shards {pending} did not answer within {self.config.deadline_seconds:g} s: {why}"
+            if not self.config.default_rows:
+                raise ShardAwayError(words)
+            self._log_once_a_second(words)
         return pending
 
     def count_default_rows(self, num_rows: Mapping[int, int]) -> None:
@@ -158,8 +214,15 @@ class ReplicatedTables(Closing):
 
     def close(self) -> None:
         """Close all connections that no read uses."""
-        for shard in self._shards:
-            shard.close()
+        self._at_exit()
+
+    def _log_once_a_second(self, words: str) -> None:
+        with self._lock:
+            is_due = time.monotonic() - self._logged_at > 1.0
+            if is_due:
+                self._logged_at = time.monotonic()
+        if is_due:
+            _log.warning("%s; their rows read as zeros", words)
 
     def _until(self, pending: Sequence[int], tried: Mapping[int, set[Replica]], deadline: Deadline) -> Deadline:
         """Return when an attempt ends: early enough for every replica that is left to be asked."""
@@ -256,6 +319,11 @@ class TableToRead:
     def dim(self) -> int:
         """Width of a row, in floats."""
         return self.config.dim
+
+
+def _close_all(shards: Sequence[ShardReplicas]) -> None:
+    for shard in shards:
+        shard.close()
 
 
 def _words_of(address: Address, refusal: bytes) -> str:

@@ -1,8 +1,10 @@
 """Deltas for a served model: a trainer's changes go into the version that answers."""
 
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
+from monolith.delta.messages import FORGET_TYPE
 from monolith.delta.receiver import DeltaReceiver
 from monolith.errors import RemoteError
 from monolith.export.description import Description
@@ -15,18 +17,27 @@ class Follower:
     """Takes deltas at an address, until it is closed, and applies them to the version that it was given last."""
 
     def __init__(
-        self, model: ServingModel, address: str, *, tls: TlsConfig | None = None, secret: SharedSecret | None = None
+        self,
+        model: ServingModel,
+        address: str | None,
+        *,
+        tls: TlsConfig | None = None,
+        secret: SharedSecret | None = None,
     ) -> None:
-        """Listen; an OSError if the address is in use."""
+        """Listen, an OSError if the address is in use; without an address, `handle` is called with what comes."""
         self._model = model
-        self._receiver = DeltaReceiver(model, plan_hash=model.plan_hash, generation=model.generation, parts=model.parts)
+        self._receiver = DeltaReceiver(
+            model, plan_hash=model.plan_hash, generation=model.generation, parts=model.parts, takes=model.takes
+        )
         self._refusal: str | None = None
-        self._server = listen(address, self._handle, tls=tls, secret=secret)
+        self.forget: Callable[[Message], Message] = self._receiver.handle
+        """Answers a message about ids that must go from every version in memory."""
+        self._server = None if address is None else listen(address, self.handle, tls=tls, secret=secret)
 
     @property
     def address(self) -> str:
-        """Where it listens."""
-        return str(self._server.address)
+        """Where it listens; empty if it does not."""
+        return "" if self._server is None else str(self._server.address)
 
     @property
     def progress(self) -> Progress:
@@ -38,7 +49,9 @@ class Follower:
     def adopt(self, model: ServingModel) -> None:
         """Apply deltas to this version from now on; a trainer that is ahead of it is asked for everything."""
         self._model = model
-        self._receiver.adopt(model, plan_hash=model.plan_hash, generation=model.generation, parts=model.parts)
+        self._receiver.adopt(
+            model, plan_hash=model.plan_hash, generation=model.generation, parts=model.parts, takes=model.takes
+        )
 
     def refuse(self, reason: str | None) -> None:
         """Refuse deltas for this reason, or take them again if there is none; the trainer keeps what was refused."""
@@ -53,11 +66,18 @@ class Follower:
         now = self._receiver.freshness
         return not now.complete and now.position.generation == description.generation
 
+    @property
+    def has_deltas(self) -> bool:
+        """Whether the tables are not those of a version any more: deltas have come."""
+        return self._receiver.freshness.applied_at_seconds is not None
+
     def has(self, description: Description) -> bool:
         """Whether deltas have brought all that a version holds: loading it could only go back."""
         now = self._receiver.freshness
         return (
-            now.complete
+            # Without any delta, positions say nothing: versions that no live trainer wrote have the same one.
+            now.applied_at_seconds is not None
+            and now.complete
             and now.position.generation == description.generation
             and now.position.sequence >= max(description.parts.values())
             and self._model.description.is_like(description)
@@ -65,7 +85,8 @@ class Follower:
 
     def close(self) -> None:
         """Stop listening."""
-        self._server.close()
+        if self._server is not None:
+            self._server.close()
 
     def __enter__(self) -> Self:
         """Return itself."""
@@ -77,7 +98,10 @@ class Follower:
         """Stop listening."""
         self.close()
 
-    def _handle(self, message: Message) -> Message:
+    def handle(self, message: Message) -> Message:
+        """Return the answer to one delta message."""
+        if message.type == FORGET_TYPE:
+            return self.forget(message)
         if self._refusal is not None:
             raise RemoteError(self._refusal)
         return self._receiver.handle(message)

@@ -4,10 +4,12 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from monolith._core.native import release_free_memory
+from monolith.delta.forgetting import forget_in_tables
 from monolith.errors import CorruptFileError, shown
 from monolith.export.description import Description
 from monolith.export.load import load_export
@@ -15,6 +17,10 @@ from monolith.export.serving_model import ServingModel
 from monolith.export.versions import MODEL_FILE, complete_versions, version_path, version_paths
 from monolith.serving.metrics import Progress
 from monolith.serving.models.follower import Follower
+from monolith.wire import Message
+
+Load = Callable[[Path], ServingModel]
+"""Returns the model in the folder of a version; raises as `load_export` does."""
 
 _log = logging.getLogger(__name__)
 
@@ -39,9 +45,12 @@ class ModelConfig:
     sync_address: str | None = None
     """Where to take deltas from a trainer ("127.0.0.1:7001", "unix:/path"); None takes none."""
 
+    shards: str | None = None
+    """How to find processes that have its rows ("files:DIR", "static:ps_0=HOST:PORT"); None has them here."""
+
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class FoundVersion:
     """A version in the folder; another one of the same number has another stamp."""
 
     version: int
@@ -72,6 +81,8 @@ class ServedModel:
         *,
         num_threads: int = 1,
         num_kept: int = 1,
+        load: Load | None = None,
+        on_switch: Callable[[ServingModel], None] = lambda model: None,
         prepare: Callable[[ServingModel, Path], None] = lambda model, path: None,
     ) -> None:
         """Load the newest whole version, or the one that `config` names.
@@ -80,6 +91,8 @@ class ServedModel:
             config: what to serve.
             num_threads: threads that share the dense work of one prediction.
             num_kept: versions in memory; those before the newest answer requests that name them.
+            load: returns the model of a version's folder; by default all of it is in this process.
+            on_switch: called with a version just before it answers.
             prepare: called with a version, and its folder, before it answers.
 
         Raises:
@@ -89,7 +102,8 @@ class ServedModel:
         if num_kept < 1:
             raise ValueError(f"a server keeps at least one version of a model, got {num_kept}")
         self.base = Path(config.base)
-        self._num_threads = num_threads
+        self._load = load or partial(load_export, num_threads=num_threads)
+        self._on_switch = on_switch
         self._num_kept = num_kept
         self._prepare = prepare
         # Held while versions change; requests do not take it.
@@ -154,6 +168,7 @@ class ServedModel:
         """Let deltas go to the version that answers, unless one is pinned: that one stays as it is."""
         with self._lock:
             self._follower = follower
+            follower.forget = self._forget
             follower.refuse(self._refusal())
 
     def refresh(self) -> None:
@@ -161,6 +176,8 @@ class ServedModel:
         with self._lock:
             if self._is_loaded and self._pinned is None:
                 self._take_newest(self._found())
+            elif self._is_loaded:
+                self._read_pinned_again(self._found())
 
     def load(self, version: int | None = None) -> ServingModel:
         """Answer with this version and no other until the next call; without a number, with the newest again.
@@ -205,6 +222,11 @@ class ServedModel:
             listed.append({"name": self.name, "version": str(version), "state": state, "reason": reason})
         return listed
 
+    def _forget(self, message: Message) -> Message:
+        # With the lock: a version that is being loaded is in memory then.
+        with self._lock:
+            return forget_in_tables([model.tables for model in self.held], message)
+
     def _start(self) -> None:
         found = self._found()
         if not found:
@@ -217,7 +239,7 @@ class ServedModel:
         elif not self._take_newest(found):
             raise self._damaged[found[0].stamp]
 
-    def _pin(self, version: int, found: Sequence[_Found]) -> None:
+    def _pin(self, version: int, found: Sequence[FoundVersion]) -> None:
         wanted = [one for one in found if one.version == version]
         if not wanted:
             numbers = ", ".join(str(one.version) for one in found) or "none"
@@ -227,7 +249,16 @@ class ServedModel:
         self._pinned, self._is_loaded = version, True
         self._switch(model, wanted[0], found)
 
-    def _take_newest(self, found: Sequence[_Found], *, again: bool = False) -> bool:
+    def _read_pinned_again(self, found: Sequence[FoundVersion]) -> None:
+        """Load the pinned version anew if its files were replaced: ids were forgotten."""
+        for one in found:
+            if one.version == self._pinned and self._stamps.get(one.version) != one.stamp:
+                try:
+                    self._pin(one.version, found)
+                except CorruptFileError as error:
+                    _log.warning("version %d goes on as it was: %s", one.version, error)
+
+    def _take_newest(self, found: Sequence[FoundVersion], *, again: bool = False) -> bool:
         """Answer with the newest whole version; return False if there is none. The last one in memory stays."""
         there = {one.stamp for one in found}
         self._damaged = {stamp: error for stamp, error in self._damaged.items() if stamp in there}
@@ -252,7 +283,7 @@ class ServedModel:
             return True
         return False
 
-    def _newer(self, found: _Found, *, again: bool) -> ServingModel | None:
+    def _newer(self, found: FoundVersion, *, again: bool) -> ServingModel | None:
         """Return a version that is to answer from now on; None if what answers now must stay."""
         now, follower = self._versions.current, self._follower
         if now is None or follower is None or again:
@@ -260,23 +291,25 @@ class ServedModel:
         description = Description.read(found.path)
         if found.version < now.version or follower.is_past(description) or follower.is_amid_full_sync(description):
             return None
+        if found.version == now.version and not follower.has_deltas:
+            return self._loaded(found)  # it was written anew: ids were forgotten
         if follower.has(description):
             return now.as_version(found.version)
         return self._loaded(found)
 
-    def _loaded(self, found: _Found, *, again: bool = False) -> ServingModel:
+    def _loaded(self, found: FoundVersion, *, again: bool = False) -> ServingModel:
         """Return a version from memory, or from its files, ready to answer."""
         if not again and self._stamps.get(found.version) == found.stamp:
             known = self._versions.by_number.get(str(found.version))
             if known is not None:
                 return known
-        model = load_export(found.path, num_threads=self._num_threads)
+        model = self._load(found.path)
         if self._name is not None:
             model.name = self._name
         self._prepare(model, found.path)
         return model
 
-    def _switch(self, model: ServingModel, found: _Found, all_found: Sequence[_Found]) -> None:
+    def _switch(self, model: ServingModel, found: FoundVersion, all_found: Sequence[FoundVersion]) -> None:
         before = self._versions.current
         self._name = self._name or model.name
         self._stamps[found.version] = found.stamp
@@ -285,6 +318,7 @@ class ServedModel:
         on_disk = {one.version: one.stamp for one in all_found}
         others = [one for one in others if on_disk.get(one.version) == self._stamps.get(one.version)]
         kept = [model, *others[: self._num_kept - 1]]
+        self._on_switch(model)
         self._versions = _Versions(model, {str(one.version): one for one in kept})
         self._stamps = {one.version: self._stamps[one.version] for one in kept}
         if self._follower is not None and (before is None or before.tables is not model.tables):
@@ -294,15 +328,16 @@ class ServedModel:
             del before, others
             release_free_memory()
 
-    def _forget_removed(self, found: Sequence[_Found]) -> None:
-        """Let go of kept versions whose folders are gone, but never of the one that answers."""
-        versions, there = self._versions, {str(one.version) for one in found}
+    def _forget_removed(self, found: Sequence[FoundVersion]) -> None:
+        """Let go of kept versions whose folders are gone or replaced, but never of the one that answers."""
+        versions = self._versions
+        there = {str(one.version) for one in found if self._stamps.get(one.version) == one.stamp}
         kept = {number: one for number, one in versions.by_number.items() if one is versions.current or number in there}
         if len(kept) < len(versions.by_number):
             self._versions = _Versions(versions.current, kept)
             release_free_memory()
 
-    def _found(self) -> list[_Found]:
+    def _found(self) -> Sequence[FoundVersion]:
         """Return the complete versions in the folder, newest first."""
         found = []
         for version in reversed(complete_versions(self.base)):
@@ -311,7 +346,7 @@ class ServedModel:
                 stat = (path / MODEL_FILE).stat()
             except OSError:
                 continue  # removed since
-            found.append(_Found(version, path, (stat.st_ino, stat.st_mtime_ns)))
+            found.append(FoundVersion(version, path, (stat.st_ino, stat.st_mtime_ns)))
         return found
 
     def _refusal(self) -> str | None:

@@ -108,6 +108,7 @@ READERS: Mapping[str, str] = {
     "num_workers": "JobConfig.num_workers",
     "is_local": "JobConfig.is_local",
     "enable_sync_training": "JobConfig.is_sync",
+    "enable_partial_sync_training": "JobConfig.keeps_rows_on_ps",
     "sync_row_gradients": "JobConfig.row_gradients",
     "enable_pipelined_fwda2a": "JobConfig.exchanges_ids_ahead",
     "enable_pipelined_bwda2a": "JobConfig.exchanges_gradients_behind",
@@ -131,6 +132,7 @@ READERS: Mapping[str, str] = {
     "max_staleness": "JobConfig.max_staleness",
     "seed": "make_model",
     "params_override": "make_model",
+    "task": "chosen_model",
     "tf_grpc_worker_cache_threads": "Estimator",
     "monolith_grpc_worker_service_handler_multiplier": "Estimator",
 }

@@ -21,6 +21,7 @@ from monolith.train.live.live_config import (
     REALTIME_SYNC_SECONDS,
     STANDALONE,
     LiveConfig,
+    split_targets,
 )
 from monolith.train.loop import LoopConfig
 from monolith.train.process_config import ProcessConfig
@@ -167,7 +168,7 @@ def _live(config: RunnerConfig, model: Any) -> LiveConfig | None:
     default_seconds = REALTIME_SYNC_SECONDS if config.enable_realtime_training else DEFAULT_SYNC_SECONDS
     return replace(
         versions_of(config, model),
-        sync_targets=tuple(targets.split(",") if isinstance(targets, str) else targets),
+        sync_targets=tuple(split_targets(targets) if isinstance(targets, str) else targets),
         sync_seconds=default_seconds if config.sync_every_seconds is None else config.sync_every_seconds,
         export_seconds=config.export_every_seconds,
         tls=tls_config(config),

@@ -29,7 +29,7 @@ class RunnerConfig(DistributedCpuTrainingConfig, SharedRunnerSettings):
     10
     """
 
-    task: str | None = setting(None, "Name of a registered model.")
+    task: str | None = setting(None, "The model, where none is given: module:Class, or the name of a registered one.")
     tf_config: str | None = setting(
         None, "The cluster as JSON, for discovery_type=primus; by default TF_CONFIG of the environment."
     )

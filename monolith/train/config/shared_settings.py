@@ -14,6 +14,9 @@ class SharedTrainingSettings:
     num_ps: int = setting(0, "Parameter servers; 0 keeps the tables in the worker.")
     num_workers: int = setting(1, "Workers, the chief included.")
     enable_sync_training: bool = setting(False, "All workers take each step together, as ranks that hold the rows.")
+    enable_partial_sync_training: bool = setting(
+        False, "With enable_sync_training: the ranks keep their rows on num_ps parameter servers."
+    )
     sync_row_gradients: str = setting("mean", "Gradients of rows over the ranks of synchronous training: mean or sum.")
     use_native_multi_hash_table: bool | None = setting(None, "Deprecated; one call always serves all tables.")
     tide_start_hour: int | None = setting(None, "Hour (UTC) at which the daily window on shared machines starts.")
@@ -23,7 +26,9 @@ class SharedTrainingSettings:
     tide_save_secs: int | None = setting(None, "Seconds between snapshots outside the window.")
     export_base: str | None = setting(None, "Folder of versions that the run writes while it trains; makes it live.")
     sync_targets: str | list[str] | None = setting(
-        None, "Addresses of servers to send changes to, with commas; makes a run live."
+        None,
+        "Addresses of servers to send changes to, with commas, or where to find them (files:DIR, zk:HOST:PORT/NAME); "
+        "makes a run live.",
     )
     sync_every_seconds: float | None = setting(
         None, "Seconds between two sends of changes; by default 0.5, or 10 with enable_realtime_training."

@@ -45,7 +45,6 @@ class CpuTrainingConfig(SharedTrainingSettings):
     enable_embedding_postpush: bool = setting(False, "Push gradients of rows and weights in the background, with PS.")
     enable_variable_prefetch: bool = setting(False, "Keep copies of dense weights in the worker, with PS.")
     enable_variable_postpush: bool = setting(False, "The same as enable_embedding_postpush.")
-    enable_partial_sync_training: bool = setting(False, "Dense weights in step, rows on PS.")
     enable_gpu_training: bool = setting(False, "The dense part runs on a GPU.")
     processes_per_gpu: int = setting(1, "Ranks that share a GPU.")
     merge_sync_training_ckpt: bool = setting(True, "All ranks of synchronous training share one model_dir.")

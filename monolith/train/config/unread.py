@@ -34,7 +34,6 @@ def _later(capability: str, *, refused: bool = False) -> Unread:
     return Unread(f"{capability} will read it, and is not there yet", NotImplementedError if refused else None)
 
 
-_SYNC = "keeping the rows of ranks on parameter servers"
 _GPU = "training on a GPU"
 _SERVING = "sharded serving"
 _ITEMS = Unread("item rows are read from an export; write one with `monolith export`", ValueError)
@@ -46,9 +45,7 @@ UNREAD: Mapping[str, Unread] = {
     "force_shutdown_ps": Unread("parameter servers always end with their job", happens_anyway=True),
     "zk_watch_address_family": _later(_SERVING),
     "dc_aware": _later(_SERVING),
-    "enable_partial_sync_training": _later(_SYNC, refused=True),
     "merge_sync_training_ckpt": Unread("all ranks share one model_dir and write one checkpoint", ValueError),
-    "task": _later("the runner of registered tasks"),
     "enable_gpu_training": _later(_GPU, refused=True),
     "processes_per_gpu": _later(_GPU),
     "device_fn": _later(_GPU, refused=True),

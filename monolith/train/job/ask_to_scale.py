@@ -1,7 +1,7 @@
 """ask_to_scale: a job that runs is asked to go on with another number of processes; this waits until it does."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -46,14 +46,20 @@ def ask_to_scale(
     shape = JobShape(num_ps=said["num_ps"], num_workers=said["num_workers"])
     say(f"at step {said['global_step']:,} the job was asked to stop for {shape}")
     deadline = Deadline.after(wait_seconds)
-    outcome = _wait_for_outcome(model_dir, str(said["request"]), deadline)
+    outcome = _wait_for_outcome(model_dir, said, tls, deadline)
     say(f"it has stopped, with a snapshot of step {outcome.step:,}")
     found = _wait_for_start(model_dir, shape, outcome, int(said["generation"]), tls, deadline)
     say(f"it goes on with {shape} from step {outcome.step:,}, in generation {found['generation']}")
 
 
-def _wait_for_outcome(model_dir: Path, request: str, deadline: Deadline) -> ScaleOutcome:
-    while (outcome := ScaleOutcome.read(model_dir / CLUSTER_FOLDER)) is None or outcome.request != request:
+def _wait_for_outcome(
+    model_dir: Path, said: Mapping[str, Any], tls: TlsConfig | None, deadline: Deadline
+) -> ScaleOutcome:
+    while (outcome := _outcome_of(model_dir, said)) is None:
+        found = _status(model_dir, tls)
+        is_forgotten = found["generation"] > said["generation"] and "scaling_to" not in found
+        if is_forgotten and _outcome_of(model_dir, said) is None:
+            raise RuntimeError("the job goes on as it was: its chief was lost before it could stop; ask again")
         if deadline.expired:
             raise TimeoutError(
                 f"the job in {model_dir} has not stopped in time; it waits for workers that are lost, and "
@@ -69,14 +75,24 @@ def _wait_for_outcome(model_dir: Path, request: str, deadline: Deadline) -> Scal
     return outcome
 
 
+def _outcome_of(model_dir: Path, said: Mapping[str, Any]) -> ScaleOutcome | None:
+    outcome = ScaleOutcome.read(model_dir / CLUSTER_FOLDER)
+    return outcome if outcome is not None and outcome.request == said["request"] else None
+
+
+def _status(model_dir: Path, tls: TlsConfig | None) -> dict[str, Any]:
+    """Return the status of the job; that of no generation if nobody answers."""
+    try:
+        return job_status(model_dir, tls=tls, timeout_seconds=_ANSWER_SECONDS)
+    except OSError:
+        return {"generation": 0}
+
+
 def _wait_for_start(
     model_dir: Path, shape: JobShape, outcome: ScaleOutcome, generation: int, tls: TlsConfig | None, deadline: Deadline
 ) -> dict[str, Any]:
     while not deadline.expired:
-        try:
-            found = job_status(model_dir, tls=tls, timeout_seconds=_ANSWER_SECONDS)
-        except OSError:  # it is not there yet
-            found = {"generation": 0}
+        found = _status(model_dir, tls)
         if found["generation"] > generation:
             now = JobShape(num_ps=len(found["servers"]), num_workers=len(found["workers"]))
             if now != shape:
@@ -85,6 +101,6 @@ def _wait_for_start(
         time.sleep(_POLL_SECONDS)
     raise TimeoutError(
         f"the job in {model_dir} has stopped with a snapshot of step {outcome.step:,}, and was not started again in "
-        "time. `monolith launch` on this machine does so by itself; elsewhere, start all processes with "
+        "time. `monolith launch`, here or on Ray, does so by itself; elsewhere, start all processes with "
         f"--num-ps {shape.num_ps} --num-workers {shape.num_workers}"
     )

@@ -22,15 +22,13 @@ from monolith.parallel import RemoteShard, RetryConfig
 from monolith.parallel.coordination import Coordinator, Opening, Position
 from monolith.parallel.coordination.server_watch import ServerWatch
 from monolith.train.job.place import JobPlace
+from monolith.train.job.scale.divided import WORKERS_KEY, divided
 from monolith.train.job.scale.scaling import Scaling
 from monolith.train.job.scale.settled import ahead_of, check_settled
 from monolith.train.job.served_state import ServedState, Servers
 from monolith.train.state.restore_config import RestoreConfig
 from monolith.train.state.train_state import PARTS_KEY, StateConfig
 from monolith.wire import Deadline
-
-WORKERS_KEY = "workers"
-"""In a manifest's extra: clock and offsets of workers 1, 2, ..."""
 
 SETTLE_SECONDS = 300.0
 """How long `monolith scale` waits for a worker that is lost."""
@@ -94,6 +92,7 @@ class ChiefState(ServedState):
         """Take over the servers at these addresses, in the order of their shards."""
         self._place, self._addresses, self._coordinator, self._job = place, addresses, coordinator, job
         self._positions: dict[int, Position | None] = {}
+        self._has_position = False
         self._dense_applied: list[dict[str, int]] = []
         self._pause_ms = 0.0
         self.last_step: int | None = None
@@ -111,6 +110,9 @@ class ChiefState(ServedState):
         path = super().open(model_dir, options, start_from=start_from)
         if path is None:
             self._give_dense_away()
+        if not self._has_position:
+            assert isinstance(self.source, PartSource)
+            self.source.begin_anew()
         return path
 
     def let_workers_in(self, last_step: int | None) -> None:
@@ -332,14 +334,8 @@ class ChiefState(ServedState):
         self.fetch_dense(kept=True)
 
     def _go_to(self, path: Path, snapshot: Snapshot, offsets: dict[str, int]) -> None:
-        num_workers, streams = self._job.num_workers, list(snapshot.stream.get(PARTS_KEY, [snapshot.stream]))
-        known = [dict(one) for one in snapshot.extra.get(WORKERS_KEY, ())]
-        if len(streams) != num_workers:
-            streams = self.redivided(streams, num_workers)
-            # What was read is the chief's from now on; the others' partitions have new names.
-            clocks = [one["clock"] for one in known if "clock" in one] + [snapshot.extra["clock"]] * num_workers
-            known = [{"clock": clock, "offsets": {}} for clock in clocks[: num_workers - 1]]
-        own, *others = streams
+        (own, *others), known = divided(snapshot, self._job.num_workers, self.redivided)
+        self._has_position = True
         if own is not None:
             self.source.restore(own)
             self.stream = dict(own)

@@ -71,17 +71,19 @@ def run_job(
     with place_of(config, discovery) as place:
         if config.server_type != "worker":
             _be_no_worker(model, config, place, make_source)
-            return _not_begun("the chief ended the job")
+            return not_begun("the chief ended the job")
         assert model is not None
         reads = service_input(place, config)
         read = make_source or partial(training_source, model, reads)
         with extra_dsworkers(place, config, reads, model):
             if config.index != 0:
                 return _run_worker(model, config, place, read, hooks)
-            with app_master_learns_the_end():
+            with app_master_learns_the_end() as is_not_done:
                 result = _run_chief(
                     model, config, place, read, steps=steps, max_steps=max_steps, hooks=hooks, **listeners
                 )
+                if result.scale_to is not None:
+                    is_not_done()
         end_data_service(place, reads)
         return result
 
@@ -147,7 +149,7 @@ def _run_chief(
                     config,
                     source=source,
                     make_state=make_state,
-                    hooks=[*hooks, _ChiefHook(states, late), *metrics],
+                    hooks=[*hooks, _ChiefHook(states, late, coordinator), *metrics],
                     **{**how, **ends},
                 )
                 state = states[-1]
@@ -169,7 +171,7 @@ def _run_chief(
                 raise
             coordinator.end()
             choice.shut_down_all_but([])
-            return _not_begun("interrupted before training began; run again to begin")
+            return not_begun("interrupted before training began; run again to begin")
 
 
 def _check_shape(shape: JobShape, state: ChiefState, place: JobPlace) -> None:
@@ -231,10 +233,10 @@ def _run_worker(
     try:
         return _retries(settings).run(attempt, servers)
     except JobOverError as error:
-        return _not_begun(str(error))
+        return not_begun(str(error))
 
 
-def _not_begun(ending: str) -> RunResult:
+def not_begun(ending: str) -> RunResult:
     """Return how a process ended that took no step."""
     return RunResult(global_step=0, num_steps=0, ending=ending, loss=float("nan"), metrics={})
 
@@ -247,8 +249,8 @@ def _retries(settings: RunSettings) -> Retries:
 class _ChiefHook(Hook):
     """Lets the state of a job know when its run is to stop."""
 
-    def __init__(self, states: Sequence[ChiefState], late: LateStop) -> None:
-        self._states, self._late = states, late
+    def __init__(self, states: Sequence[ChiefState], late: LateStop, coordinator: Coordinator) -> None:
+        self._states, self._late, self._coordinator = states, late, coordinator
 
     def after_create_session(self, context: RunContext) -> None:
         """Show the state whether a stop is asked for, and how to end a run that waits."""
@@ -256,6 +258,8 @@ class _ChiefHook(Hook):
         state.stop_requested = lambda: context.stop_requested
         state.scaling.stop = lambda: _stop(context)
         state.watch_servers(context.fail)
+        if context.forget is not None:
+            self._coordinator.on_forget(context.forget)
         if self._late.received or state.scaling.wanted is not None:
             context.request_stop()
 

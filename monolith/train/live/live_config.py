@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from monolith.cluster.discovery.parse import KINDS
 from monolith.embedding.hash_shards import MAX_SHARDS
 from monolith.wire import TlsConfig
 
@@ -11,6 +12,9 @@ REALTIME_SYNC_SECONDS = 10.0
 """The specification's period; it applies if `enable_realtime_training` is set and no period is."""
 
 EXPORT_FOLDER = "exported_models"
+
+PAUSE_FILE = "sync.paused"
+"""In the export folder: while it exists, nothing is sent to servers, and changes wait."""
 
 STANDALONE, DISTRIBUTED = EXPORT_MODES = ("standalone", "distributed")
 
@@ -26,7 +30,7 @@ class LiveConfig:
     """What requests call the model."""
 
     sync_targets: tuple[str, ...] = ()
-    """Where servers take deltas ("127.0.0.1:7001", "unix:/path")."""
+    """Where servers take deltas ("127.0.0.1:7001", "unix:/path"), or a discovery that finds them ("files:DIR")."""
 
     sync_seconds: float = DEFAULT_SYNC_SECONDS
     """What changed goes to the servers this often."""
@@ -65,3 +69,17 @@ class LiveConfig:
         if self.mode == STANDALONE:
             return None
         return self.num_shards or num_servers or 1
+
+
+def is_discovery(text: str) -> bool:
+    """Return whether a target is a discovery to ask, not an address.
+
+    >>> is_discovery("files:/models/found"), is_discovery("unix:/run/serve"), is_discovery("127.0.0.1:7001")
+    (True, False, False)
+    """
+    return text.partition(":")[0] in KINDS
+
+
+def split_targets(text: str) -> list[str]:
+    """Return the targets in one line of text: addresses with commas between, or one discovery."""
+    return [text] if is_discovery(text) else [one.strip() for one in text.split(",") if one.strip()]

@@ -11,6 +11,7 @@ from monolith.errors import FencedError, PlanMismatchError
 from monolith.export.dense_graph import dense_weights
 from monolith.parallel.live.shards_sender import ShardsSender
 from monolith.train.live.exporter import Exporter
+from monolith.train.live.found_targets import FoundTargets, is_paused
 from monolith.train.live.live_config import LiveConfig
 from monolith.train.live.step_gate import StepGate
 from monolith.train.state import TrainState
@@ -30,12 +31,20 @@ class LiveServing:
     def __init__(self, state: TrainState, config: LiveConfig) -> None:
         """Trace the model, which takes seconds, and follow the changes of a state that is open from now on."""
         self.gate = StepGate()
+        state.waiting = self.gate.outside
         self._state = state
         self._watermark = state.watermark()
-        self._exporter = Exporter(state, config, gate=self.gate, sequence=lambda: self._sender.sequence)
+        self._exporter = Exporter(state, config, gate=self.gate, sequence=self._begin_export)
+        self._targets = FoundTargets(config.sync_targets, num_shards=config.shards_of(len(state.shards)) or 1)
         # Before the first version is written: a server that loads it then gets every later change.
         self._sender = self._make_sender(config)
-        self._loop = DeltaLoop(self._sender, config.sync_seconds, max_pause_seconds=_MAX_PAUSE_SECONDS)
+        self._loop = DeltaLoop(
+            self._sender,
+            config.sync_seconds,
+            max_pause_seconds=_MAX_PAUSE_SECONDS,
+            find_targets=self._targets if self._targets.fixed is None else None,
+            is_paused=lambda: is_paused(config.export_base),
+        )
 
     @property
     def sequence(self) -> int:
@@ -54,6 +63,7 @@ class LiveServing:
             self._exporter.write()
         except BaseException:
             self._sender.close()
+            self._targets.close()
             raise
         self._loop.start()
         self._exporter.start()
@@ -65,9 +75,11 @@ class LiveServing:
             self._exporter.stop()
             self._loop.stop()
             if error is None:
+                self._watermark = self._state.watermark()  # others may have gone on since this process's last step
                 self._push_last()
         finally:
             self._sender.close()
+            self._targets.close()
 
     def _push_last(self) -> None:
         try:
@@ -80,7 +92,7 @@ class LiveServing:
         common: dict[str, Any] = {
             "plan_hash": state.plan.hash,
             "generation": state.generation,
-            "targets": config.sync_targets,
+            "targets": self._targets.fixed or (),
             "dense_weights": self._weights,
             "watermark": self._joint_watermark,
             "settings": DeltaSettings(
@@ -93,6 +105,11 @@ class LiveServing:
         if state.shards:
             return ShardsSender(state.shards, secret_folder=config.export_base, **common)
         return DeltaSender(state.tables, **common)
+
+    def _begin_export(self) -> int:
+        # Without anybody to send to, changes need not be counted.
+        has_targets = self._targets.fixed is None or self._targets.fixed
+        return self._sender.begin_export() if has_targets else self._sender.sequence
 
     def _joint_watermark(self) -> Mapping[str, int]:
         own = self._watermark

@@ -21,9 +21,7 @@ class StepGate(Hook):
 
     def before_run(self, context: RunContext) -> None:
         """Begin a step once nobody reads."""
-        with self._changed:
-            self._changed.wait_for(lambda: not self._num_readers)
-            self._in_step = True
+        self._enter()
 
     def after_run(self, context: RunContext, values: StepValues) -> None:
         """End the step."""
@@ -32,6 +30,15 @@ class StepGate(Hook):
     def end(self, context: RunContext) -> None:
         """Let readers in for good, also if the step failed."""
         self._leave()
+
+    @contextmanager
+    def outside(self) -> Iterator[None]:
+        """Let readers in while the block runs, in a step that has not changed anything yet."""
+        self._leave()
+        try:
+            yield
+        finally:
+            self._enter()
 
     @contextmanager
     def between_steps(self) -> Iterator[None]:
@@ -45,6 +52,11 @@ class StepGate(Hook):
             with self._changed:
                 self._num_readers -= 1
                 self._changed.notify_all()
+
+    def _enter(self) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: not self._num_readers)
+            self._in_step = True
 
     def _leave(self) -> None:
         with self._changed:

@@ -1,7 +1,7 @@
 """run_ranks: a synchronous run; every rank of the job calls this, and all take each step together."""
 
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -17,11 +17,15 @@ from monolith.train.config import CpuTrainingConfig, RunnerConfig
 from monolith.train.config.run_settings import RunSettings, tls_config
 from monolith.train.hooks.live_view import LiveView
 from monolith.train.hooks.standard import standard_hooks
+from monolith.train.job.parameter_server import run_ps
+from monolith.train.job.place import PS, JobPlace, place_of
+from monolith.train.job.run_job import not_begun
 from monolith.train.job.scale.shape import CLUSTER_FOLDER
 from monolith.train.loop import RunResult, Trainer
+from monolith.train.ranks.first_rank import FirstRank
+from monolith.train.ranks.other_rank import OtherRank
 from monolith.train.ranks.pipeline import Overlap
-from monolith.train.ranks.rank_job import RankJob
-from monolith.train.ranks.rank_state import FirstRank, OtherRank
+from monolith.train.ranks.rank_job import RankJob, RankServers, check_same
 from monolith.train.run import run, training_source
 from monolith.train.state import StateConfig
 from monolith.wire import Address, SharedSecret
@@ -36,6 +40,8 @@ _OWN = ("index", "from_command_line", "derived", "metrics_port", "status_path", 
 def init_sync_train_and_update_conf(conf: CpuTrainingConfig) -> None:
     """Let a configuration say which rank this process is, of how many: `index`, `num_workers`, and no servers.
 
+    With `enable_partial_sync_training` there are servers, which hold the rows.
+
     torchrun, mpirun and `monolith launch --sync` tell a process that; without them it is the only rank.
     """
     place = RankPlace.of_this_process()
@@ -44,23 +50,36 @@ def init_sync_train_and_update_conf(conf: CpuTrainingConfig) -> None:
             f"num_workers={conf.num_workers}, but {place.num_ranks} ranks were started; start that many, such as with "
             f"`monolith launch --sync --num-workers {conf.num_workers}`, or leave num_workers out"
         )
-    conf.num_ps, conf.index, conf.num_workers = 0, place.rank, place.num_ranks
+    conf.index, conf.num_workers = place.rank, place.num_ranks
+    if not conf.enable_partial_sync_training:
+        conf.num_ps = 0
 
 
 def run_ranks(model: MonolithModel, config: RunnerConfig, *, hooks: Sequence[Hook] = (), **how: Any) -> RunResult:
     """Train as `run` does, in step with all other ranks, and return how it ended.
 
-    Every rank reads its part of the data. The rows are spread over the ranks; the dense weights are the same on all.
-    Rank 0 writes one checkpoint for all, which any number of ranks, a job with parameter servers or one process
-    restores.
+    Every rank reads its part of the data. The rows are spread over the ranks, or are on parameter servers, as which
+    some processes call this. The dense weights are the same on all ranks. Rank 0 writes one checkpoint for all, which
+    any number of ranks, a job with parameter servers or one process restores.
     """
-    place = RankPlace.of_this_process()
     settings = RunSettings.of(config, model)
-    if settings.live is not None or settings.exports is not None:
-        raise NotImplementedError(
-            "sending what is learned to servers is not there yet for synchronous training; leave out export_base, "
-            "sync_targets and export_when_saving, and export snapshots with `monolith export`"
-        )
+    with ExitStack() as cleanup:
+        servers = cleanup.enter_context(place_of(config, None)) if settings.job.keeps_rows_on_ps else None
+        if servers is not None and config.server_type == PS:
+            run_ps(servers, config.index)
+            return not_begun("rank 0 ended the job")
+        return _be_rank(model, config, settings, servers, hooks, how)
+
+
+def _be_rank(
+    model: MonolithModel,
+    config: RunnerConfig,
+    settings: RunSettings,
+    servers: JobPlace | None,
+    hooks: Sequence[Hook],
+    how: Mapping[str, Any],
+) -> RunResult:
+    place = RankPlace.of_this_process()
     folder = Path(config.model_dir) / CLUSTER_FOLDER
     milliseconds = settings.job.call_timeout_ms
     seconds = milliseconds / 1000 if milliseconds > 0 else SILENT_SECONDS
@@ -71,16 +90,24 @@ def run_ranks(model: MonolithModel, config: RunnerConfig, *, hooks: Sequence[Hoo
         gradients=settings.job.exchanges_gradients_behind,
         late_steps=settings.job.steps_rows_late,
     )
-    group = RankGroup(place, folder, timeout_seconds=seconds, background=bool(overlap))
+    retry = settings.job.call_retry
+    if servers is not None:
+        # A rank that lost a server says so before the others give the rank up.
+        longest = min(retry.deadline_seconds, seconds / 2)
+        retry = replace(retry, deadline_seconds=longest, attempt_seconds=min(retry.attempt_seconds, longest))
+    group = RankGroup(place, folder, timeout_seconds=seconds)
     with group as exchange:
+        # Before anything that some settings do and others do not.
+        check_same(exchange, _common(config))
         job = RankJob(
-            settings=_common(config),
             secret=SharedSecret.made_in_folder(folder),
             tls=tls_config(config),
+            insecure=config.insecure,
             listen_at=str(Address(loopback_ip(), 0)) if place.is_one_machine else f"{get_local_host()}:0",
-            retry=settings.job.call_retry,
+            retry=retry,
+            servers=None if servers is None else _servers_of(servers, config),
             overlap=overlap,
-            background=group.background,
+            background=group.another_exchange() if overlap else None,
             averages_rows=settings.job.row_gradients == "mean",
         )
         source = PartSource(training_source(model, settings.input), place.num_ranks, place.rank)
@@ -93,14 +120,18 @@ def _run_first(
     model: MonolithModel, config: RunnerConfig, source: Source, exchange: Exchange, job: RankJob, **how: Any
 ) -> RunResult:
     states: list[FirstRank] = []
+    live = RunSettings.of(config, model).live
 
     def make_state(model: MonolithModel, source: Source, state: StateConfig) -> FirstRank:
         states.append(FirstRank(model, source, state, exchange=exchange, job=job))
+        if live is not None:
+            states[-1].tell_every(live.sync_seconds)
         return states[-1]
 
     try:
         result = run(model, config, source=source, make_state=make_state, **how)
         states[-1].dismiss()
+        states[-1].end_servers()
         return result
     finally:
         for state in states:
@@ -124,7 +155,13 @@ def _run_other(
     with closing(OtherRank(model, source, settings.state, exchange=exchange, job=job)) as state:
         state.join()
         trainer = Trainer(state, settings.loop, settings.saving, hooks=watching, saves=False)
-        return trainer.run(state.last_step)
+        result = trainer.run(state.last_step)
+        exchange.barrier()  # see `FirstRank.end_servers`
+        return result
+
+
+def _servers_of(place: JobPlace, config: RunnerConfig) -> RankServers:
+    return RankServers(find=lambda: place.servers(config.num_ps), folder=Path(config.model_dir))
 
 
 def _common(config: RunnerConfig) -> dict[str, Any]:

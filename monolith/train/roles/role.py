@@ -34,7 +34,7 @@ def with_role(config: RunnerConfig) -> RunnerConfig:
         return config
     found = copy.copy(config)
     if found.server_type == CHIEF:
-        found.server_type, found.index = "worker", 0
+        found.server_type = _worker_for_chief(found.index)
     cluster = _listed(config)
     if cluster is not None:
         _take_counts(found, cluster)
@@ -42,12 +42,25 @@ def with_role(config: RunnerConfig) -> RunnerConfig:
             found.use_dataservice = True
     if cluster is not None and cluster.role is not None:
         found.server_type, found.index = cluster.role
-    elif found.num_ps > 0 and is_under_mpi() and not _is_said(config, "index"):
+    elif found.num_ps > 0 and is_under_mpi() and not _is_said(config, "index") and not _is_rank(found):
         found.server_type, found.index = _role_of_rank(found, _is_said(config, "server_type"))
     if found.server_type not in SERVER_TYPES:
         raise ValueError(f"Unknown server type. type: {found.server_type}")
     _check_others_exist(found)
     return found
+
+
+def _worker_for_chief(index: int) -> str:
+    if index:
+        raise ValueError(
+            f"index={index}: there is no such chief, a job has one; leave the index out, or say server_type=worker"
+        )
+    return "worker"
+
+
+def _is_rank(config: RunnerConfig) -> bool:
+    """Return whether all processes that mpirun started take each step together."""
+    return config.enable_sync_training and config.server_type == "worker"
 
 
 def _listed(config: RunnerConfig) -> ListedCluster | None:

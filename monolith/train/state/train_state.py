@@ -1,7 +1,7 @@
 """Everything a run changes, and how it is written and read."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,7 +27,8 @@ from monolith.checkpoint.format.layout import base_and_number
 from monolith.checkpoint.format.state_files import refresh_checkpoint_file
 from monolith.checkpoint.keep import Retention, SnapshotStore, choose_snapshot
 from monolith.checkpoint.keep.rollback import is_in, set_aside_others
-from monolith.data import Batch, Source
+from monolith.checkpoint.shards.frozen_shards import ask_all
+from monolith.data import Batch, Column, Source
 from monolith.data.parts.redivide import is_of_units
 from monolith.embedding import MultiTable
 from monolith.embedding.admission import AdmissionConfig
@@ -203,6 +204,9 @@ class TrainState:
         """Return how many events per second other processes of this run train on, as they last reported."""
         return 0.0
 
+    waiting: Callable[[], AbstractContextManager[object]] = nullcontext
+    """Entered while this process waits for others to begin a step: rows and weights can be read meanwhile."""
+
     def begin_step(self) -> bool:
         """Return whether a step can be taken: where others must take it too, whether all of them can."""
         return True
@@ -210,6 +214,10 @@ class TrainState:
     def batches(self) -> Iterator[Batch]:
         """Yield the batches of the source, from the present position on."""
         return iter(self.source)
+
+    def columns_of(self, batch: Batch) -> Mapping[str, Column]:
+        """Return the columns of a batch as the model gets them."""
+        return batch.columns
 
     def pull(self, batch: Batch) -> Pulled:
         """Return the rows of a batch, and bring the dense weights up to date."""
@@ -252,6 +260,16 @@ class TrainState:
     def can_be_saved_after(self, error: Exception) -> bool:
         """Return whether the state is still there after an error between two steps."""
         return True
+
+    def forget(self, ids: Mapping[str, Collection[int]]) -> dict[str, dict[str, list[int]]]:
+        """Remove rows and counts of ids by table; return the ids that had "rows", and "counts", by table."""
+        self.drain()
+        with self.held():
+            parts = ask_all(self.shards, lambda shard: shard.forget(ids)) if self.shards else [self.tables.forget(ids)]
+        return {
+            what: {name: sorted(id_ for part in parts for id_ in part[what].get(name, ())) for name in ids}
+            for what in ("rows", "counts")
+        }
 
     def evict_expired(self) -> int:
         """Remove rows that have expired by now, in event time; returns how many."""
@@ -338,8 +356,9 @@ def check_num_parts(path: Path, stream: Mapping[str, Any], num_workers: int) -> 
     if len(parts) != num_workers or any(is_of_units(one) for one in parts):
         raise ValueError(
             f"{path} was trained by a job of {len(parts)} workers, each with a part of the data, and their positions "
-            f"mean nothing to {num_workers} without parameter servers; train with num_ps of at least 1 and any "
-            f"num_workers, or in another model_dir with restore_dir={path.parent}, from the start of the data"
+            f"mean nothing to {num_workers} without parameter servers; train with num_ps of at least 1 or with "
+            f"enable_sync_training, and any num_workers, or in another model_dir with restore_dir={path.parent}, from "
+            "the start of the data"
         )
 
 

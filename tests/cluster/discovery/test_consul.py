@@ -2,7 +2,6 @@
 
 import functools
 import itertools
-import os
 import socket
 import uuid
 
@@ -12,6 +11,7 @@ from monolith.cluster.discovery import discovery_from
 from monolith.cluster.discovery.consul import consul_discovery, retry
 from monolith.cluster.discovery.consul.consul_discovery import ConsulServiceDiscovery, deregister_all
 from monolith.cluster.discovery.consul.retry import retry_with_socket_error
+from tests.cluster.discovery.consul_agent import consul_agent
 from tests.cluster.discovery.consul_stand_in import ConsulStandIn
 from tests.cluster.discovery.discovery_checks import CHECKS, seen
 
@@ -38,13 +38,18 @@ def pauses(monkeypatch):
     return taken
 
 
-@pytest.fixture
-def real_agent():
-    named = os.environ.get("MONOLITH_TEST_CONSUL")
-    if not named:
-        pytest.skip("MONOLITH_TEST_CONSUL names no Consul agent (host:port), and no package of one can be installed")
-    host, _, port = named.rpartition(":")
-    return host, int(port)
+@pytest.fixture(scope="module")
+def real_agent(tmp_path_factory):
+    with consul_agent(tmp_path_factory.mktemp("consul")) as agent:
+        yield agent
+
+
+@pytest.fixture(params=["stand-in", pytest.param("real", marks=pytest.mark.services)])
+def agent(request):
+    """Host and port of an agent."""
+    if request.param == "real":
+        return request.getfixturevalue("real_agent")
+    return request.getfixturevalue("consul").address
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
@@ -126,24 +131,44 @@ def test_no_agent_is_an_error_after_five_attempts(pauses):
     assert len(pauses) == 4
 
 
-def test_deregister_all_takes_back_what_every_process_registered(make, consul, monkeypatch):
-    monkeypatch.setenv("CONSUL_HTTP_ADDR", f"127.0.0.1:{consul.address[1]}")
-    with make() as one, make() as two, ConsulServiceDiscovery("another-job", 0.01, agent=consul.address) as another:
+def test_deregister_all_takes_back_what_every_process_registered(agent, monkeypatch):
+    monkeypatch.setenv("CONSUL_HTTP_ADDR", f"127.0.0.1:{agent[1]}")
+    job = f"job-{uuid.uuid4().hex}"
+    one, two, another = (ConsulServiceDiscovery(name, 0.01, agent=agent) for name in (job, job, f"{job}-2"))
+    with one, two, another:
         one.register("ps", 0, "10.0.0.1:7001")
         two.register("worker", 0, "10.0.0.1:7002")
         another.register("ps", 0, "10.0.0.1:7003")
-        deregister_all(JOB)
-        assert one.query_all() == {}
+        deregister_all(job)
+        assert seen(one, "ps", {}) and seen(one, "worker", {})
         assert another.query_all() == {"ps": {0: "10.0.0.1:7003"}}
 
 
-def test_a_line_of_text_names_agent_and_job(make, consul, monkeypatch):
-    with discovery_from(f"consul:127.0.0.1:{consul.address[1]}/{JOB}") as one, make() as other:
+def test_a_process_that_starts_again_elsewhere_replaces_what_its_agent_has(agent, monkeypatch):
+    """A real agent shows a service that was taken back and registered anew only after half a minute."""
+    job, removed = f"job-{uuid.uuid4().hex}", []
+    lost = ConsulServiceDiscovery(job, 0.01, agent=agent)
+    lost.register("ps", 0, "10.0.0.1:7001")
+    with ConsulServiceDiscovery(job, 0.01, agent=agent) as successor:
+        monkeypatch.setattr(successor, "_remove", removed.append)
+        successor.register("ps", 0, "10.0.0.1:7002")
+        assert successor.query("ps") == {0: "10.0.0.1:7002"}
+        assert not removed
+        monkeypatch.undo()
+    lost.close()
+
+
+def test_a_line_of_text_names_agent_and_job(agent, monkeypatch):
+    job = f"job-{uuid.uuid4().hex}"
+    with (
+        discovery_from(f"consul:127.0.0.1:{agent[1]}/{job}") as one,
+        ConsulServiceDiscovery(job, 0.01, agent=agent) as other,
+    ):
         one.register("ps", 0, "10.0.0.1:7001")
         assert other.query("ps") == {0: "10.0.0.1:7001"}
         monkeypatch.setenv("CONSUL_HTTP_HOST", "127.0.0.1")
-        monkeypatch.setenv("CONSUL_HTTP_PORT", str(consul.address[1]))
-        assert discovery_from(f"consul:{JOB}").query("ps") == {0: "10.0.0.1:7001"}
+        monkeypatch.setenv("CONSUL_HTTP_PORT", str(agent[1]))
+        assert discovery_from(f"consul:{job}").query("ps") == {0: "10.0.0.1:7001"}
     for text in ("/job", "h:1/", "h/job"):
         with pytest.raises(ValueError, match="consul:HOST:PORT/JOB|Invalid addr: h"):
             discovery_from(f"consul:{text}")

@@ -1,6 +1,7 @@
 """Requests to the application master, against a real gRPC server at a Unix socket."""
 
 import logging
+import threading
 from concurrent import futures
 
 import grpc
@@ -11,8 +12,12 @@ from monolith.cluster.platform import primus
 from monolith.cluster.platform.app_master import app_master_learns_the_end
 from monolith.cluster.platform.local_host import get_local_host
 from monolith.model.zoo.movie_ranking import MovieRanking
+from monolith.parallel.coordination.messages import CoordinationRequest, ask
 from monolith.protos import primus_am_service_pb2 as pb2
 from monolith.train.config import RunnerConfig
+from monolith.train.job.status import chief_client
+from tests.patience import PATIENCE_SECONDS
+from tests.train.job.counting_job import Counting, config_of, take_part
 
 State = pb2.CreateSavepointStatusResponse.CreateSavepointState
 SERVICE = "primus.AppMasterService"
@@ -101,6 +106,32 @@ def test_a_chief_that_fails_ends_the_application(app_master, tmp_path):
         mono.Estimator(MovieRanking, config).train()
     (request,) = app_master.requests
     assert request.diagnose.startswith("TimeoutError: waited 0 seconds for 1 processes named 'ps'")
+
+
+class ScalesAtFirst(mono.Hook):
+    """Asks for another number of processes after the first step, as `monolith scale` does."""
+
+    def __init__(self, folder):
+        self._folder, self.said = folder, None
+
+    def after_run(self, context, values):
+        if self.said is None:
+            with chief_client(self._folder) as client:
+                wish = ask(CoordinationRequest.SCALE, num_ps=2, num_workers=None)
+                self.said = client.request(wish, PATIENCE_SECONDS).meta
+
+
+def test_a_job_that_stops_to_be_scaled_is_not_told_as_done(app_master, tmp_path):
+    folder = tmp_path / "model"
+    config = config_of(folder, num_ps=1, operation_timeout_in_ms=60_000)
+    server = threading.Thread(target=take_part, args=(folder, 8), kwargs={"num_ps": 1, "server_type": "ps", "index": 0})
+    server.start()
+    hook = ScalesAtFirst(folder)
+    result = mono.Estimator(Counting, config, params={"events": 8_000}).train(hooks=[hook])
+    server.join(PATIENCE_SECONDS)
+    assert hook.said["num_ps"] == 2
+    assert result.scale_to == (2, 1)
+    assert not app_master.requests
 
 
 def test_outside_primus_nobody_is_told(no_primus, caplog):

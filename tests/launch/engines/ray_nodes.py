@@ -1,4 +1,4 @@
-"""A Ray cluster of two local nodes, as a process of its own: prints its address, and removes a node when asked to."""
+"""A Ray cluster of two local nodes, as a process of its own: prints its address, and loses a node when asked to."""
 
 import sys
 
@@ -21,9 +21,12 @@ def main():
         other = cluster.add_node(num_cpus=4)
         print(cluster.address, flush=True)
         for line in sys.stdin:
-            assert line == "remove\n"
-            cluster.remove_node(other, allow_graceful=False)
-            print("removed", flush=True)
+            if line == "remove\n":
+                cluster.remove_node(other, allow_graceful=False)
+            else:
+                assert line == "add\n"
+                other = cluster.add_node(num_cpus=4)
+            print("done", flush=True)
     finally:
         cluster.shutdown()
 

@@ -131,3 +131,23 @@ def test_a_gradient_that_is_not_finite_is_an_error_on_every_rank(tmp_path):
     for words, is_same in run_ranks(3, tmp_path, ruin_one_rank):
         assert "of rank 1 are not finite" in words
         assert is_same
+
+
+def swap_a_large_batch() -> list[Any]:
+    """One rank has 300,000 ids, the other five; return how far both are from what they should find."""
+    exchange = Exchange()
+    tables = RankTables(MultiTable(configs(SgdOptimizer(learning_rate=1.0))), exchange, average=False)
+    count = 300_000 if exchange.rank else 5
+    sizes = [count if number == 0 else 0 for number in range(len(tables.dims))]
+    plan = tables.plan(torch.arange(count), sizes)
+    plan.apply_gradients(torch.ones(count * tables.dims[0]))  # makes the rows
+    before = plan.lookup()
+    plan.apply_gradients(torch.ones(count * tables.dims[0]))
+    change = (before - plan.lookup()).view(count, -1)
+    # Ids of both ranks get the gradients of both.
+    return [float((change[:5] - 2).abs().max()), float((change[5:] - 1).abs().max()) if count > 5 else 0.0]
+
+
+def test_there_is_no_buffer_that_a_batch_could_be_too_large_for(tmp_path):
+    for worst in run_ranks(2, tmp_path, swap_a_large_batch):
+        assert max(worst) < 1e-5

@@ -81,6 +81,7 @@ SEEN_ELSEWHERE = {
     "uuid": "tests/train/roles/test_discovery.py",
     "seed": "tests/train/test_modes_of_running.py",
     "params_override": "tests/train/config/test_config.py",
+    "task": "tests/train/config/test_task_setting.py",
     "tf_grpc_worker_cache_threads": "tests/train/config/test_config.py",
     "monolith_grpc_worker_service_handler_multiplier": "tests/train/config/test_config.py",
 }

@@ -5,6 +5,7 @@ import time
 
 from monolith.cluster.discovery import FilesServiceDiscovery
 from monolith.data_service import service_status
+from monolith.train.job.status import job_status
 from monolith.wire import SharedSecret
 from tests.new_processes import PROCESSES
 from tests.patience import PATIENCE_SECONDS
@@ -39,6 +40,11 @@ class Job:
         process.kill()
         process.join(PATIENCE_SECONDS)
 
+    def check_processes(self):
+        """Fail at once if a process has failed: others may wait for it until their limit."""
+        codes = {name: process.exitcode for name, process in self.processes.items()}
+        assert not {name: code for name, code in codes.items() if code not in (None, 0)}
+
     def go(self):
         """Let processes go on that hold."""
         (self.model_dir / "go").touch()
@@ -71,10 +77,28 @@ def wait_for_steps(job, index, count):
 
 
 def wait_until(condition):
+    """Return what a condition gives once that is something."""
     end = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
+    while not (found := condition()):
         assert time.monotonic() < end
-        time.sleep(0.1)
+        time.sleep(0.02)
+    return found
+
+
+def status_of(folder):
+    """Return the status of the job in a folder; None if nobody answers."""
+    try:
+        return job_status(folder, timeout_seconds=10)
+    except OSError:
+        return None
+
+
+def all_train(folder, shape):
+    """Return whether each worker of the job in this shape has trained on something."""
+    found = status_of(folder)
+    if not found or (len(found["servers"]), len(found["workers"])) != (shape.num_ps, shape.num_workers):
+        return False
+    return all(one.get("steps_per_second") for one in found["workers"])
 
 
 def data_workers(model_dir, count, dispatcher=None):

@@ -11,11 +11,16 @@ import pytest
 
 import monolith as mono
 from monolith.cluster.discovery import FilesServiceDiscovery
+from monolith.data.parts import PartSource
+from monolith.data_service import DataWorker, DataWorkerConfig, Dispatcher, DispatcherConfig, ServiceSource
 from monolith.train.config import RunnerConfig
+from monolith.train.job.ask_to_scale import ask_to_scale
+from monolith.train.job.data_roles.dispatcher_role import INPUT, STATE_FOLDER
 from monolith.train.job.place import place_of
+from monolith.train.job.scale.shape import JobShape
 from tests.patience import PATIENCE_SECONDS
-from tests.train.job.counting_job import BATCH, Counting, config_of, counted, expected, take_part
-from tests.train.job.running_job import Job, data_workers, wait_for_steps, wait_until
+from tests.train.job.counting_job import BATCH, Counting, config_of, counted, events_source, expected, take_part
+from tests.train.job.running_job import Job, all_train, data_workers, wait_for_steps, wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
 EVENTS = 640
@@ -49,20 +54,47 @@ def test_every_event_counts_once_whoever_is_killed(tmp_path, shared):
 
 
 @pytest.mark.services
-def test_launch_starts_the_data_service_too(tmp_path):
+def test_launch_starts_the_data_service_too_and_scales_the_job(tmp_path):
+    hurry = tmp_path / "hurry"
+    params = {"events": EVENTS, "seconds": 2.0, "hurry": str(hurry)}
     command = [sys.executable, "-m", "monolith", "launch", "tests.train.job.counting_job:Counting"]
-    command += ["--params", json.dumps({"events": EVENTS}), "--model-dir", str(tmp_path), "--num-workers", "2"]
+    command += ["--params", json.dumps(params), "--model-dir", str(tmp_path), "--num-workers", "2"]
     command += ["--num-dsworkers", "1", "--num-extra-dsworker-on-gpu-worker", "1"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
-    assert done.returncode == 0, done.stdout + done.stderr
+    with (tmp_path / "said").open("wb") as said:
+        launched = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=said, stderr=subprocess.STDOUT)
+    try:
+        wait_until(lambda: all_train(tmp_path, JobShape(num_ps=1, num_workers=2)))
+        scaled = []
+        ask_to_scale(tmp_path, num_ps=2, num_workers=3, wait_seconds=PATIENCE_SECONDS, say=scaled.append)
+        assert "it goes on with num_ps=2 and num_workers=3" in scaled[-1]
+        hurry.touch()
+        status = launched.wait(PATIENCE_SECONDS)
+    finally:
+        launched.kill()
+        launched.wait()
+    output = (tmp_path / "said").read_text()
+    assert status == 0, output
     logs = {path.name for path in (tmp_path / "logs").iterdir()}
-    assert logs == {"ps-0.log", "dispatcher.log", "dsworker-0.log", "chief.log", "worker-1.log"}
-    assert "[dispatcher] The chief ended the job." in done.stdout
+    names = {"ps-0", "ps-1", "dispatcher", "dsworker-0", "chief", "worker-1", "worker-2"}
+    assert logs == {f"{name}.log" for name in names}
+    assert output.count("[dispatcher] The chief ended the job.") == 2
     check_exact(tmp_path, EVENTS)
 
 
-def test_a_whole_job_in_threads(tmp_path):
+def read_with_two_workers(model_dir):
+    """Leave what a job of two workers leaves that is lost before its first snapshot."""
+    state, at = str(model_dir / STATE_FOLDER), {"address": "127.0.0.1:0"}
+    with (
+        Dispatcher(DispatcherConfig(input=INPUT, num_splits=16, state_path=state, **at)) as dispatcher,
+        DataWorker(DataWorkerConfig(dispatcher=dispatcher.address, **at), lambda: events_source(80)),
+    ):
+        part = PartSource(ServiceSource(dispatcher.address, trainer="trainer-Counting"), 2, 1)
+        assert sum(1 for _ in part)
+
+
+def test_a_whole_job_in_threads_after_one_of_two_workers_that_saved_nothing(tmp_path):
+    read_with_two_workers(tmp_path)
     roles = [("ps", 0), ("dispatcher", 0), ("dsworker", 0)]
     common = {"num_ps": 1, "num_workers": 1, "use_dataservice": True, "num_extra_dsworker_on_gpu_worker": 1}
 

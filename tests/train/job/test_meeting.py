@@ -7,27 +7,23 @@ import sys
 import time
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from monolith.checkpoint import latest_state
 from monolith.cluster.discovery.zookeeper.client import connected_client
-from monolith.train.trained_model import TrainedModel
 from tests.cluster.discovery.zookeeper_server import ZooKeeperServer, require_zookeeper
 from tests.free_port import free_port
 from tests.patience import PATIENCE_SECONDS
 from tests.train.job.counting_job import BATCH, counted, expected
-from tests.train.job.movie_job import Movies
 from tests.train.job.running_job import Job
+from tests.train.job.same_rows import ROW_EVENTS, ROW_MODEL, rows_of, rows_of_one_process
 from tests.train.job.three_doors import by_door, watched_part
 
 ROOT = Path(__file__).resolve().parent.parent.parent.parent
-EVENTS = 1000
 HELD_AFTER = 7
-TRAIN = [sys.executable, "-m", "monolith", "train", "tests.train.job.movie_job:Movies"]
+TRAIN = [sys.executable, "-m", "monolith", "train", ROW_MODEL]
 FLAGS = [
     "--params",
-    f'{{"events": {EVENTS}}}',
+    f'{{"events": {ROW_EVENTS}}}',
     "--num-ps",
     "1",
     "--num-workers",
@@ -72,23 +68,14 @@ def run(*commands):
     assert [process.returncode for process in started] == [0] * len(started), "\n".join(outputs)
 
 
-def rows_of(model_dir):
-    trained = TrainedModel(Movies({"events": EVENTS}), latest_state(model_dir))
-    rows = {}
-    for name, table in sorted(trained.tables.tables.items()):
-        for ids, values in table.items():
-            rows |= {(name, one): bytes(row) for one, row in zip(ids.tolist(), np.asarray(values), strict=True)}
-    return trained.global_step, rows, {name: one.tolist() for name, one in trained.model.state_dict().items()}
-
-
 @pytest.fixture(scope="module")
 def launched(tmp_path_factory):
-    """What a job of `monolith launch` leaves."""
+    """What a job of `monolith launch` leaves, which is what one process leaves."""
     folder = tmp_path_factory.mktemp("launched")
     launch = [*TRAIN[:3], "launch", *TRAIN[4:], *FLAGS]
     run([*launch, "--model-dir", str(folder)])
     found = rows_of(folder)
-    assert found[0] == -(-EVENTS // 256) and len(found[1]) > 100
+    assert found == rows_of_one_process(tmp_path_factory.mktemp("one"))
     return found
 
 

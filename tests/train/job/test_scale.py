@@ -1,44 +1,19 @@
 """Jobs that grow and shrink while they train: every batch is applied exactly once."""
 
 import threading
-import time
 
 import pytest
 
 from monolith.train.job.ask_to_scale import ask_to_scale
 from monolith.train.job.scale.shape import CLUSTER_FOLDER, JobShape, ScaleOutcome
-from monolith.train.job.status import job_status
 from tests.patience import PATIENCE_SECONDS
 from tests.train.job.counting_job import BATCH, counted, expected, take_part
-from tests.train.job.running_job import Job
+from tests.train.job.running_job import Job, all_train, status_of, wait_until
 
 pytestmark = pytest.mark.services
 
 NUM_EVENTS = 12_000
 """At 0.1 s a batch and worker, far more than is trained on before a job is asked to stop."""
-
-
-def wait_until(condition):
-    end = time.monotonic() + PATIENCE_SECONDS
-    while not (found := condition()):
-        assert time.monotonic() < end
-        time.sleep(0.02)
-    return found
-
-
-def status_of(folder):
-    try:
-        return job_status(folder, timeout_seconds=10)
-    except OSError:
-        return None
-
-
-def all_train(folder, shape):
-    """Return whether each worker of the job in this shape has trained on something."""
-    found = status_of(folder)
-    if not found or (len(found["servers"]), len(found["workers"])) != (shape.num_ps, shape.num_workers):
-        return False
-    return all(one.get("steps_per_second") for one in found["workers"])
 
 
 class Asked(threading.Thread):

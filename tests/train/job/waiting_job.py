@@ -39,7 +39,7 @@ class WaitingCounting(Counting):
 
 
 class AsksAtTheEnd(mono.Hook):
-    """Asks the servers once more when a run ends, as hooks do, and notes why that failed."""
+    """Asks the servers once more when a run ends, as hooks do, and notes each time why that failed."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -48,7 +48,8 @@ class AsksAtTheEnd(mono.Hook):
         try:
             context.tables.num_rows()
         except Exception as error:
-            (self._folder / GIVEN_UP).write_text(str(error))
+            with (self._folder / GIVEN_UP).open("a") as file:
+                file.write(f"{error}\n")
             raise
 
 

@@ -1,6 +1,7 @@
 """Ranks of a synchronous run for tests: processes that find each other as those of torchrun do."""
 
 import os
+import time
 import traceback
 
 import torch
@@ -51,6 +52,14 @@ class Ranks:
             rank, is_well, value = self._reports.get(timeout=PATIENCE_SECONDS)
             found[rank] = is_well, value
         return found
+
+    def wait_for_file(self, path):
+        """Wait for something that a rank leaves; the test fails if a rank ends before."""
+        end = time.monotonic() + PATIENCE_SECONDS
+        while not path.exists():
+            assert self._reports.empty(), self.reports(1)
+            assert time.monotonic() < end
+            time.sleep(0.02)
 
     def results(self):
         """Return what all ranks returned; the test fails with the traceback of one that failed."""

@@ -1,5 +1,6 @@
 """A model and its data for tests of synchronous runs: rank r of n reads what one process reads in n times the batch."""
 
+import json
 import os
 import signal
 import time
@@ -61,13 +62,20 @@ class Rated(mono.MonolithModel):
 
 
 def die_once(features):
-    """Kill rank 1 at its seventh batch, if a variable asks for it, and leave a file that says so."""
+    """Kill rank 1, or what it is to kill, at its seventh batch, if a variable asks for it; leave a file as a mark."""
     mark = os.environ.get("SYNC_MODEL_DIES")
-    if mark and os.environ["RANK"] == "1" and features["req_time"].min() >= START + 30 * HOUR:
+    if mark and os.environ.get("RANK") == "1" and features["req_time"].min() >= START + 30 * HOUR:
         if not Path(mark).exists():
-            wait_for_snapshot(Path(mark).parent, 4)
+            folder = Path(mark).parent
+            wait_for_snapshot(folder, 4)
             Path(mark).touch()
-            os.kill(os.getpid(), signal.SIGKILL)
+            victim = os.environ.get("SYNC_MODEL_KILLS")
+            os.kill(process_of(folder, victim) if victim else os.getpid(), signal.SIGKILL)
+
+
+def process_of(folder, name):
+    """Return the number of the process of a job that is registered under a name such as "ps.1"."""
+    return json.loads((folder / "cluster" / name).read_text())["process"]["pid"]
 
 
 def config_of(folder: Path, **changes):
@@ -108,8 +116,12 @@ class Watch(mono.Hook):
 
 
 def wait_for_snapshot(folder, step):
+    wait_for_file(snapshot_path(folder, step))
+
+
+def wait_for_file(path):
     end = time.monotonic() + PATIENCE_SECONDS
-    while not snapshot_path(folder, step).exists():
+    while not path.exists():
         assert time.monotonic() < end
         time.sleep(0.01)
 
@@ -124,6 +136,20 @@ class Ruined(Rated):
         return spec
 
 
+class RuinedGradients(Rated):
+    """The loss is finite, but the gradients of rows are NaN on one rank, from its fourth batch on."""
+
+    def model_fn(self, features, mode):
+        spec = super().model_fn(features, mode)
+        if mode == mono.TRAIN and int(os.environ["RANK"]) == 1 and features["req_time"].min() >= START + 15 * HOUR:
+            (rows,) = self.lookup_embedding_slice(["uid"], slice_dim=4)
+            return spec._replace(loss=spec.loss + (0 * rows).sum().sqrt())
+        return spec
+
+
+MODELS = {"nan": Ruined, "nan gradients": RuinedGradients}
+
+
 def train_watched(folder, num_ranks, kind, changes=None):
     """Be a rank to which something happens at step 6."""
     rank = int(os.environ["RANK"])
@@ -135,11 +161,14 @@ def train_watched(folder, num_ranks, kind, changes=None):
         ("kill", 1): lambda context: os.kill(os.getpid(), signal.SIGKILL),
         ("terminate", 0): lambda context: os.kill(os.getpid(), signal.SIGTERM),
     }
-    model = Ruined if kind == "nan" else Rated
     if kind == "other settings" and rank == 1:
         changes = {"evict_every_seconds": 7200}
+    if kind == "other overlap" and rank == 1:
+        changes = {**changes, "enable_pipelined_fwda2a": True, "enable_pipelined_bwda2a": True}
     estimator = mono.Estimator(
-        model, config_of(folder, **(changes or {})), params={"num_ranks": num_ranks, "batches_together": 1}
+        MODELS.get(kind, Rated),
+        config_of(folder, **(changes or {})),
+        params={"num_ranks": num_ranks, "batches_together": 1},
     )
     result = estimator.train(hooks=[Watch(folder, rank, acts.get((kind, rank)), at=6)])
     return result.global_step, result.ending, result.loss

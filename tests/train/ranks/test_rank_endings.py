@@ -1,5 +1,8 @@
 """How synchronous runs end: together, at the first end of data, when one is asked to stop, and when a rank fails."""
 
+import os
+import traceback
+
 import pytest
 import torch
 
@@ -7,6 +10,7 @@ import monolith as mono
 from monolith.checkpoint import latest_state, list_snapshots
 from monolith.checkpoint.format.manifest import read_manifest
 from monolith.train.trained_model import TrainedModel
+from tests.train.ranks.every_optimizer import OVERLAPS
 from tests.train.ranks.rank_processes import Ranks
 from tests.train.ranks.sync_model import STEPS, Rated, config_of, train, train_watched
 from tests.train.ranks.test_rank_runs import assert_same, trained
@@ -93,34 +97,88 @@ def test_one_rank_that_is_asked_to_stop_stops_all(tmp_path, kind):
     assert step_of(tmp_path) == 6
 
 
-@pytest.mark.parametrize(
-    ("kind", "words", "saved"),
-    [
-        ("nan", "rank 1: NotFiniteError: the loss is nan at step 3", 0),
-        pytest.param("hook fails elsewhere", "rank 1: OSError: the hook of rank 1", 4, marks=pytest.mark.services),
-        pytest.param("hook fails", "rank 0: OSError: the hook of rank 0", 6, marks=pytest.mark.services),
-        pytest.param("kill", "lost others (rank 1)", 4, marks=pytest.mark.services),
-    ],
-)
-def test_every_rank_says_which_failed_and_why(tmp_path, kind, words, saved):
+SERVICES = pytest.mark.services
+FAULTS = {
+    "nan": ("rank 1: NotFiniteError: the loss is nan at step 3", 0),
+    "nan gradients": ("the gradients of rows of rank 1 are not finite", 0),
+    "hook fails elsewhere": ("rank 1: OSError: the hook of rank 1", 4),
+    "hook fails": ("rank 0: OSError: the hook of rank 0", 6),
+    "kill": ("lost others (rank 1)", 4),
+}
+"""What happens to a rank: what the others say, and the step of the newest checkpoint then."""
+
+
+def check_fault(kind, said_by_rank, step):
+    words, saved = FAULTS[kind]
+    culprit = {"hook fails": 0, "nan gradients": None}.get(kind, 1)
+    for rank, said in said_by_rank.items():
+        if culprit is None:
+            assert "NotFiniteError" in said and words in said, said
+        elif rank != culprit:
+            assert "ConnectionError" in said and words in said, said
+    assert step == saved
+
+
+@pytest.mark.parametrize("kind", ["nan", pytest.param("kill", marks=SERVICES)])
+def test_every_rank_says_which_failed_and_why(tmp_path, kind):
     with Ranks(3, train_watched, tmp_path, 3, kind) as ranks:
         found = ranks.reports(2 if kind == "kill" else 3)
-    culprit = 0 if kind == "hook fails" else 1
-    for rank, (is_well, said) in found.items():
-        assert not is_well
-        assert rank == culprit or (words in said and "ConnectionError" in said), said
-    assert step_of(tmp_path) == saved
+    assert not any(is_well for is_well, _ in found.values())
+    check_fault(kind, {rank: said for rank, (_, said) in found.items()}, step_of(tmp_path))
     with Ranks(3, train, tmp_path, 3) as ranks:  # it restores
         assert ranks.results()[0][0] == STEPS
 
 
-@pytest.mark.services
-def test_a_frozen_rank_is_noticed_within_the_time_out(tmp_path):
-    changes = {"operation_timeout_in_ms": 10_000}  # more than the others may be late
+def suffer(folder, num_ranks):
+    """Be a rank of jobs that fail one after another, with and without overlap, and go on; return what it said."""
+    found = {}
+    for overlap in ("none", "both"):
+        for kind in (one for one in FAULTS if one != "kill"):
+            place = folder / overlap / kind
+            try:
+                train_watched(place, num_ranks, kind, OVERLAPS[overlap])
+            except Exception:  # noqa: BLE001  the test reads it
+                found[overlap, kind] = traceback.format_exc(), step_of(place) if os.environ["RANK"] == "0" else None
+            assert train(place, num_ranks, None, OVERLAPS[overlap])[0] == STEPS
+    return found
+
+
+@SERVICES
+def test_ranks_that_overlap_say_the_same_and_their_checkpoints_restore(tmp_path):
+    with Ranks(3, suffer, tmp_path, 3) as ranks:
+        found = ranks.results()
+    for key in found[0]:
+        said = dict(enumerate(one[key][0] for one in found))
+        check_fault(key[1], said, found[0][key][1])
+
+
+@SERVICES
+def test_a_rank_that_is_killed_while_ranks_overlap_is_named(tmp_path):
+    with Ranks(2, train_watched, tmp_path, 2, "kill", OVERLAPS["both"]) as ranks:
+        ((rank, (is_well, said)),) = ranks.reports(1).items()
+    assert (rank, is_well) == (0, False)
+    check_fault("kill", {0: said}, step_of(tmp_path))
+    with Ranks(2, train, tmp_path, 2, None, OVERLAPS["both"]) as ranks:
+        assert ranks.results()[0][0] == STEPS
+
+
+@SERVICES
+@pytest.mark.parametrize("overlap", ["none", "both"])
+def test_a_frozen_rank_is_noticed_within_the_time_out(tmp_path, overlap):
+    changes = {"operation_timeout_in_ms": 10_000, **OVERLAPS[overlap]}  # more than the others may be late
     with Ranks(3, train_watched, tmp_path, 3, "freeze", changes) as ranks:
         found = ranks.reports(2)
         assert all("lost others (rank 1)" in said for _, said in found.values()), found
     assert step_of(tmp_path) == 4
+
+
+def test_a_rank_that_overlaps_alone_is_refused_by_name(tmp_path):
+    with Ranks(2, train_watched, tmp_path, 2, "other overlap", {"operation_timeout_in_ms": 120_000}) as ranks:
+        found = ranks.reports()
+    for is_well, said in found.values():
+        assert not is_well
+        assert "enable_pipelined_fwda2a is False on rank 0 and True on rank 1" in said
+    assert list_snapshots(tmp_path) == []
 
 
 def test_a_rank_with_other_settings_is_refused_by_name(tmp_path):

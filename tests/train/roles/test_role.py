@@ -79,6 +79,8 @@ def test_a_list_says_how_many_there_are():
 
 def test_other_roles_are_refused():
     assert role(server_type="chief", num_ps=1) == ("worker", 0, 1, 1)
+    with pytest.raises(ValueError, match="index=1: there is no such chief, a job has one; leave the index out"):
+        role(server_type="chief", index=1, num_ps=1)
     with pytest.raises(ValueError, match="worker or ps or dispatcher or dsworker or chief, got 'gpu'"):
         role(server_type="gpu")
     text = json.dumps({"cluster": {**CLUSTER, "evaluator": ["h:1"]}, "task": {"type": "evaluator", "index": 0}})

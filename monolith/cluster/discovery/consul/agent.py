@@ -63,7 +63,7 @@ class ConsulAgent:
         self._ask(
             lambda: self._consul.agent.service.register(
                 service,
-                service_id=_id_of(service, name, index),
+                service_id=id_of(service, name, index),
                 address=ip,
                 port=port,
                 tags=[f"index:{index}", f"name:{name}", f"ip:{ip}"],
@@ -80,7 +80,7 @@ class ConsulAgent:
 
         def give() -> bool:
             try:
-                return bool(self._consul.agent.check.ttl_pass(f"service:{_id_of(service, name, index)}"))
+                return bool(self._consul.agent.check.ttl_pass(f"service:{id_of(service, name, index)}"))
             except (consul.ClientError, consul.NotFound, consul.ConsulException):
                 return False
 
@@ -109,7 +109,8 @@ class ConsulAgent:
             ) from error
 
 
-def _id_of(service: str, name: str, index: int) -> str:
+def id_of(service: str, name: str, index: int) -> str:
+    """Return what the service of a name and index is called at its agent."""
     return f"{service}-{name}-{index}"
 
 

@@ -4,7 +4,7 @@ import logging
 import threading
 import time
 
-from monolith.cluster.discovery.consul.agent import TTL_SECONDS, ConsulAgent, ConsulEntry
+from monolith.cluster.discovery.consul.agent import TTL_SECONDS, ConsulAgent, ConsulEntry, id_of
 from monolith.cluster.discovery.member import checked
 from monolith.cluster.discovery.protocol import ServiceDiscovery
 from monolith.cluster.host_addresses import split_address
@@ -47,7 +47,9 @@ class ConsulServiceDiscovery(ServiceDiscovery):
         """
         host, port = split_address(checked(name, index, addr))
         for entry in self._entries(name, index):
-            self._remove(entry)
+            # Registering replaces what the same agent has; taken back before, it would be shown only seconds later.
+            if entry.node != self._agent.node() or entry.service_id != id_of(self._service, name, index):
+                self._remove(entry)
         with self._lock:
             self._mine[name, index] = (host, port)
             self._agent.put(self._service, name, index, host, port)

@@ -79,7 +79,7 @@ def connected_client(
         client.close()
         raise KazooTimeoutError(
             f"no ZooKeeper server of {servers} answered within {connect_seconds:g} seconds; start one, or correct "
-            "zk_server"
+            "the address"
         ) from None
     return client
 

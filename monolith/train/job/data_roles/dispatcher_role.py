@@ -5,6 +5,7 @@ import threading
 from pathlib import Path
 
 from monolith.data_service import Dispatcher, DispatcherConfig
+from monolith.data_service.dispatch.ledger_file import num_splits_in
 from monolith.train.config import RunnerConfig
 from monolith.train.job.place import DISPATCHER, JobPlace
 from monolith.train.stop_signals import StopSignals
@@ -42,12 +43,14 @@ def run_dispatcher(place: JobPlace, config: RunnerConfig) -> None:
 
 def _dispatcher_at(place: JobPlace, config: RunnerConfig, folder: Path) -> Dispatcher:
     """Listen where the dispatcher of this job listened last, so that its workers find the new one, or where it may."""
+    # The splits stay as they were cut, whatever number of workers goes on with them.
+    num_splits = num_splits_in(folder) or SPLITS_PER_WORKER * config.num_workers
 
     def listening_at(address: str) -> Dispatcher:
         return Dispatcher(
             DispatcherConfig(
                 input=INPUT,
-                num_splits=SPLITS_PER_WORKER * config.num_workers,
+                num_splits=num_splits,
                 state_path=str(folder),
                 address=address,
                 tls=place.tls,

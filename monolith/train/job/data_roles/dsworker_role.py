@@ -20,6 +20,9 @@ from monolith.train.made_model import make_source
 from monolith.train.stop_signals import StopSignals
 from monolith.wire import Address
 
+_PATIENCE_SECONDS = 15.0
+"""After so long without the dispatcher, a data worker asks where it is now: its successor may listen elsewhere."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -27,21 +30,27 @@ def run_dsworker(place: JobPlace, index: int, read: Callable[[], Source]) -> Non
     """Read what `read` returns, split by split, until the chief ends the job, SIGTERM or Ctrl-C.
 
     Raises:
-        TimeoutError: the dispatcher does not answer.
+        TimeoutError: the dispatcher does not answer, nor another one in its place.
     """
     at = place.listen_at(DSWORKER, index)
-    config = DataWorkerConfig(
-        dispatcher=place.dispatcher(),
-        address=at,
-        advertise=place.seen_by_others(Address.parse(at)).host,
-        input=INPUT,
-        tls=place.tls,
-        secret=place.secret,
-        insecure=place.insecure,
-    )
-    with DataWorker(config, read) as worker, StopSignals(worker.close):
-        _log.info("data worker %d listens at %s", index, worker.address)
-        worker.wait()
+    while True:
+        config = DataWorkerConfig(
+            dispatcher=place.dispatcher(),
+            address=at,
+            advertise=place.seen_by_others(Address.parse(at)).host,
+            input=INPUT,
+            patience_seconds=_PATIENCE_SECONDS,
+            tls=place.tls,
+            secret=place.secret,
+            insecure=place.insecure,
+        )
+        try:
+            with DataWorker(config, read) as worker, StopSignals(worker.close):
+                _log.info("data worker %d listens at %s", index, worker.address)
+                worker.wait()
+                return
+        except TimeoutError as error:
+            _log.warning("%s; waiting for its successor", error)
 
 
 def service_input(place: JobPlace, config: RunnerConfig) -> InputConfig:

@@ -1,0 +1,1 @@
+"""Commands of processes that serve together with others."""
