@@ -65,7 +65,7 @@ Bytes huge_empty(std::size_t num_bytes) {
 void bind_bounds(nb::module_& m) {
   m.def("plain_gather", &gather, "rows"_a.noconvert(), "ids"_a.noconvert(), "out"_a.noconvert(), "streaming"_a,
         "far"_a = false, nb::call_guard<nb::gil_scoped_release>(),
-        "Writes rows[ids] to out with rows fetched ahead (far: farther), on all threads: the bound for a table's "
+        "Writes rows[ids] to out with rows fetched ahead, on all threads: the bound for a table's "
         "lookup.");
   m.def("plain_train", &train, "rows"_a.noconvert(), "ids"_a.noconvert(), "out"_a.noconvert(),
         "gradients"_a.noconvert(), "learning_rate"_a, "ids_per_task"_a, "far"_a = false,

@@ -118,8 +118,8 @@ class BatchPlan {
   void fit(std::size_t num_ids);
   void merge_alone(std::span<const std::int64_t> ids);
   void merge_by_parts();
-  template <typename IsMine>
-  void link_repeated(std::size_t expected_ids, const IsMine& is_mine);
+  template <typename FirstPositions>
+  void link_repeated(std::span<const std::uint32_t> positions, FirstPositions& first_positions);
   void number_groups();
   void add_group(std::size_t g, std::uint32_t position) {
     group_hashes_[g] = hashes_[position];

@@ -16,9 +16,7 @@ namespace {
 // pointer to its chunk; fetch the row; copy it. These are how many ids a stage is behind the first one.
 constexpr std::size_t kChunksAt = 32;
 constexpr std::size_t kRowsAt = 48;
-constexpr std::size_t kCopyAt = 112;
 constexpr std::size_t kRing = 128;  // ids under way, a power of two
-static_assert(kCopyAt < kRing);
 
 // What a gather of ids and one of groups differ in: where hashes come from and where rows go.
 struct IdsSource {
@@ -65,6 +63,10 @@ template <std::size_t kDim, Copy kCopy, typename Source>
 struct Gatherer {
   Gatherer(const SubTableView* views, const RowCopies& c, Source s)
       : sub_tables(views), copies(c), source(s), dim(kDim == 0 ? c.dim : kDim) {}
+
+  // Wide rows are many lines each, of which a processor can wait for so many at a time.
+  static constexpr std::size_t kCopyAt = kRowsAt + (kDim == 0 || kDim > 32 ? 16 : kDim == 32 ? 32 : 64);
+  static_assert(kCopyAt < kRing);
 
   const SubTableView* const sub_tables;
   const RowCopies copies;

@@ -41,8 +41,7 @@ void* map_huge(std::size_t size) {
 
 // Pieces of 4 KiB to 1 MiB, a power of two each, cut out of huge pages that hold pieces of one size.
 // A table's sub-tables grow at about the same time, so pages of an outgrown size empty soon. A few of them are kept for
-// the pieces that are asked for next: the first touch of a fresh page takes longer than clearing one, on a virtual
-// machine many times as long. The others are given back.
+// the pieces that are asked for next, which then need no fresh page from the system. The others are given back.
 class PiecePool {
  public:
   void* allocate(std::size_t size) {

@@ -12,6 +12,11 @@
 
 namespace monolith {
 
+namespace {
+// How many ids ahead of the one that is inserted memory is fetched.
+constexpr std::size_t kFetchAhead = 8;
+}  // namespace
+
 void RowTable::admit(BatchPlan& plan, const ChangeRequest& request, std::vector<std::uint32_t>& skipped,
                      ChangeResult& result) {
   skipped.assign(plan.num_groups(), 0);
@@ -44,57 +49,48 @@ void RowTable::insert_missing(BatchPlan& plan, bool rows_are_known, const Change
     if (missing.empty()) return;
   }
   const SubTableOrder order = rows_are_known ? SubTableOrder(plan.hashes(), missing) : SubTableOrder(plan.hashes());
-  std::vector<std::int64_t> inserted;
-  std::mutex inserted_mutex;
+  std::vector<std::uint8_t> is_new(order.hashes().size(), 0);
+  std::atomic<std::size_t> num_new{0};
   std::atomic<std::size_t> refused{0};
   const bool assigned = request.kind == ChangeRequest::Kind::kAssign;
   const auto insert_block = [&](std::size_t first, std::size_t count, const auto& prefetch_next) {
     prefetch_whole_next(prefetch_next);
     const auto hashes = order.hashes().subspan(first, count);
     const auto groups = order.groups().subspan(first, count);
-    std::array<std::int64_t, kBlockGroups> new_ids;
-    std::size_t num_new = 0;
-    std::exception_ptr error;
-    {
-      const Block block(gate_, sub_tables_.get(), hashes, Access::kExclusive);
-      std::array<std::uint32_t, kBlockGroups> rows;
-      // Also if the rows were known: another batch may have made them meanwhile.
-      block.find_rows(hashes, rows.data());
-      try {
-        for (const Block::Run& run : block.runs()) {
-          for (std::size_t i = run.first; i < run.first + run.count; ++i) {
-            std::uint32_t row = rows[i];
-            // Without merging, an earlier group may be the same id.
-            if (row == kNoRow && !plan.is_merged()) row = run.sub_table->index.find_row(hashes[i]);
-            if (row == kNoRow) {
-              row = insert_row(*run.sub_table, hashes[i], request.time, assigned);
-              if (row == kNoRow) {
-                refused.fetch_add(1, std::memory_order_relaxed);
-              } else {
-                new_ids[num_new++] = id_of_hash(hashes[i]);
-              }
-            }
-            found[groups[i]] = run.sub_table->found(row);
-          }
+    const Block block(gate_, sub_tables_.get(), hashes, Access::kExclusive);
+    std::array<std::uint32_t, kBlockGroups> rows;
+    // Also if the rows were known: another batch may have made them meanwhile.
+    block.find_rows(hashes, rows.data());
+    std::size_t new_here = 0;
+    for (const Block::Run& run : block.runs()) {
+      for (std::size_t i = run.first; i < run.first + run.count; ++i) {
+        std::uint32_t row = rows[i];
+        if (i + kFetchAhead < count) __builtin_prefetch(&found[groups[i + kFetchAhead]], 1);
+        // Without merging, an earlier group may be the same id.
+        if (row == kNoRow && !plan.is_merged()) row = run.sub_table->index.find_row(hashes[i]);
+        if (row == kNoRow) {
+          row = insert_row(*run.sub_table, hashes[i], request.time, assigned);
+          is_new[first + i] = row != kNoRow;
+          new_here += row != kNoRow;
+          if (row == kNoRow) refused.fetch_add(1, std::memory_order_relaxed);
         }
-      } catch (...) {
-        error = std::current_exception();
+        found[groups[i]] = run.sub_table->found(row);
       }
     }
-    if (num_new != 0) {
-      const std::lock_guard lock(inserted_mutex);
-      inserted.insert(inserted.end(), new_ids.begin(), new_ids.begin() + static_cast<std::ptrdiff_t>(num_new));
-    }
-    if (error) std::rethrow_exception(error);
+    num_new.fetch_add(new_here, std::memory_order_relaxed);
   };
   try {
     for_each_block(sub_tables_.get(), order.hashes(), insert_block);
   } catch (...) {
+    std::vector<std::int64_t> inserted;
+    for (std::size_t i = 0; i < is_new.size(); ++i) {
+      if (is_new[i] != 0) inserted.push_back(id_of_hash(order.hashes()[i]));
+    }
     erase_rows(inserted);
     plan.set_rows_known(false);
     throw;
   }
-  result.inserted += inserted.size();
+  result.inserted += num_new.load();
   result.refused += refused.load();
 }
 
@@ -104,6 +100,8 @@ std::uint32_t RowTable::insert_row(SubTable& sub_table, std::uint64_t hash, std:
   const std::uint32_t row = sub_table.insert(chunk_layout_, arena_, hash);
   std::byte* weights = sub_table.weights(chunk_layout_, row);
   std::byte* state = sub_table.state(chunk_layout_, row);
+  // The rows of the next new ids follow, as a rule; past the chunk's end other memory is fetched, and nothing happens.
+  __builtin_prefetch(weights + kFetchAhead * chunk_layout_.weight_stride, 1);
   if (assigned) {
     layout_.initialize_state(weights, state);
   } else {

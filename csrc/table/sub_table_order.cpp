@@ -12,7 +12,21 @@ namespace monolith {
 namespace {
 // Fewer groups than this are not worth a second thread.
 constexpr std::size_t kPartGroups = 16384;
+// Of a thread's memory for its next order: fresh memory for each batch costs page faults.
+constexpr std::size_t kKeptGroups = std::size_t{1} << 20;
+
+struct Kept {
+  std::vector<std::uint64_t> hashes;
+  std::vector<std::uint32_t> groups;
+};
+thread_local Kept kept;
 }  // namespace
+
+SubTableOrder::~SubTableOrder() {
+  if (hashes_.size() > kKeptGroups) return;
+  kept.hashes.swap(hashes_);
+  kept.groups.swap(groups_);
+}
 
 SubTableOrder::SubTableOrder(std::span<const std::uint64_t> hashes) {
   sort(hashes, hashes.size(), [](std::size_t i) { return static_cast<std::uint32_t>(i); });
@@ -39,8 +53,11 @@ void SubTableOrder::sort(std::span<const std::uint64_t> hashes, std::size_t coun
   for (std::size_t sub_table = 0; sub_table < kNumSubTables; ++sub_table) {
     for (auto& counts : next) begin += std::exchange(counts[sub_table], begin);
   }
-  hashes_.resize(count);
-  groups_.resize(count);
+  hashes_.swap(kept.hashes);
+  groups_.swap(kept.groups);
+  if (hashes_.size() < count) hashes_.resize(count);
+  if (groups_.size() < count) groups_.resize(count);
+  count_ = count;
   parallel_for(num_parts, [&](std::size_t part) {
     for (std::size_t i = part_begin(part); i < part_begin(part + 1); ++i) {
       const std::uint32_t group = group_at(i);

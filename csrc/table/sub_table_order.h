@@ -14,16 +14,20 @@ class SubTableOrder {
   // All groups of a plan with these hashes; or, with `groups`, these (ascending).
   explicit SubTableOrder(std::span<const std::uint64_t> hashes);
   SubTableOrder(std::span<const std::uint64_t> hashes, std::span<const std::uint32_t> groups);
+  ~SubTableOrder();
+  SubTableOrder(const SubTableOrder&) = delete;
+  SubTableOrder& operator=(const SubTableOrder&) = delete;
 
   // By sub-table, inside it in the order of the plan.
-  std::span<const std::uint64_t> hashes() const { return hashes_; }
-  std::span<const std::uint32_t> groups() const { return groups_; }
+  std::span<const std::uint64_t> hashes() const { return {hashes_.data(), count_}; }
+  std::span<const std::uint32_t> groups() const { return {groups_.data(), count_}; }
 
  private:
   template <typename GroupAt>
   void sort(std::span<const std::uint64_t> hashes, std::size_t count, const GroupAt& group_at);
 
-  std::vector<std::uint64_t> hashes_;
+  std::size_t count_ = 0;
+  std::vector<std::uint64_t> hashes_;  // these may be longer
   std::vector<std::uint32_t> groups_;
 };
 

@@ -507,7 +507,7 @@ class Compressor:
         """Passes gradients back through retrieve, in place."""
 
 def plain_gather(rows: _Floats, ids: _Int64s, out: _Floats, streaming: bool, far: bool = False) -> None:
-    """Writes rows[ids] to out with rows fetched ahead (far: farther), on all threads: the bound for a table's lookup."""
+    """Writes rows[ids] to out with rows fetched ahead, on all threads: the bound for a table's lookup."""
 
 def plain_train(
     rows: _Floats,
