@@ -4,7 +4,7 @@ Hooks observe, and may ask for a stop or a snapshot. What a run does (push, sync
 hooks. A hook that raises ends the run with that error; training writes a snapshot of the steps taken before.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -69,6 +69,10 @@ class RunContext:
 
     save_dense: Callable[[], None] | None = None
     """As `save`, of dense weights alone, into the folder `dense_only`; nothing where all of this step is saved."""
+
+    forget: Callable[[Mapping[str, Collection[int]]], Mapping[str, Mapping[str, Sequence[int]]]] | None = None
+    """Removes rows and counts of ids, by table, between two steps; returns the ids that had "rows" and "counts". Saves
+    under way end before, and the next one is a snapshot. Any thread may call it. None where nothing is trained."""
 
     fail: Callable[[Exception], None] = lambda error: None
     """Ends the run with an error before its next step, also while it waits for events; any thread may call it."""

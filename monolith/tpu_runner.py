@@ -1,6 +1,6 @@
-"""TPURunner: trains a registered task on a TPU, or evaluates its checkpoints; `--cpu_test` does it on the processor.
+"""TPURunner: trains a registered task on a TPU, or evaluates its checkpoints; `--cpu-test` does it on the processor.
 
-`python -m monolith.tpu_runner --task ranking:Ranking --mode train --model_dir model` on the machine that has the TPU.
+`python -m monolith.tpu_runner --task ranking:Ranking --mode train --model-dir model` on the machine that has the TPU.
 """
 
 import logging
@@ -160,7 +160,7 @@ class TPURunner:
             return None
 
     def _num_eval_batches(self) -> int | None:
-        """Return how many batches to look at: the task's `eval.steps`, or those of its `input.eval_examples`."""
+        """Return how many batches to look at: the task's `eval.steps`, or its `input.eval_examples` in batches."""
         steps: int | None = self._parameter("eval", "steps")
         examples, size = self._parameter("input", "eval_examples"), self._parameter("eval", "per_replica_batch_size")
         if steps is None and examples and size:
@@ -220,7 +220,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _parameters(task: ModelLike) -> ModelLike:
-    """Return the task's parameters, a copy of those that were given; a model without parameters is itself."""
+    """Return the task's parameters as a copy; a model without parameters is returned itself."""
     if isinstance(task, type) and issubclass(task, NativeTask):
         return task.params()
     return task.copy() if isinstance(task, InstantiableParams) else task

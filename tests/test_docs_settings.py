@@ -13,6 +13,7 @@ import typer
 import monolith as mono
 from monolith.cli.app import app
 from monolith.cli.models.flags import COMMANDS
+from monolith.tpu_runner import TpuFlags
 from monolith.train.config import RunConfig, RunnerConfig, flag_kinds, flag_name
 from tests.train.counting_model import Counting, Events
 
@@ -28,9 +29,9 @@ OTHER_MEANINGS = {
     "environment.md": {"tf_grpc_worker_cache_threads"},  # of RunnerConfig, as the page's variables are
     "formats.md": {"filter_capacity", "index", "kafka_dump", "kafka_dump_prefix", "lagrangex_header"},  # of files
     "serving.md": {"index"},  # a request to the server
+    "training.md": {"end_date", "task"},  # of a task's parameters; of RunnerConfig
     "what-works.md": {
         "enable_gpu_training",
-        "task",
         "unified_serving",
     },  # settings that wait
     "clusters.md": {
@@ -100,6 +101,7 @@ def flags_of_commands() -> dict[str, set[str]]:
             walk(inner, f"{words} {name}")
 
     walk(typer.main.get_command(app), "monolith")
+    found["python -m monolith.tpu_runner"] = {*map(flag_name, flag_kinds(TpuFlags)), "--help"}
     return found
 
 

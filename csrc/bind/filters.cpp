@@ -86,6 +86,8 @@ void bind_admission(nb::module_& m) {
           "Returns the version of older files, whose counts are dropped; 0 if there are none.")
       .def("add", &SlidingHashFilter::add, "id"_a, "count"_a = 1)
       .def("get", &SlidingHashFilter::get, "id"_a)
+      .def("forget", &SlidingHashFilter::forget, "id"_a,
+           "Lets the count of an id go, and those of ids that cannot be told from it; returns whether there was one.")
       .def_prop_ro("capacity", &SlidingHashFilter::capacity)
       .def_prop_ro("split_num", &SlidingHashFilter::split_num)
       .def_prop_ro("head", &SlidingHashFilter::head)

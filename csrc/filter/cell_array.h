@@ -74,6 +74,10 @@ class CellArray {
     return old;
   }
 
+  // Gives a cell in use another signature and the count 1: its ids are unknown from now on, and ids behind it are found
+  // as before. An empty cell would hide those.
+  void disown(std::size_t cell, Cell signature) { cells_[cell] = pack(signature, 1); }
+
   static std::uint32_t saturated(std::uint32_t a, std::uint32_t b) {
     return std::min(kMaxCount, std::min(a, kMaxCount) + std::min(b, kMaxCount));
   }

@@ -1,6 +1,7 @@
 #include "filter/sliding_hash_filter.h"
 
 #include <algorithm>
+#include <random>
 #include <stdexcept>
 #include <utility>
 
@@ -125,6 +126,27 @@ std::uint32_t SlidingHashFilter::get(std::int64_t id) const {
   if (!state_.splits[place->split].is_empty(place->cell)) return state_.splits[place->split].count(place->cell);
   const auto older = find_backward(start, signature);
   return older ? state_.splits[older->split].count(older->cell) : 0;
+}
+
+bool SlidingHashFilter::forget(std::int64_t id) {
+  const std::lock_guard lock(mutex_);
+  std::random_device random;
+  constexpr std::uint16_t kSignatures = 0x1000;
+  const std::uint16_t signature = Split::signature(id);
+  const std::size_t start = state_.splits[0].start(id);
+  bool found = false;
+  for (std::size_t split = 0; split < state_.splits.size(); ++split) {
+    // All of them: behind the id's own cell there may be one of another id that it would be taken for next.
+    for (std::size_t cell = start; cell < start + kMaxStep; ++cell) {
+      if (state_.splits[split].is_empty(cell) || state_.splits[split].signature_at(cell) != signature) continue;
+      if (frozen_) frozen_->before_write(state_, split, cell);
+      const std::uint16_t other = (signature + 1 + random() % (kSignatures - 1)) % kSignatures;
+      state_.splits[split].disown(cell, other);
+      if (changed_) changed_->mark(split, cell);
+      found = true;
+    }
+  }
+  return found;
 }
 
 bool SlidingHashFilter::should_be_filtered(std::int64_t id, std::uint32_t count, std::uint32_t threshold) {

@@ -24,6 +24,7 @@
 #include "table/copy_row.h"
 #include "table/gather_kernels.h"
 #include "table/sub_table.h"
+#include "table/sub_table_order.h"
 #include "table/table_gate.h"
 
 namespace monolith {
@@ -208,6 +209,7 @@ class RowTable {
   std::size_t read_locked(BatchPlan& plan, std::size_t first, std::size_t count, const Read& read) const;
 
   void find(BatchPlan& plan);
+  void find_as_guest(BatchPlan& plan, std::size_t first, std::size_t last);
   void admit(BatchPlan& plan, const ChangeRequest& request, std::vector<std::uint32_t>& skipped, ChangeResult& result);
   void insert_missing(BatchPlan& plan, bool rows_are_known, const ChangeRequest& request,
                       const std::vector<std::uint32_t>& skipped, ChangeResult& result);
@@ -220,8 +222,10 @@ class RowTable {
   bool may_work_alone(const BatchPlan& plan) const;
   void change_rows(Change& change);
   struct Shares;  // of the groups, one per thread
-  template <bool kAlone, typename GroupAt>
+  template <typename GroupAt>
   void change_groups(Change& change, std::size_t first, std::size_t last, const GroupAt& group_at);
+  void change_as_guest(Change& change, std::size_t first, std::size_t last, bool one_thread);
+  void change_in_order(Change& change, const SubTableOrder& order, std::size_t first, std::size_t last);
   template <bool kAlone>
   void change_group(Change& change, std::size_t g, Scratch& scratch);
   struct RowBlock;

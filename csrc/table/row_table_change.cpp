@@ -2,13 +2,16 @@
 //
 // A batch is changed in two passes: every id gets a row (row_table_insert.cpp), then the rows are changed, in the order
 // of the batch. One visit to a row sums its gradients, notes the change for consumers and snapshots, and steps.
+#include "table/row_table_change.h"
+
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstring>
-#include <optional>
+#include <numeric>
 
 #include "ops/parallel_for.h"
+#include "table/block.h"
 #include "table/copy_row.h"
 #include "table/row_table.h"
 
@@ -22,65 +25,15 @@ constexpr std::size_t kFetchAhead = 12;
 constexpr std::size_t kTaskRows = 2048;
 // How many rows are stepped by one call, while as many are fetched.
 constexpr std::size_t kBlockRows = 32;
-// How many rows a guest changes before it lets a writer in that could work alone.
-constexpr std::size_t kGuestRows = 64;
+// How many rows a guest changes before it lets others in.
+constexpr std::size_t kGuestRows = 16;
+// A thread's share of the rows where several batches are changed at once.
+constexpr std::size_t kGuestTaskRows = 1024;
 
 // How many rows are changed before others are let in: some hundred microseconds.
 std::size_t rows_alone() { return kTaskRows * std::max<std::size_t>(4, static_cast<std::size_t>(num_threads())); }
 
 }  // namespace
-
-struct RowTable::Scratch {
-  // Floats from the begin of a cache line: a wide store that crosses one takes twice as long.
-  class Floats {
-   public:
-    void fit(std::size_t count) { lines_.resize(count / kLineFloats + 1); }
-    float* data() { return lines_.front().floats; }
-
-   private:
-    static constexpr std::size_t kLineFloats = 16;
-    struct alignas(64) Line {
-      float floats[kLineFloats];
-    };
-    std::vector<Line> lines_;
-  };
-
-  Floats gradient;                  // the sum of a repeated id's
-  Floats weights, state;            // of the row before the batch, in case the outcome is not finite
-  Floats last_weights, last_state;  // before the last of several steps
-
-  void fit(const RowLayout& layout) {
-    for (Floats* one : {&gradient, &weights, &last_weights}) one->fit(layout.dim());
-    for (Floats* one : {&state, &last_state}) one->fit(layout.state_bytes() / sizeof(float));
-  }
-  OldRow before() { return {weights.data(), state.data()}; }
-  OldRow between() { return {last_weights.data(), last_state.data()}; }
-};
-
-struct RowTable::Change {
-  BatchPlan& plan;
-  const ChangeRequest& request;
-  // How many first occurrences of a group the filter held back, all of them if the group gets no row; or empty.
-  const std::vector<std::uint32_t>& skipped;
-  // While nobody names a time, all rows have time 0 and none is written.
-  bool keeps_time;
-  std::size_t num_consumers;
-  bool is_watched;  // by a consumer or a snapshot
-
-  std::span<const std::uint64_t> hashes = plan.hashes();
-  std::span<FoundRow> found = plan.found();
-  std::atomic<std::size_t> inserted{0};
-  std::atomic<std::size_t> refused{0};
-  std::atomic<std::size_t> num_not_finite{0};
-  std::atomic<std::size_t> first_not_finite{plan.num_groups()};
-
-  void note_not_finite(std::size_t g) {
-    num_not_finite.fetch_add(1, std::memory_order_relaxed);
-    std::size_t earliest = first_not_finite.load(std::memory_order_relaxed);
-    while (g < earliest && !first_not_finite.compare_exchange_weak(earliest, g, std::memory_order_relaxed)) {
-    }
-  }
-};
 
 ChangeResult RowTable::change(BatchPlan& plan, const ChangeRequest& request) {
   const std::shared_lock batch(batch_mutex_);
@@ -115,23 +68,6 @@ bool RowTable::may_work_alone(const BatchPlan& plan) const {
   return !layout_.serving() && plan.erase_count() == erase_count_.load();
 }
 
-// The groups [first, last) by threads' shares: share s has those from begins[s] on, in the order of the plan. All
-// groups of an id are in one share.
-struct RowTable::Shares {
-  std::vector<std::uint32_t> groups;
-  std::vector<std::size_t> begins;
-
-  void fill(std::span<const std::uint64_t> hashes, std::size_t first, std::size_t last, std::size_t num_shares) {
-    const auto share_of = [&](std::size_t g) { return (hashes[g] >> 32) * num_shares >> 32; };
-    begins.assign(num_shares + 1, 0);
-    for (std::size_t g = first; g < last; ++g) ++begins[share_of(g) + 1];
-    for (std::size_t share = 0; share < num_shares; ++share) begins[share + 1] += begins[share];
-    std::vector<std::size_t> next(begins.begin(), begins.end() - 1);
-    groups.resize(last - first);
-    for (std::size_t g = first; g < last; ++g) groups[next[share_of(g)]++] = static_cast<std::uint32_t>(g);
-  }
-};
-
 void RowTable::change_rows(Change& change) {
   // Where rows have been pushed out for new ones, rows that come back push out others. One thread then, so that the
   // outcome depends on the batch alone.
@@ -144,7 +80,6 @@ void RowTable::change_rows(Change& change) {
     const auto first_of = [&](std::size_t task) { return first + (last - first) * task / num_tasks; };
     // Without merging, two groups may be the same id: one thread then changes both.
     const bool is_shared = num_tasks > 1 && !change.plan.is_merged();
-    if (is_shared) shares.fill(change.hashes, first, last, num_tasks);
     struct Alone {
       TableGate& gate;
       bool is_alone = gate.try_alone();
@@ -156,22 +91,65 @@ void RowTable::change_rows(Change& change) {
     } alone{gate_};
     // Only now nobody else can erase rows.
     if (!may_work_alone(change.plan)) alone.end();
-    const auto change_some = [&](std::size_t from, std::size_t to, const auto& group_at) {
-      if (alone.is_alone) {
-        change_groups<true>(change, from, to, group_at);
-      } else {
-        change_groups<false>(change, from, to, group_at);
-      }
-    };
+    if (!alone.is_alone) {
+      change_as_guest(change, first, last, one_thread);
+      first = last;
+      continue;
+    }
+    if (is_shared) shares.fill(change.hashes, first, last, num_tasks);
     parallel_for(num_tasks, [&](std::size_t task) {
       if (is_shared) {
         const std::uint32_t* const groups = shares.groups.data();
-        change_some(shares.begins[task], shares.begins[task + 1], [=](std::size_t i) { return groups[i]; });
+        change_groups(change, shares.begins[task], shares.begins[task + 1], [=](std::size_t i) { return groups[i]; });
       } else {
-        change_some(first_of(task), first_of(task + 1), [](std::size_t g) { return g; });
+        change_groups(change, first_of(task), first_of(task + 1), [](std::size_t g) { return g; });
       }
     });
     first = last;
+  }
+}
+
+// Sub-table by sub-table: each lock is taken once for several rows. A lock for every row costs more than its step,
+// since the writers take the locks' cache lines from each other.
+void RowTable::change_as_guest(Change& change, std::size_t first, std::size_t last, bool one_thread) {
+  std::vector<std::uint32_t> all(last - first);
+  std::iota(all.begin(), all.end(), static_cast<std::uint32_t>(first));
+  const SubTableOrder order(change.hashes, all);
+  const std::size_t num_tasks = one_thread ? 1 : (all.size() + kGuestTaskRows - 1) / kGuestTaskRows;
+  // All groups of a sub-table are in one task, so those of an id are changed in the order of the batch.
+  const auto begin_of = [&](std::size_t task) {
+    std::size_t begin = all.size() * task / num_tasks;
+    if (begin == 0) return begin;
+    const std::uint32_t before = sub_table_of_hash(order.hashes()[begin - 1]);
+    while (begin < all.size() && sub_table_of_hash(order.hashes()[begin]) == before) ++begin;
+    return begin;
+  };
+  // Writers that come at once begin at different sub-tables, or each would wait for the one before it.
+  static std::atomic<std::size_t> num_writers{0};
+  const std::size_t turn = num_writers.fetch_add(1, std::memory_order_relaxed) * 7;
+  parallel_for(num_tasks, [&](std::size_t task) {
+    const std::size_t number = (task + turn) % num_tasks;
+    change_in_order(change, order, begin_of(number), begin_of(number + 1));
+  });
+}
+
+void RowTable::change_in_order(Change& change, const SubTableOrder& order, std::size_t first, std::size_t last) {
+  thread_local Scratch scratch;
+  scratch.fit(layout_);
+  const auto groups = order.groups();
+  const auto fetch = [&](std::size_t begin) __attribute__((always_inline)) {
+    for (std::size_t i = begin; i < std::min(last, begin + kGuestRows); ++i) fetch_group(change, groups[i]);
+  };
+  fetch(first);
+  for (std::size_t begin = first; begin < last; begin += kGuestRows) {
+    fetch(begin + kGuestRows);
+    const std::size_t count = std::min(kGuestRows, last - begin);
+    const Block block(gate_, sub_tables_.get(), order.hashes().subspan(begin, count), Access::kExclusive);
+    for (const Block::Run& run : block.runs()) {
+      for (std::size_t i = run.first; i < run.first + run.count; ++i) {
+        change_group<false>(change, groups[begin + i], scratch);
+      }
+    }
   }
 }
 
@@ -187,19 +165,15 @@ void RowTable::change_rows(Change& change) {
   if (change.is_watched) __builtin_prefetch(at.chunk, 1);
 }
 
-template <bool kAlone, typename GroupAt>
+template <typename GroupAt>
 void RowTable::change_groups(Change& change, std::size_t first, std::size_t last, const GroupAt& group_at) {
   thread_local Scratch scratch;
   scratch.fit(layout_);
-  if (kAlone && steps_rows(change)) return step_groups(change, first, last, group_at, scratch);
+  if (steps_rows(change)) return step_groups(change, first, last, group_at, scratch);
   for (std::size_t i = first; i < std::min(last, first + kFetchAhead); ++i) fetch_group(change, group_at(i));
-  for (std::size_t begin = first; begin < last; begin += kGuestRows) {
-    std::optional<Guest> guest;
-    if constexpr (!kAlone) guest.emplace(gate_);
-    for (std::size_t i = begin; i < std::min(last, begin + kGuestRows); ++i) {
-      if (i + kFetchAhead < last) fetch_group(change, group_at(i + kFetchAhead));
-      change_group<kAlone>(change, group_at(i), scratch);
-    }
+  for (std::size_t i = first; i < last; ++i) {
+    if (i + kFetchAhead < last) fetch_group(change, group_at(i + kFetchAhead));
+    change_group<true>(change, group_at(i), scratch);
   }
 }
 
@@ -291,6 +265,7 @@ void RowTable::step_block(Change& change, const RowBlock& block, Scratch& scratc
   }
 }
 
+// Alone, or with the sub-table's lock held.
 template <bool kAlone>
 void RowTable::change_group(Change& change, std::size_t g, Scratch& scratch) {
   const std::uint64_t hash = change.hashes[g];
@@ -298,12 +273,10 @@ void RowTable::change_group(Change& change, std::size_t g, Scratch& scratch) {
   if (at.row == kNoRow) return;
   const auto positions = change.plan.positions(g).without_first(change.skipped.empty() ? 0 : change.skipped[g]);
   if (positions.empty()) return;
-  std::unique_lock<RwSpinLock> lock;
   if constexpr (kAlone) {
     if (change.is_watched) mark_change(change, hash, at);
   } else {
     SubTable& sub_table = sub_table_of(hash);
-    lock = std::unique_lock(sub_table.lock);
     if (change.plan.erase_count() != erase_count_.load(std::memory_order_relaxed)) {
       find_again(change, g, sub_table);
       if (at.row == kNoRow) return;

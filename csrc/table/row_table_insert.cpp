@@ -9,7 +9,6 @@
 
 #include "table/block.h"
 #include "table/row_table.h"
-#include "table/sub_table_order.h"
 
 namespace monolith {
 

@@ -2,9 +2,11 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <numeric>
 
 #include "ops/parallel_for.h"
 #include "ops/simd.h"
+#include "table/block.h"
 #include "table/copy_row.h"
 #include "table/row_table.h"
 
@@ -174,15 +176,37 @@ std::size_t RowTable::read_locked(BatchPlan& plan, std::size_t first, std::size_
 // For a writer, which keeps readers out itself.
 void RowTable::find(BatchPlan& plan) {
   constexpr std::size_t kRowsAlone = 16 * kTaskRows;
-  const auto note_only = [](std::size_t, const std::byte*) { return std::size_t{0}; };
   for (std::size_t first = 0; first < plan.num_groups(); first += kRowsAlone) {
-    const bool alone = !layout_.serving() && gate_.try_alone();
-    sum_of_tasks(std::min(kRowsAlone, plan.num_groups() - first), [&](std::size_t begin, std::size_t count) {
-      if (!alone) return read_locked(plan, first + begin, count, note_only);
+    const std::size_t last = std::min(first + kRowsAlone, plan.num_groups());
+    if (layout_.serving() || !gate_.try_alone()) {
+      find_as_guest(plan, first, last);
+      continue;
+    }
+    sum_of_tasks(last - first, [&](std::size_t begin, std::size_t count) {
       return gather(groups_to_gather(plan, first + begin, count, copies_to(nullptr, 0, false)));
     });
-    if (alone) gate_.end_alone();
+    gate_.end_alone();
   }
+}
+
+// A lock for many rows, as where they are changed.
+void RowTable::find_as_guest(BatchPlan& plan, std::size_t first, std::size_t last) {
+  std::vector<std::uint32_t> all(last - first);
+  std::iota(all.begin(), all.end(), static_cast<std::uint32_t>(first));
+  const SubTableOrder order(plan.hashes(), all);
+  const std::span<FoundRow> found = plan.found();
+  for_each_block(sub_tables_.get(), order.hashes(), [&](std::size_t begin, std::size_t count, const auto& fetch_next) {
+    prefetch_whole_next(fetch_next);
+    const auto hashes = order.hashes().subspan(begin, count);
+    std::array<std::uint32_t, kBlockGroups> rows;
+    const Block block(gate_, sub_tables_.get(), hashes, Access::kShared);
+    block.find_rows(hashes, rows.data());
+    for (const Block::Run& run : block.runs()) {
+      for (std::size_t i = run.first; i < run.first + run.count; ++i) {
+        found[order.groups()[begin + i]] = run.sub_table->found(rows[i]);
+      }
+    }
+  });
 }
 
 std::vector<EntryDump> RowTable::lookup_entries(std::span<const std::int64_t> ids) const {

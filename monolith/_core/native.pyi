@@ -71,6 +71,9 @@ class SlidingHashFilter(AdmissionFilter):
 
     def add(self, id: int, count: int = 1) -> int: ...
     def get(self, id: int) -> int: ...
+    def forget(self, id: int) -> bool:
+        """Lets the count of an id go, and those of ids that cannot be told from it; returns whether there was one."""
+
     @property
     def capacity(self) -> int: ...
     @property

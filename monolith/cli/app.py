@@ -7,11 +7,14 @@ from typing import Annotated
 
 import typer
 
+from monolith.cli.agent import agent
 from monolith.cli.certs import certs
 from monolith.cli.ckpt import ckpt
 from monolith.cli.control import control
 from monolith.cli.data_service import data_service
 from monolith.cli.demo import demo
+from monolith.cli.ids.forget import forget
+from monolith.cli.ids.vectors import export_vectors
 from monolith.cli.info import info
 from monolith.cli.job.scale import scale
 from monolith.cli.job.status import status
@@ -47,12 +50,15 @@ app.command(
     short_help="Show what a model knows about one id.",
     context_settings={"ignore_unknown_options": True},  # ids may be negative
 )(row)
+app.command(short_help="Write the vectors of a feature for other programs.")(export_vectors)
+app.command(short_help="Remove ids from a model, its files and its servers.")(forget)
 app.command(short_help="Pause, resume or save a run.")(control)
 app.command(short_help="Show how a job of several processes is.")(status)
 app.command(short_help="Let a job go on with other numbers of processes.")(scale)
 app.command(short_help="Watch a whole live system for a minute.")(demo)
 app.command(short_help="Show what this installation can do.")(info)
 app.add_typer(ckpt)
+app.add_typer(agent)
 app.add_typer(certs)
 app.add_typer(data_service)
 

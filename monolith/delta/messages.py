@@ -14,7 +14,7 @@ dense weights names the positions that the rows must have reached before (`after
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -29,6 +29,10 @@ class DeltaType(IntEnum):
     FULL_BEGIN = 33
     FULL_ROWS = 34
     FULL_END = 35
+
+
+FORGET_TYPE: Final = 36
+"""Of a message that no sender sends: rows of ids that must go at once, see `monolith forget`."""
 
 
 class Status(StrEnum):

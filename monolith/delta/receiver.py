@@ -13,7 +13,9 @@ from torch import Tensor
 
 from monolith.delta.content_checks import check_content
 from monolith.delta.delta_part import WHOLE_MODEL, DeltaPart
+from monolith.delta.forgetting import forget_in_tables
 from monolith.delta.messages import (
+    FORGET_TYPE,
     DeltaAnswer,
     DeltaContent,
     DeltaPosition,
@@ -166,6 +168,8 @@ class DeltaReceiver:
     def handle(self, message: Message) -> Message:
         """Return the answer to one delta message; what cannot be applied raises and leaves the position as it is."""
         with self._lock:
+            if message.type == FORGET_TYPE:
+                return forget_in_tables([self._target.tables], message)
             answer = self._answer(message).to_message(message.type)
         answer.meta = {**answer.meta, **self._takes.to_meta()}
         return answer

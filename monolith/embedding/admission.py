@@ -112,6 +112,16 @@ class AdmissionFilter:
         self.native_filter.filter_ids(self.native_thresholds, flat, filtered)
         return filtered.view(ids.shape).to(ids.device)
 
+    def forget(self, ids: Tensor) -> Tensor:
+        """Let the counts of ids go, and those of others that cannot be told from them; return the ids that had one.
+
+        Only a sliding filter counts ids. One that admits by chance knows nothing of them.
+        """
+        counts = self.native_filter
+        if not isinstance(counts, native.SlidingHashFilter):
+            return ids[:0]
+        return torch.tensor([one for one in ids.tolist() if counts.forget(one)], dtype=torch.int64)
+
     @property
     def num_draws(self) -> int:
         """Draws that a probabilistic filter has made; 0 for other kinds. A filter set to it goes on exactly."""

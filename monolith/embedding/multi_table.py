@@ -1,6 +1,6 @@
 """Many tables behind one call."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from os import PathLike, fspath
 from typing import Self
@@ -147,6 +147,18 @@ class MultiTable:
         """Step the optimizers: table name -> (ids, gradients); gradients of a repeated id are summed."""
         plan = self._plan({name: ids for name, (ids, _) in rows.items()})
         return plan.apply_gradients(self._flat_values(rows), global_step=global_step, time=time)
+
+    def forget(self, ids: Mapping[str, Collection[int]]) -> dict[str, dict[str, list[int]]]:
+        """Remove rows and counts of ids by table; return the ids that had "rows", and "counts", by table.
+
+        Tables that are not here are passed over.
+        """
+        found: dict[str, dict[str, list[int]]] = {"rows": {}, "counts": {}}
+        for name, these in ids.items():
+            if name in self.tables:
+                rows, counts = self.tables[name].forget(torch.tensor(sorted(these), dtype=torch.int64))
+                found["rows"][name], found["counts"][name] = rows.tolist(), counts.tolist()
+        return found
 
     def reinitialize(self, name: str, ids: Tensor, *, time: int) -> Tensor:
         """Give ids of one table a fresh row, see `Table.reinitialize`; an unknown table gives -1 for all."""

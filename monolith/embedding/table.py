@@ -230,6 +230,12 @@ class Table:
         """Remove rows; returns how many there were."""
         return self.native.erase(flat_ids(ids))
 
+    def forget(self, ids: Tensor) -> tuple[Tensor, Tensor]:
+        """Remove rows and counts of ids; return the ids that had a row, and those that had a count."""
+        had_row = flat_ids(ids)[self.contains(ids)]
+        self.erase(ids)
+        return had_row, ids[:0] if self.admission is None else self.admission.forget(flat_ids(ids))
+
     def evict(self, now: int | None = None) -> int:
         """Remove rows not seen for their slot's expiry, counted back from `now` (default: the newest update)."""
         return self.native.evict(self.native.max_time if now is None else check_seconds("now", now))

@@ -19,10 +19,10 @@ from monolith.export.versions import GRAPH_FILE, MODEL_FILE, base_of, is_shard_p
 FORMAT = "monolith-export"
 MAJOR = 1
 """A reader refuses another major number."""
-MINOR = 4
+MINOR = 5
 """Since 1, inputs may be texts (datatype BYTES) and lists (shape [-1, -1]); since 2, null may stand for a value; since
 3, several senders may bring deltas, each with a sequence of its own (`shard_sequences`); since 4, rows may be in
-folders of their own (`shards`)."""
+folders of their own (`shards`); since 5, these may have a second number, counted up when ids are forgotten."""
 
 Kind = TypeVar("Kind", str, "dict[str, Any]")
 
@@ -63,7 +63,8 @@ class ShardFiles:
     """The rows of one shard of a version of the distributed layout."""
 
     folder: str
-    """Below the export base: ``ps_<i>/<version>``. The version may be an older one, whose rows this one shares."""
+    """Below the export base: ``ps_<i>/<version>``. The version may be an older one, whose rows this one shares. After
+    ids were forgotten, a dot and a number follow."""
 
     files: dict[str, FileCheck]
     """By path below that folder."""

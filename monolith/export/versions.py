@@ -20,7 +20,7 @@ ENTRY_FOLDER = "entry"
 """Of a version of several parts: what has no rows."""
 
 _SHARD_FOLDER = re.compile(r"ps_(0|[1-9]\d{0,4})")
-_SHARD_PART = re.compile(r"ps_(0|[1-9]\d{0,4})/(0|[1-9]\d{0,18})")
+_SHARD_PART = re.compile(r"ps_(0|[1-9]\d{0,4})/(0|[1-9]\d{0,18})(?:\.([1-9]\d{0,8}))?")
 _UNFINISHED = ".tmp"
 
 
@@ -51,9 +51,22 @@ def is_shard_part(text: str, shard: int) -> bool:
 
     >>> is_shard_part("ps_1/12", 1), is_shard_part("ps_1/12", 2), is_shard_part("ps_1/../12", 1)
     (True, False, False)
+    >>> is_shard_part("ps_1/12.2", 1)
+    True
     """
     found = _SHARD_PART.fullmatch(text)
     return found is not None and int(found[1]) == shard
+
+
+def rewritten_part(part: str) -> str:
+    """Return the folder for the rows of a shard that take the place of others.
+
+    >>> rewritten_part("ps_1/12"), rewritten_part("ps_1/12.1")
+    ('ps_1/12.1', 'ps_1/12.2')
+    """
+    found = _SHARD_PART.fullmatch(part)
+    assert found is not None
+    return f"ps_{found[1]}/{found[2]}.{int(found[3] or 0) + 1}"
 
 
 def base_of(version: Path) -> Path:

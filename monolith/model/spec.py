@@ -102,7 +102,7 @@ def observations(spec: EstimatorSpec) -> Iterator[tuple[str, Tensor, Tensor, Ten
     observed = labels(spec)
     for head, scores in predictions(spec).items():
         if head in observed:
-            # Whoever looks at predictions does so on the processor, wherever they were made.
+            # Metrics are computed on the processor, wherever the predictions were made.
             flat, label = scores.reshape(-1).cpu(), observed[head].reshape(-1).cpu()
             if len(flat) != len(label):
                 raise ValueError(f"head {head!r} has {len(flat)} predictions for {len(label)} labels")

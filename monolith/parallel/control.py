@@ -35,6 +35,7 @@ class ControlRequest(IntEnum):
     PUSH = 121
     EXPORT = 122
     APPLIED = 123
+    FORGET = 124
 
 
 _KINDS: Final = (

@@ -138,6 +138,7 @@ class ParameterServer(Closing):
             ControlRequest.PUSH: self._push,
             ControlRequest.EXPORT: self._export,
             ControlRequest.APPLIED: self._applied,
+            ControlRequest.FORGET: self._forget,
         }
         self._server = listen(
             address,
@@ -280,6 +281,11 @@ class ParameterServer(Closing):
 
     def _applied(self, message: Message) -> dict[str, Any]:
         return {"rows": self.shard.served.applied_batches(), "dense": self.shard.dense_shard.applied_batches()}
+
+    def _forget(self, message: Message) -> dict[str, Any]:
+        self._finish_work()
+        ids = {str(table): {int(one) for one in these} for table, these in message.meta["ids"].items()}
+        return dict(self.shard.forget(ids))
 
     def _freeze(self, message: Message) -> dict[str, Any]:
         self._finish_work()

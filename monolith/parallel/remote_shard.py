@@ -1,7 +1,7 @@
 """RemoteShard: the shard of a parameter server, as the chief uses it."""
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from monolith.closing import Closing
@@ -117,6 +117,10 @@ class RemoteShard(Closing):
     def stop_tracking(self) -> None:
         """Count changes no longer."""
         self._ask(ControlRequest.UNTRACK)
+
+    def forget(self, ids: Mapping[str, Collection[int]]) -> dict[str, dict[str, list[int]]]:
+        """Let it remove rows and counts of ids; see `TableShard.forget`."""
+        return self._ask(ControlRequest.FORGET, ids={table: sorted(these) for table, these in ids.items()})
 
     def restore_part(self, path: str, drop_not_finite: bool = False, positions: bool = True) -> None:
         """Let it become what it was in a snapshot or delta; both sides see the same files."""

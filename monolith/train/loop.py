@@ -2,7 +2,7 @@
 
 import logging
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -24,6 +24,7 @@ from monolith.train.saving.save_listener import SaveListener
 from monolith.train.saving.saving_config import SavingConfig
 from monolith.train.state import TrainState
 from monolith.train.stop_signals import StopSignals
+from monolith.train.turns import Turns
 
 Sync = Callable[[TrainState], None]
 """Called after every step; decides itself when to send changes to servers."""
@@ -112,7 +113,9 @@ class Trainer:
         self.saver: RunSaver | NoSaver = NoSaver()
         if saves:
             self.saver = RunSaver(state, saving, self.context, listeners=listeners, guards=guards)
-        self.context.save = self.saver.save
+        self._turns = Turns()
+        self.context.save = self._save
+        self.context.forget = self._forget
         self.context.save_dense = self.saver.save_dense
         self._between_steps = False  # the source or hooks run: the state is whole, and no save has failed
         self._warned = False
@@ -145,25 +148,28 @@ class Trainer:
             for batch in signals.until_stopped(self._batches(max_steps)):
                 for hook in self.hooks:
                     hook.before_run(self.context)
-                if not state.begin_step():
-                    break
-                self._between_steps = False
-                loss, spec = self._step(batch)
-                for sync in self.syncs:
-                    sync(state)
-                self.saver.after_step()
-                self._between_steps = True
-                self.context.num_steps += 1
-                self._tell_hooks(batch, loss, spec)
-                if self.context.save_requested:
-                    self.saver.save()
+                with self._turns.own():
+                    if not state.begin_step():
+                        break
+                    self._between_steps = False
+                    loss, spec = self._step(batch)
+                    for sync in self.syncs:
+                        sync(state)
+                    self.saver.after_step()
+                    self._between_steps = True
+                    self.context.num_steps += 1
+                    self._tell_hooks(batch, loss, spec)
+                    if self.context.save_requested:
+                        self.saver.save()
             state.drain()
             interrupted = signals.received is not None
             ending = self._ending(max_steps, interrupted=interrupted)
             state.wait_for_others(ending, interrupted=interrupted, tick=self._save_while_waiting)
             self.context.ending = state.ending or ending
             self._between_steps = False
-            self.saver.end()
+            with self._turns.own():
+                self._turns.end()
+                self.saver.end()
         return RunResult(
             global_step=state.global_step,
             num_steps=self.context.num_steps,
@@ -173,8 +179,20 @@ class Trainer:
         )
 
     def _save_while_waiting(self) -> None:
-        self.context.global_step = self.state.global_step
-        self.saver.after_step()
+        with self._turns.own():
+            self.context.global_step = self.state.global_step
+            self.saver.after_step()
+
+    def _save(self) -> None:
+        with self._turns.own():
+            self.saver.save()
+
+    def _forget(self, ids: Mapping[str, Collection[int]]) -> dict[str, dict[str, list[int]]]:
+        """Remove ids between two steps, for another thread; what is saved later does not know them."""
+        with self._turns.guest():
+            # First: a save that is under way may have them.
+            self.saver.begin_anew()
+            return self.state.forget(ids)
 
     def _share(self, first_step: int, max_steps: int | None) -> float | None:
         """Return how much of the run is done: by its steps or by its data, whichever ends first."""

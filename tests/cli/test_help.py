@@ -17,7 +17,9 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 COMMANDS = [
     [],
     *([name] for name in ("new", "train", "launch", "evaluate", "predict", "export", "serve")),
-    *([name] for name in ("row", "control", "status", "scale", "demo", "info")),
+    *([name] for name in ("row", "control", "status", "scale", "demo", "info", "forget", "export-vectors")),
+    ["agent"],
+    *(["agent", name] for name in ("run", "declare", "publish", "unpublish", "info")),
     ["ckpt"],
     *(["ckpt", name] for name in ("ls", "show", "verify", "diff", "reshard", "compact", "rollback", "rm")),
     *(["ckpt", name] for name in ("export-parquet", "import-torch")),

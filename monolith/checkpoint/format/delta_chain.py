@@ -3,7 +3,7 @@
 import json
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Self
 
@@ -45,9 +45,20 @@ class Link:
     previous_crc32c: int
     """Checksum of the manifest of the link before it."""
 
+    replaced_crc32c: int | None = None
+    """Checksum of the manifest that the link before it had, or still has, until `monolith forget` rewrote both."""
+
     def to_json(self) -> str:
         """Return it as JSON."""
-        return json.dumps(asdict(self), sort_keys=True)
+        values = asdict(self)
+        if self.replaced_crc32c is None:
+            del values["replaced_crc32c"]
+        return json.dumps(values, sort_keys=True)
+
+    @property
+    def previous_crcs(self) -> list[int]:
+        """Checksums of the manifests that the link before it may have."""
+        return [self.previous_crc32c, *([] if self.replaced_crc32c is None else [self.replaced_crc32c])]
 
     @classmethod
     def read(cls, folder: Path) -> Self:
@@ -183,5 +194,7 @@ def _check_delta(path: Path, previous: Path, on_bytes: Callable[[int], None] | N
 
 def _check_link(path: Path, previous: Path) -> None:
     link, expected = Link.read(path), link_after(previous)
-    if link != expected:
+    # Of two links that ids are forgotten in, the later one is replaced first: it fits both states of the one before.
+    known = {replace(link, previous_crc32c=crc, replaced_crc32c=None) for crc in link.previous_crcs}
+    if expected not in known:
         raise CorruptFileError(f"it builds on another {str(link.previous)[:80]} than the one that is there")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from monolith.checkpoint.format.delta_chain import remove_orphans
 from monolith.checkpoint.format.durable_files import make_folder, sync_folder
+from monolith.checkpoint.format.exchange import finish_exchanges
 from monolith.checkpoint.format.layout import (
     DENSE_ONLY_FOLDER,
     FETCHED_FOLDER,
@@ -46,7 +47,7 @@ def clean_leftovers(model_dir: str | os.PathLike[str]) -> list[Path]:
 def _clean_one(folder: Path) -> list[Path]:
     if not folder.is_dir():
         return []
-    removed = finish_replacements(folder)
+    removed = finish_replacements(folder) + finish_exchanges(folder)
     temporary = [path for path in folder.glob(f"model.ckpt-*{TEMPORARY_SUFFIX}") if path.is_dir()]
     both = [*list_snapshots(folder), *list_deltas(folder)]
     headless = [path for path in both if not (path / MANIFEST_NAME).exists()]

@@ -57,6 +57,10 @@ class SnapshotStore:
             if link == path or link.name not in there:
                 self._put_one(link)
 
+    def put_again(self, path: Path) -> None:
+        """Copy a snapshot or delta that was written anew, in the place of the copy that is there."""
+        self._put_one(path)
+
     def mark_kept(self, names: Iterable[str]) -> None:
         """Mark these as kept forever; another machine knows it only by this mark."""
         marked, there = self._marked(), set(self.names())

@@ -39,6 +39,16 @@ def is_set_aside(name: str) -> bool:
     return match is not None and is_state_name(match[1])
 
 
+def name_before(name: str) -> str:
+    """Return the name that a folder had before it was set aside.
+
+    >>> name_before("model.ckpt-7.delta-1.rolled-back-2")
+    'model.ckpt-7.delta-1'
+    """
+    match = _SET_ASIDE.fullmatch(name)
+    return name if match is None else match[1]
+
+
 def roll_back(snapshot: Path) -> list[Path]:
     """Make a snapshot or delta the newest of its folder; newer ones are renamed to `<name>.rolled-back`, and returned.
 

@@ -91,6 +91,11 @@ class Saver:
         (pending, _), self._under_way = self._under_way, None
         return pending.wait()
 
+    def begin_anew(self) -> None:
+        """Let the next save be a snapshot, whatever is asked for; wait for the one under way."""
+        self.finish()
+        self._previous = None
+
     def close(self) -> BaseException | None:
         """Wait for the save under way, stop tracking changes, and return its error; earlier ones were raised."""
         failure = None

@@ -1,6 +1,6 @@
 """The part of a model that one process holds, and how it goes to the files of a snapshot and back."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -149,6 +149,14 @@ class TableShard:
         for tracker in (self._trackers or {}).values():
             tracker.close()
         self._trackers = None
+
+    def forget(self, ids: Mapping[str, Collection[int]]) -> dict[str, dict[str, list[int]]]:
+        """Remove rows and counts of ids, as `MultiTable.forget`; the next save is whole.
+
+        Changes are not counted any more: a delta would name the ids.
+        """
+        self.stop_tracking()
+        return self.tables.forget(ids)
 
     def restore_part(self, path: str, drop_not_finite: bool = False, positions: bool = True) -> None:
         """Read its rows from all links of the chain, their counts, its dense tensors and its notes.

@@ -26,6 +26,8 @@ from monolith.wire import Address, Deadline, Message, SharedSecret, TlsConfig, l
 LOST_SECONDS = 5.0
 """A worker that was silent for this long does not hold up a save."""
 
+_NOT_TRAINING = "the job is not training yet, or restores; ask again when `monolith status` shows steps"
+
 _log = logging.getLogger(__name__)
 
 
@@ -54,6 +56,7 @@ class Coordinator(Closing):
         self._cuts = itertools.count(1)
         self._lost_seconds = lost_seconds
         self._status: Callable[[], Mapping[str, Any]] = dict
+        self._forget: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
         self._scale: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None
         self._is_closed = False
         self._server = listen(
@@ -106,6 +109,10 @@ class Coordinator(Closing):
     def on_scale(self, ask: Callable[[Mapping[str, Any]], dict[str, Any]]) -> None:
         """Take what answers those who want another number of processes; it raises a ValueError to refuse."""
         self._scale = ask
+
+    def on_forget(self, forget: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> None:
+        """Take what removes ids, by table, and returns what had them."""
+        self._forget = forget
 
     @contextmanager
     def cut(self, *, timeout_seconds: float) -> Iterator[dict[int, Position | None]]:
@@ -220,6 +227,10 @@ class Coordinator(Closing):
             return Message(type=request, meta=self.status())
         if request is CoordinationRequest.SCALE:
             return Message(type=request, meta=self._asked_to_scale(message))
+        if request is CoordinationRequest.FORGET:
+            if self._opening is None or self._forget is None:
+                raise ValueError(_NOT_TRAINING)
+            return Message(type=request, meta=dict(self._forget(message.meta["ids"])))
         answer = {
             CoordinationRequest.JOIN: self._join,
             CoordinationRequest.REPORT: self._report,
@@ -233,9 +244,7 @@ class Coordinator(Closing):
             if self._news.stop or self._news.over:
                 raise ValueError("the job is ending; start it again with other numbers when it has ended")
             if self._opening is None or self._scale is None:
-                raise ValueError(
-                    "the job is not training yet, or restores; ask again when `monolith status` shows steps"
-                )
+                raise ValueError(_NOT_TRAINING)
             answer = {"generation": self._news.generation, "global_step": self._news.global_step}
         return {**answer, **self._scale(message.meta)}
 

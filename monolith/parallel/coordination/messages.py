@@ -31,6 +31,7 @@ class CoordinationRequest(IntEnum):
     WATCH = 102
     STATUS = 103
     SCALE = 104
+    FORGET = 105
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

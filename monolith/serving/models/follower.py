@@ -1,8 +1,10 @@
 """Deltas for a served model: a trainer's changes go into the version that answers."""
 
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
+from monolith.delta.messages import FORGET_TYPE
 from monolith.delta.receiver import DeltaReceiver
 from monolith.errors import RemoteError
 from monolith.export.description import Description
@@ -28,6 +30,8 @@ class Follower:
             model, plan_hash=model.plan_hash, generation=model.generation, parts=model.parts, takes=model.takes
         )
         self._refusal: str | None = None
+        self.forget: Callable[[Message], Message] = self._receiver.handle
+        """Answers a message about ids that must go from every version in memory."""
         self._server = None if address is None else listen(address, self.handle, tls=tls, secret=secret)
 
     @property
@@ -62,6 +66,11 @@ class Follower:
         now = self._receiver.freshness
         return not now.complete and now.position.generation == description.generation
 
+    @property
+    def has_deltas(self) -> bool:
+        """Whether the tables are not those of a version any more: deltas have come."""
+        return self._receiver.freshness.applied_at_seconds is not None
+
     def has(self, description: Description) -> bool:
         """Whether deltas have brought all that a version holds: loading it could only go back."""
         now = self._receiver.freshness
@@ -91,6 +100,8 @@ class Follower:
 
     def handle(self, message: Message) -> Message:
         """Return the answer to one delta message."""
+        if message.type == FORGET_TYPE:
+            return self.forget(message)
         if self._refusal is not None:
             raise RemoteError(self._refusal)
         return self._receiver.handle(message)

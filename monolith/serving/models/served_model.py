@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from monolith._core.native import release_free_memory
+from monolith.delta.forgetting import forget_in_tables
 from monolith.errors import CorruptFileError, shown
 from monolith.export.description import Description
 from monolith.export.load import load_export
@@ -16,6 +17,7 @@ from monolith.export.serving_model import ServingModel
 from monolith.export.versions import MODEL_FILE, complete_versions, version_path, version_paths
 from monolith.serving.metrics import Progress
 from monolith.serving.models.follower import Follower
+from monolith.wire import Message
 
 Load = Callable[[Path], ServingModel]
 """Returns the model in the folder of a version; raises as `load_export` does."""
@@ -166,6 +168,7 @@ class ServedModel:
         """Let deltas go to the version that answers, unless one is pinned: that one stays as it is."""
         with self._lock:
             self._follower = follower
+            follower.forget = self._forget
             follower.refuse(self._refusal())
 
     def refresh(self) -> None:
@@ -173,6 +176,8 @@ class ServedModel:
         with self._lock:
             if self._is_loaded and self._pinned is None:
                 self._take_newest(self._found())
+            elif self._is_loaded:
+                self._read_pinned_again(self._found())
 
     def load(self, version: int | None = None) -> ServingModel:
         """Answer with this version and no other until the next call; without a number, with the newest again.
@@ -217,6 +222,11 @@ class ServedModel:
             listed.append({"name": self.name, "version": str(version), "state": state, "reason": reason})
         return listed
 
+    def _forget(self, message: Message) -> Message:
+        # With the lock: a version that is being loaded is in memory then.
+        with self._lock:
+            return forget_in_tables([model.tables for model in self.held], message)
+
     def _start(self) -> None:
         found = self._found()
         if not found:
@@ -238,6 +248,15 @@ class ServedModel:
         model = self._loaded(wanted[0], again=self._follower is not None)
         self._pinned, self._is_loaded = version, True
         self._switch(model, wanted[0], found)
+
+    def _read_pinned_again(self, found: Sequence[FoundVersion]) -> None:
+        """Load the pinned version anew if its files were replaced: ids were forgotten."""
+        for one in found:
+            if one.version == self._pinned and self._stamps.get(one.version) != one.stamp:
+                try:
+                    self._pin(one.version, found)
+                except CorruptFileError as error:
+                    _log.warning("version %d goes on as it was: %s", one.version, error)
 
     def _take_newest(self, found: Sequence[FoundVersion], *, again: bool = False) -> bool:
         """Answer with the newest whole version; return False if there is none. The last one in memory stays."""
@@ -272,6 +291,8 @@ class ServedModel:
         description = Description.read(found.path)
         if found.version < now.version or follower.is_past(description) or follower.is_amid_full_sync(description):
             return None
+        if found.version == now.version and not follower.has_deltas:
+            return self._loaded(found)  # it was written anew: ids were forgotten
         if follower.has(description):
             return now.as_version(found.version)
         return self._loaded(found)
@@ -308,8 +329,9 @@ class ServedModel:
             release_free_memory()
 
     def _forget_removed(self, found: Sequence[FoundVersion]) -> None:
-        """Let go of kept versions whose folders are gone, but never of the one that answers."""
-        versions, there = self._versions, {str(one.version) for one in found}
+        """Let go of kept versions whose folders are gone or replaced, but never of the one that answers."""
+        versions = self._versions
+        there = {str(one.version) for one in found if self._stamps.get(one.version) == one.stamp}
         kept = {number: one for number, one in versions.by_number.items() if one is versions.current or number in there}
         if len(kept) < len(versions.by_number):
             self._versions = _Versions(versions.current, kept)

@@ -1,6 +1,7 @@
 """ControllerClient: the side that asks a run."""
 
 import os
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,13 +68,24 @@ class ControllerClient(Closing):
         meta = self._ask(Request.GET_TRAINING_STATUS)
         return TrainingStatus(**{name: meta[name] for name in TrainingStatus.__dataclass_fields__})
 
+    def forget(
+        self, ids: Mapping[str, Collection[int]], timeout_seconds: float = 600.0
+    ) -> dict[str, dict[str, list[int]]]:
+        """Let the run remove rows and counts of ids, by table; return the ids that had "rows", and "counts".
+
+        It waits for saves under way. What the run saves later knows nothing of the ids.
+        """
+        asked = {table: sorted(these) for table, these in ids.items()}
+        meta = self._ask(Request.FORGET, timeout_seconds, ids=asked)
+        return {what: meta[what] for what in ("rows", "counts")}
+
     def close(self) -> None:
         """Close the connection."""
         self._client.close()
 
-    def _ask(self, request: Request, timeout_seconds: float = REQUEST_SECONDS) -> dict[str, Any]:
+    def _ask(self, request: Request, timeout_seconds: float = REQUEST_SECONDS, **meta: Any) -> dict[str, Any]:
         try:
-            reply = self._client.request(Message(type=int(request)), timeout_seconds)
+            reply = self._client.request(Message(type=int(request), meta=meta), timeout_seconds)
         except ConnectionError as error:
             raise ConnectionError(
                 f"the run in {self._model_dir} does not answer; it may have ended ({error})"

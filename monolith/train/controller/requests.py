@@ -24,6 +24,7 @@ class Request(IntEnum):
     GET_BLOCK_STATUS = 3
     SAVE_CHECKPOINT = 4
     GET_TRAINING_STATUS = 5
+    FORGET = 6
 
 
 @dataclass(frozen=True, slots=True)

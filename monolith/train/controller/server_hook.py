@@ -68,6 +68,7 @@ class ServerHook(Hook):
             Request.GET_BLOCK_STATUS: self._block_status,
             Request.SAVE_CHECKPOINT: self._save,
             Request.GET_TRAINING_STATUS: self._training_status,
+            Request.FORGET: self._forget,
         }
         meta = answers[Request(message.type)](context, message)
         return Message(type=message.type, meta={"status": OK, **meta})
@@ -100,6 +101,11 @@ class ServerHook(Hook):
                 return {"saved_step": saved, "pending": True}
             time.sleep(POLL_SECONDS / 10)
         return {"saved_step": saved, "pending": False}
+
+    def _forget(self, context: RunContext, message: Message) -> dict[str, Any]:
+        if context.forget is None:
+            raise ValueError("this run cannot forget ids")
+        return dict(context.forget({table: set(ids) for table, ids in message.meta["ids"].items()}))
 
     def _training_status(self, context: RunContext, message: Message) -> dict[str, Any]:
         return {

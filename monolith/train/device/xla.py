@@ -12,6 +12,6 @@ def xla_device() -> Device:
     except ImportError as error:
         raise ImportError(
             "training on a TPU needs the package torch_xla in the version of torch, and it cannot be imported "
-            f"({error}); install it on the machine that has the TPU, or pass --cpu_test to train on the processor"
+            f"({error}); install it on the machine that has the TPU, or pass --cpu-test to train on the processor"
         ) from error
     return Device(xla.device(), xla.sync)

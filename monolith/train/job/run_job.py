@@ -149,7 +149,7 @@ def _run_chief(
                     config,
                     source=source,
                     make_state=make_state,
-                    hooks=[*hooks, _ChiefHook(states, late), *metrics],
+                    hooks=[*hooks, _ChiefHook(states, late, coordinator), *metrics],
                     **{**how, **ends},
                 )
                 state = states[-1]
@@ -249,8 +249,8 @@ def _retries(settings: RunSettings) -> Retries:
 class _ChiefHook(Hook):
     """Lets the state of a job know when its run is to stop."""
 
-    def __init__(self, states: Sequence[ChiefState], late: LateStop) -> None:
-        self._states, self._late = states, late
+    def __init__(self, states: Sequence[ChiefState], late: LateStop, coordinator: Coordinator) -> None:
+        self._states, self._late, self._coordinator = states, late, coordinator
 
     def after_create_session(self, context: RunContext) -> None:
         """Show the state whether a stop is asked for, and how to end a run that waits."""
@@ -258,6 +258,8 @@ class _ChiefHook(Hook):
         state.stop_requested = lambda: context.stop_requested
         state.scaling.stop = lambda: _stop(context)
         state.watch_servers(context.fail)
+        if context.forget is not None:
+            self._coordinator.on_forget(context.forget)
         if self._late.received or state.scaling.wanted is not None:
             context.request_stop()
 

@@ -19,6 +19,9 @@ class NoSaver:
     def end(self) -> None:
         """Write nothing."""
 
+    def begin_anew(self) -> None:
+        """Wait for nothing."""
+
     def settle(self) -> None:
         """Wait for nothing."""
 

@@ -96,6 +96,12 @@ class RunSaver:
         self.save()
         self._dense.finish()
 
+    def begin_anew(self) -> None:
+        """Wait for saves under way; the next one is a snapshot, not a delta."""
+        self._full.finish()
+        self._full.saver.begin_anew()
+        self._context.saved_step = self._state.saved_step
+
     def settle(self) -> None:
         """Wait for saves under way, so that `saved_step` is right; their errors are returned by `close`."""
         self._failure = self._failure or self._full.abandon()

@@ -1,7 +1,7 @@
 """Everything a run changes, and how it is written and read."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +27,7 @@ from monolith.checkpoint.format.layout import base_and_number
 from monolith.checkpoint.format.state_files import refresh_checkpoint_file
 from monolith.checkpoint.keep import Retention, SnapshotStore, choose_snapshot
 from monolith.checkpoint.keep.rollback import is_in, set_aside_others
+from monolith.checkpoint.shards.frozen_shards import ask_all
 from monolith.data import Batch, Column, Source
 from monolith.data.parts.redivide import is_of_units
 from monolith.embedding import MultiTable
@@ -259,6 +260,16 @@ class TrainState:
     def can_be_saved_after(self, error: Exception) -> bool:
         """Return whether the state is still there after an error between two steps."""
         return True
+
+    def forget(self, ids: Mapping[str, Collection[int]]) -> dict[str, dict[str, list[int]]]:
+        """Remove rows and counts of ids by table; return the ids that had "rows", and "counts", by table."""
+        self.drain()
+        with self.held():
+            parts = ask_all(self.shards, lambda shard: shard.forget(ids)) if self.shards else [self.tables.forget(ids)]
+        return {
+            what: {name: sorted(id_ for part in parts for id_ in part[what].get(name, ())) for name in ids}
+            for what in ("rows", "counts")
+        }
 
     def evict_expired(self) -> int:
         """Remove rows that have expired by now, in event time; returns how many."""

@@ -84,7 +84,7 @@ def test_training_on_a_device_gives_the_bits_of_training_on_the_processor(tmp_pa
 
 
 def test_without_torch_xla_it_says_what_to_install_and_how_to_do_without(tmp_path, no_xla):
-    with pytest.raises(ImportError, match="needs the package torch_xla .* or pass --cpu_test"):
+    with pytest.raises(ImportError, match="needs the package torch_xla .* or pass --cpu-test"):
         runner_of(tmp_path).run()
     with pytest.raises(ImportError):
         xla_device()

@@ -40,7 +40,7 @@ def test_a_server_follows_ranks_with_and_without_servers_of_rows_and_goes_back_w
                 assert receiver.freshness.complete
                 steps = [2, 2 + 6, 15, 5 + 1][number]
                 assert receiver.freshness.watermark["event_seq"] == NUM_EVENTS * steps // 15 - 1
-                generations.append(receiver.position.generation)
+                generations.append(receiver.freshness.position.generation)
         assert generations == sorted(set(generations))
         assert len(served.tables["uid"]) < NUM_USERS, "rows that expired are gone"
         ranks.results()

@@ -1,0 +1,101 @@
+"""The sub-commands of `monolith agent`."""
+
+import json
+import signal
+import socket
+import threading
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+agent = typer.Typer(
+    name="agent",
+    help="Serve what is published in ZooKeeper; publish it.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+ZkServers = Annotated[str, typer.Option(help="ZooKeeper servers, HOST:PORT, several by comma.")]
+Bzid = Annotated[str, typer.Option(help="First part of all paths in ZooKeeper.")]
+Layout = Annotated[str, typer.Option(help="Name of the group of agents.")]
+Pattern = Annotated[
+    str, typer.Argument(metavar="MODEL:SUB_GRAPH", help="What to serve, such as movie:entry or movie:*.")
+]
+
+
+@agent.command()
+def run(
+    zk_servers: ZkServers,
+    layout: Layout,
+    bzid: Bzid = "monolith",
+    host: Annotated[str, typer.Option(help="Where its servers listen, and others reach them.")] = "127.0.0.1",
+    replica: Annotated[int, typer.Option(help="Number of this agent among those of its layout.", min=0)] = 0,
+    cluster: Annotated[str, typer.Option(help="Name of the cluster that it runs in.")] = "default",
+    container: Annotated[str | None, typer.Option(help="Name of this container; by default that of the host.")] = None,
+    interval: Annotated[float, typer.Option(help="Seconds between two looks at ZooKeeper.", min=0.05)] = 1.0,
+) -> None:
+    """Serve what is published for a layout, register the servers, and start those again that end; until Ctrl-C."""
+    module, records = import_module("monolith.launch.agent.agent"), import_module("monolith.cluster.serving.records")
+    config = module.AgentConfig(
+        layout=layout,
+        container=records.Container(cluster, container or socket.gethostname()),
+        replica=replica,
+        host=host,
+        interval_seconds=interval,
+    )
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    with _registry(zk_servers, bzid) as registry:
+        typer.echo(f"Serving what is published for {layout} in {zk_servers}/{bzid}. Ctrl-C ends it.")
+        module.Agent(registry, config).run(stop)
+
+
+@agent.command()
+def declare(
+    export_base: Annotated[Path, typer.Argument(help="Folder of exported versions.")],
+    zk_servers: ZkServers,
+    bzid: Bzid = "monolith",
+    model_name: Annotated[str | None, typer.Option(help="Its name; by default that of its newest version.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Declare it anew.")] = False,
+) -> None:
+    """Say where the versions of a model are."""
+    records = import_module("monolith.cluster.serving.records")
+    newest = import_module("monolith.export.versions").newest_export(export_base)
+    name = model_name or import_module("monolith.export.description").Description.read(newest).name
+    base = str(export_base.resolve())
+    with _registry(zk_servers, bzid) as registry:
+        for sub_graph in ["entry", *sorted(one.name for one in export_base.glob("ps_*") if one.is_dir())]:
+            policy = "latest" if sub_graph == "entry" else "latest_once"
+            config = records.SavedModelDeployConfig(model_base_path=base, version_policy=policy)
+            registry.declare(records.SavedModel(name, sub_graph), config, overwrite=overwrite)
+            typer.echo(f"declared {name}:{sub_graph} in {base}")
+
+
+@agent.command()
+def publish(model: Pattern, zk_servers: ZkServers, layout: Layout, bzid: Bzid = "monolith") -> None:
+    """Let the agents of a layout serve a declared model."""
+    with _registry(zk_servers, bzid) as registry:
+        for one in registry.publish(layout, model):
+            typer.echo(f"published {one} for {layout}")
+
+
+@agent.command()
+def unpublish(model: Pattern, zk_servers: ZkServers, layout: Layout, bzid: Bzid = "monolith") -> None:
+    """Let the agents of a layout serve a model no longer."""
+    with _registry(zk_servers, bzid) as registry:
+        for one in registry.unpublish(layout, model):
+            typer.echo(f"{one} is not published for {layout} any more")
+
+
+@agent.command()
+def info(zk_servers: ZkServers, bzid: Bzid = "monolith") -> None:
+    """Print what is declared, published and served, as one JSON object."""
+    with _registry(zk_servers, bzid) as registry:
+        typer.echo(json.dumps(registry.info(), indent=1))
+
+
+def _registry(zk_servers: str, bzid: str) -> Any:
+    return import_module("monolith.cluster.serving.registry").ServingRegistry(zk_servers, bzid)

@@ -1,0 +1,1 @@
+"""Ids that must go: out of every version that was exported."""
