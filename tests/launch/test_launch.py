@@ -77,25 +77,3 @@ def test_ctrl_c_leaves_a_snapshot_and_no_process(tmp_path, launch):
     assert batches == step >= 20
     assert sum(rows.values()) == 8 * step
     assert status(tmp_path) is None
-
-
-def test_a_job_is_scaled_by_one_command(tmp_path, launch):
-    process = launch(events=100_000, seconds=0.05)
-    command = [sys.executable, "-m", "monolith", "scale", str(tmp_path), "--num-ps", "1", "--num-workers", "3"]
-    end = time.monotonic() + PATIENCE_SECONDS
-    while not (found := status(tmp_path)) or not found["global_step"]:
-        assert process.poll() is None and time.monotonic() < end
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
-    assert done.returncode == 0, done.stderr
-    assert "it goes on with num_ps=1 and num_workers=3" in done.stdout
-    while not (found := status(tmp_path)) or (len(found["servers"]), len(found["workers"])) != (1, 3):
-        assert process.poll() is None and time.monotonic() < end, found
-    again = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
-    assert again.returncode == 2
-    assert "has num_ps=1 and num_workers=3 already" in again.stderr
-    process.send_signal(signal.SIGTERM)
-    output, _ = process.communicate(timeout=PATIENCE_SECONDS)
-    assert process.returncode == 0, output
-    rows, batches, step = counted(tmp_path)
-    assert batches == step
-    assert sum(rows.values()) == 8 * step

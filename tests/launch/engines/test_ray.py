@@ -122,19 +122,19 @@ def test_a_job_that_loses_a_process_and_a_node_trains_everything_once(tmp_path, 
 def test_a_job_is_scaled_and_its_name_is_its_own(tmp_path, cluster):
     model_dir, hurry = tmp_path / "model", tmp_path / "hurry"
     params = {"events": EVENTS, "seconds": 3.0, "hurry": str(hurry)}
-    with Launched(cluster.address, model_dir, tmp_path / "log", "scaled", params, "--num-workers", "2") as job:
-        job.awaits(lambda: all_train(model_dir, JobShape(num_ps=1, num_workers=2)))
+    with Launched(cluster.address, model_dir, tmp_path / "log", "scaled", params) as job:
+        job.awaits(lambda: all_train(model_dir, JobShape(num_ps=1, num_workers=1)))
         command = command_of(cluster.address, tmp_path / "other", "scaled", params)
         second = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
         assert second.returncode == 2
         assert "'scaled/chief' runs in this Ray cluster already; choose another --job-name" in second.stderr
         scaled = []
-        ask_to_scale(model_dir, num_ps=2, num_workers=1, wait_seconds=PATIENCE_SECONDS, say=scaled.append)
-        assert "it goes on with num_ps=2 and num_workers=1" in scaled[-1]
+        ask_to_scale(model_dir, num_ps=None, num_workers=2, wait_seconds=PATIENCE_SECONDS, say=scaled.append)
+        assert "it goes on with num_ps=1 and num_workers=2" in scaled[-1]
         hurry.touch()
         status, said = job.end()
     assert status == 0, said
-    assert "the job goes on in its new shape: ps 0, ps 1, chief" in said
+    assert "the job goes on in its new shape: ps 0, chief, worker 1" in said
     assert counted(model_dir) == (expected(EVENTS), EVENTS / BATCH, EVENTS // BATCH)
 
 

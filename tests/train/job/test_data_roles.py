@@ -14,7 +14,6 @@ from monolith.cluster.discovery import FilesServiceDiscovery
 from monolith.data.parts import PartSource
 from monolith.data_service import DataWorker, DataWorkerConfig, Dispatcher, DispatcherConfig, ServiceSource
 from monolith.train.config import RunnerConfig
-from monolith.train.job.ask_to_scale import ask_to_scale
 from monolith.train.job.data_roles.dispatcher_role import INPUT, STATE_FOLDER
 from monolith.train.job.place import place_of
 from monolith.train.job.scale.shape import JobShape
@@ -46,11 +45,17 @@ def test_every_event_counts_once_whoever_is_killed(tmp_path, shared):
         for role in (("dsworker", 0), ("dispatcher", 0), ("worker", 1)):
             job.kill(*role)
             job.start(*role)
-        # A data worker that starts after the end of the job would wait for another job.
-        wait_until(lambda: len(data_workers(tmp_path, 2) - before) == 1)
+        # A data worker that starts after the end of the job would wait for another job. The one that was not killed
+        # listens elsewhere too if the new dispatcher came late.
+        wait_until(lambda: data_workers(tmp_path, 2) - before)
         job.go()
         assert set(job.ends().values()) == {0}
     check_exact(tmp_path, EVENTS)
+
+
+def scale(model_dir, *numbers):
+    command = [sys.executable, "-m", "monolith", "scale", str(model_dir), *numbers]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
 
 
 @pytest.mark.services
@@ -65,9 +70,12 @@ def test_launch_starts_the_data_service_too_and_scales_the_job(tmp_path):
         launched = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=said, stderr=subprocess.STDOUT)
     try:
         wait_until(lambda: all_train(tmp_path, JobShape(num_ps=1, num_workers=2)))
-        scaled = []
-        ask_to_scale(tmp_path, num_ps=2, num_workers=3, wait_seconds=PATIENCE_SECONDS, say=scaled.append)
-        assert "it goes on with num_ps=2 and num_workers=3" in scaled[-1]
+        scaled = scale(tmp_path, "--num-ps", "2", "--num-workers", "3")
+        assert scaled.returncode == 0, scaled.stderr
+        assert "it goes on with num_ps=2 and num_workers=3" in scaled.stdout
+        again = scale(tmp_path, "--num-workers", "3")
+        assert again.returncode == 2
+        assert "has num_ps=2 and num_workers=3 already" in again.stderr
         hurry.touch()
         status = launched.wait(PATIENCE_SECONDS)
     finally:
