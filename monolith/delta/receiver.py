@@ -167,12 +167,16 @@ class DeltaReceiver:
 
     def handle(self, message: Message) -> Message:
         """Return the answer to one delta message; what cannot be applied raises and leaves the position as it is."""
+        if message.type == FORGET_TYPE:
+            return self._forget(message)
         with self._lock:
-            if message.type == FORGET_TYPE:
-                return forget_in_tables([self._target.tables], message)
             answer = self._answer(message).to_message(message.type)
         answer.meta = {**answer.meta, **self._takes.to_meta()}
         return answer
+
+    def _forget(self, message: Message) -> Message:
+        with self._lock:
+            return forget_in_tables([self._target.tables], message)
 
     def _answer(self, message: Message) -> DeltaAnswer:
         try:
