@@ -30,10 +30,13 @@ class Room:
             fcntl.flock(self._room, fcntl.LOCK_UN)
 
 
-# `make test-services` installs ray. Without it these modules cannot be imported, so they are not searched for doctests.
-collect_ignore = (
-    [] if find_spec("ray") else ["monolith/launch/engines/ray_engine.py", "tests/launch/engines/ray_nodes.py"]
-)
+# `make test-services` installs these packages. Without them the modules that import them cannot be imported, so they are
+# not searched for doctests.
+_MODULES_OF = {
+    "ray": ["monolith/launch/engines/ray_engine.py", "tests/launch/engines/ray_nodes.py"],
+    "faiss": ["monolith/checkpoint/inspect/faiss_index.py"],
+}
+collect_ignore = [path for package, paths in _MODULES_OF.items() if not find_spec(package) for path in paths]
 
 ROOM_VARIABLE = "MONOLITH_TEST_ROOM"
 ROOM = pytest.StashKey[Room]()

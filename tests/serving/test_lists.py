@@ -164,7 +164,8 @@ def test_the_description_for_programs_has_lists(client):
     assert (example["genres"]["type"], example["genres"]["items"]["type"]) == ("array", "integer")
     assert "minItems" not in example["genres"]
     content = paths["/v2/models/{name}/infer"]["post"]["requestBody"]["content"]
-    tensors_described = content["application/json"]["schema"]["properties"]["inputs"]["items"]["oneOf"]
+    columns, _ = content["application/json"]["schema"]["properties"]["inputs"]["anyOf"]  # or records
+    tensors_described = columns["items"]["oneOf"]
     assert "genres:lengths" in [one["properties"]["name"]["const"] for one in tensors_described]
 
 

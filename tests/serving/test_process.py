@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from monolith.cli import serve as serve_command
+from monolith.cli.serving import packages
 from monolith.delta import DeltaSender, DeltaSettings
 from monolith.wire import SharedSecret
 from tests.export.movie import eager, export, randomize, request, trained
@@ -37,7 +38,7 @@ def test_a_missing_package_is_named_with_the_way_to_get_it(monkeypatch, tmp_path
     def fail(name):
         raise ModuleNotFoundError(name, name="fastapi")
 
-    monkeypatch.setattr(serve_command, "import_module", fail)
+    monkeypatch.setattr(packages, "import_module", fail)
     with pytest.raises(ImportError, match=r"needs the package 'fastapi'.* pip install 'monolith-recsys\[serving\]'"):
         serve_command.serve(tmp_path)
 

@@ -195,6 +195,6 @@ def _check_delta(path: Path, previous: Path, on_bytes: Callable[[int], None] | N
 def _check_link(path: Path, previous: Path) -> None:
     link, expected = Link.read(path), link_after(previous)
     # Of two links that ids are forgotten in, the later one is replaced first: it fits both states of the one before.
-    known = {replace(link, previous_crc32c=crc, replaced_crc32c=None) for crc in link.previous_crcs}
+    known = [replace(link, previous_crc32c=crc, replaced_crc32c=None) for crc in link.previous_crcs]
     if expected not in known:
         raise CorruptFileError(f"it builds on another {str(link.previous)[:80]} than the one that is there")
