@@ -30,8 +30,7 @@ class Room:
             fcntl.flock(self._room, fcntl.LOCK_UN)
 
 
-# `make test-services` installs these packages. Without them the modules that import them cannot be imported, so they are
-# not searched for doctests.
+# `make test-services` installs these packages. Modules that import them are not searched for doctests without them.
 _MODULES_OF = {
     "ray": ["monolith/launch/engines/ray_engine.py", "tests/launch/engines/ray_nodes.py"],
     "faiss": ["monolith/checkpoint/inspect/faiss_index.py"],
