@@ -66,9 +66,7 @@ def events() -> dict[str, np.ndarray]:
     """Return all events to train on; every id expires and comes back again and again."""
     random = np.random.default_rng(7)
     number = np.repeat(np.arange(NUM_BATCHES), BATCH)
-    columns = {
-        name: (number * DRIFT + random.integers(0, WINDOW, len(number))) % NUM_IDS for name in ("uid", "mov")
-    }
+    columns = {name: (number * DRIFT + random.integers(0, WINDOW, len(number))) % NUM_IDS for name in ("uid", "mov")}
     label = ((columns["uid"] % 3 == 0) ^ (random.random(len(number)) < 0.2)).astype(np.float32)
     return {**columns, "label": label, "req_time": START + number * BATCH_SECONDS}
 
