@@ -63,8 +63,9 @@ class SlidingHashFilter final : public AdmissionFilter {
   // The count of an id: 0 when unknown, 15 when there would be no cell for it.
   std::uint32_t get(std::int64_t id) const;
 
-  // Lets the count of an id go, in all splits; returns whether there was one. A cell knows 12 bits of its id's hash: ids
-  // close by that have the same ones lose their counts with it. The cells stay in use, under signatures drawn at random.
+  // Lets the count of an id go, in all splits; returns whether there was one. A cell knows 12 bits of its id's hash:
+  // ids close by that have the same ones lose their counts with it. The cells stay in use, under signatures drawn at
+  // random.
   bool forget(std::int64_t id);
 
   bool should_be_filtered(std::int64_t id, std::uint32_t count, std::uint32_t threshold) override;

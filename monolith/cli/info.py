@@ -17,6 +17,7 @@ OPTIONAL_PARTS = {
     "columnar": "pyarrow",
     "kafka": "confluent-kafka",
     "ray": "ray",
+    "faiss": "faiss-cpu",
     "zookeeper": "kazoo",
     "consul": "py-consul",
     "primus": "grpcio",

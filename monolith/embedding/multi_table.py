@@ -98,8 +98,6 @@ class MultiTable:
 
     def __init__(self, configs: Mapping[str, TableConfig], *, admission: AdmissionFilter | None = None) -> None:
         """Make empty tables; they stand in order of name, whatever the mapping's order."""
-        if not configs:
-            raise ValueError("MultiTable needs at least one table, got none")
         self.tables = {name: Table(configs[name], admission=admission) for name in sorted(configs)}
         self.natives = [table.native for table in self.tables.values()]
 

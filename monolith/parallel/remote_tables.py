@@ -48,8 +48,8 @@ class RemoteTables(Closing):
         With `half`, rows and gradients travel as fp16: half the bytes, three decimal digits; the servers keep fp32.
         With a `generation`, a server of another one is a FencedError. Servers in `given_up` are not waited for again.
         """
-        if not configs or not addresses:
-            raise ValueError(f"got {len(configs)} tables and {len(addresses)} addresses; there must be one of each")
+        if not addresses:
+            raise ValueError(f"got no address of a server for {len(configs)} tables; there must be at least one")
         self.tables = {name: RemoteTable(self, configs[name]) for name in sorted(configs)}
         retry = retry or RetryConfig()
         tables = tables_of(configs)

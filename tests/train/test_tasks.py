@@ -141,18 +141,6 @@ def test_rows_are_those_of_an_embedding_of_torch(tmp_path):
     np.testing.assert_allclose(rows, weight.detach()[1:].numpy(), rtol=1e-5)
 
 
-def test_a_task_without_features_is_told_what_to_do(tmp_path):
-    class NonFeatureTask(NativeTask):
-        def create_input_fn(self, mode):
-            return lambda: Repeated(1)
-
-        def create_model_fn(self):
-            return lambda features, mode, config: TaskSpec(predictions=torch.zeros(1), loss=torch.tensor(0.1))
-
-    with pytest.raises(ValueError, match="NonFeatureTask looks up no feature; call lookup_embedding_slice"):
-        local_train_internal(NonFeatureTask.params(), CpuTrainingConfig(), tmp_path)
-
-
 class Clicks(NativeTask):
     """One id per event, so that it can be served."""
 

@@ -86,12 +86,12 @@ class RankBatchPlan:
         self._tables = tables
         self._sizes = list(sizes)
         self._batch = native.ShardedBatch(tables.dims, exchange.num_ranks, flat_ids(ids), self._sizes, dedup)
-        wanted = torch.tensor(self._batch.part_sizes)
+        wanted = torch.tensor(self._batch.part_sizes, dtype=torch.int64)
         self._asked = exchange.swap_counts(wanted)
         sent = torch.empty(self._batch.num_unique, dtype=torch.int64)
         self._batch.part_ids(sent)
         own = exchange.swap(sent, wanted.sum(1).tolist(), self._asked.sum(1).tolist())
-        dims = torch.tensor(tables.dims)
+        dims = torch.tensor(tables.dims, dtype=torch.int64)
         self._floats_wanted: list[int] = (wanted @ dims).tolist()
         self._floats_asked: list[int] = (self._asked @ dims).tolist()
         self._own_plan = tables.plan_own(_by_column(own, self._asked), self._asked.sum(0).tolist())
@@ -171,8 +171,10 @@ class RankBatchPlan:
 
 def _by_column(flat: Tensor, counts: Tensor) -> Tensor:
     """Return pieces that stand row by row of a matrix of their sizes, column by column."""
-    pieces = torch.split(flat, counts.reshape(-1).tolist())
     num_rows, num_columns = counts.shape
+    if num_columns < 2 or num_rows < 2:
+        return flat  # one table, one rank, or a model without tables: the order is the same
+    pieces = torch.split(flat, counts.reshape(-1).tolist())
     return torch.cat([pieces[row * num_columns + column] for column in range(num_columns) for row in range(num_rows)])
 
 

@@ -121,6 +121,26 @@ class EmbeddingUpdateTask(NativeTask):
         return model_fn
 
 
+class NonFeatureTask(NativeTask):
+    """Looks no row up; it fits a number to the label."""
+
+    def __init__(self, params=None):
+        super().__init__(params)
+        self.weight = nn.Parameter(torch.zeros(()))
+        self.optimizer = torch.optim.SGD(self.parameters(), lr=0.25)
+
+    def create_input_fn(self, mode):
+        return lambda: repeated()
+
+    def create_model_fn(self):
+        def model_fn(features, mode, config):
+            predictions = self.weight.expand(len(features["label"]))
+            loss = ((predictions - features["label"]) ** 2).mean()
+            return TaskSpec(predictions=predictions, loss=loss, label=features["label"], optimizer=self.optimizer)
+
+        return model_fn
+
+
 class CountingTask(NativeTask):
     """Its train operation adds each number that it reads to its own counter; the rows that it has to look up stay."""
 
@@ -152,6 +172,7 @@ TASKS = {
     "float": FloatFeatureTask,
     "sequence": SequenceFeatureTask,
     "embedding": EmbeddingUpdateTask,
+    "non feature": NonFeatureTask,
 }
 
 DISTRIBUTED = {

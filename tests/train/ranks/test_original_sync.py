@@ -23,6 +23,7 @@ from tests.train.ranks.original_tasks import (
     EmbeddingUpdateTask,
     FeatureTask,
     FloatFeatureTask,
+    NonFeatureTask,
     SequenceFeatureTask,
     count_served,
     served_events,
@@ -76,6 +77,14 @@ def test_cpu_training_sequence_feature(trained):
     check_rows(folder / "sequence", SequenceFeatureTask(), [1, 2])  # the rows of the first two
     estimator = mono.Estimator(SequenceFeatureTask, config_of(folder / "sequence", enable_sync_training=False))
     assert {float(one["pred"]) for one in estimator.predict()} == {10.0}
+
+
+def test_cpu_training_non_feature(trained):
+    folder, found = trained
+    assert [one["non feature"] for one in found] == [NUM_BATCHES] * 2
+    model = model_of(folder / "non feature", NonFeatureTask())
+    assert model.model.weight.item() == 1 - 0.5**NUM_BATCHES  # half of the way to 1 with every step
+    assert not model.tables.tables
 
 
 def test_embedding_update(trained):

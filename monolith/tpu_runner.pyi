@@ -1,1 +1,0 @@
-"""The original path monolith.tpu_runner."""
