@@ -18,7 +18,7 @@ TEST_PROCESSES ?= 2
 SIDE_BY_SIDE := -j3
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-services test-csrc test-sanitize lint format pages bench bench-peers campaign-kill-cluster campaign-kill-online campaign-kill-save campaign-hostile campaign-mutate campaign-fuzz wheel wheel-build wheel-check clean compiler native csrc-tests stubs setup-dev programs-of-services services-ready peers-that-install
+.PHONY: help setup demo test test-services test-csrc test-sanitize lint format pages bench bench-peers campaign-agree campaign-kill-cluster campaign-kill-online campaign-kill-save campaign-hostile campaign-mutate campaign-fuzz wheel wheel-build wheel-check clean compiler native csrc-tests stubs setup-dev programs-of-services services-ready peers-that-install
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-20s %s\n", $$1, $$2}'
@@ -81,6 +81,10 @@ campaign-kill-online: setup-dev ## Kill trainer and server of an online job 50 t
 campaign-kill-cluster: KILLS ?= 210
 campaign-kill-cluster: setup-dev ## Kill, freeze and cut off processes of jobs 210 times; a run that was stopped goes on; the result goes to benchmarks/results
 	$(PYTHON) -m tests.e2e.kill_cluster --faults $(KILLS) --report benchmarks/results/kill-cluster-$$(date +%F).json
+
+campaign-agree: ROUNDS ?= 1000
+campaign-agree: setup-dev ## Compare servers, import_saved_model and Estimator.predict after 1000 rounds of training, with kills between; the result goes to benchmarks/results
+	$(PYTHON) -m pytest -m services tests/agree --rounds $(ROUNDS) --rounds-report benchmarks/results/agree-$$(date +%F).json
 
 campaign-kill-save: KILLS ?= 500
 campaign-kill-save: setup-dev ## Kill a saving process 500 times, take its power away 2000 times; the result goes to benchmarks/results

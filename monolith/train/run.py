@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 
@@ -21,6 +22,7 @@ from monolith.train.hooks.live_view import LiveView
 from monolith.train.hooks.standard import standard_hooks
 from monolith.train.hooks.status_file import StatusFile
 from monolith.train.live.parameter_sync_hook import ParameterSyncHook
+from monolith.train.live.takeover import first_generation
 from monolith.train.loop import RunResult, Sync, Trainer
 from monolith.train.made_model import make_source
 from monolith.train.model_dump import dump_model
@@ -81,7 +83,7 @@ def run(
         if source is None:
             source = training_source(model, settings.input)
             cleanup.enter_context(rewound(source))  # another run may share it
-        state = make_state(model, source, settings.state)
+        state = make_state(model, source, _state_config(settings))
         _check_export(state, exports=settings.live is not None or settings.exports is not None)
         # Some models add their hooks when their model function first runs, in the dry run above.
         _begin([hook for hook in model.training_hooks if hook not in begun])
@@ -98,6 +100,13 @@ def run(
         last_step = _last_step(state, steps, max_steps)
         state.let_workers_in(last_step)
         return trainer.run(last_step)
+
+
+def _state_config(settings: RunSettings) -> StateConfig:
+    """Return how the state is made; that of a live run follows on all who sent to its servers before."""
+    if settings.live is None:
+        return settings.state
+    return replace(settings.state, first_generation=first_generation(settings.live.export_base))
 
 
 def _check_export(state: TrainState, *, exports: bool) -> None:

@@ -275,7 +275,7 @@ class ChiefState(ServedState):
         servers = Servers(
             addresses=self._addresses,
             # Before anything is restored: clients of earlier generations are cut off by it.
-            generation=claim_generation(job.folder, 1),
+            generation=claim_generation(job.folder, max(1, config.first_generation)),
             secret=place.secret,
             tls=place.tls,
             retry=job.retry,

@@ -12,6 +12,7 @@ from monolith.parallel import ParameterServer, RemoteShard
 from monolith.parallel.ranks import Exchange, RankTables, ServedRankTables
 from monolith.train.job.served_state import Servers
 from monolith.train.ranks.rank_job import RankJob, RankServers
+from monolith.train.state import StateConfig
 
 _log = logging.getLogger(__name__)
 
@@ -37,11 +38,13 @@ class RankRows:
                 _log.warning("a parameter server could not be asked to end: %s", error)
 
 
-def make_rows(exchange: Exchange, job: RankJob, plan: LookupPlan, *, capacity: int, cleanup: ExitStack) -> RankRows:
+def make_rows(
+    exchange: Exchange, job: RankJob, plan: LookupPlan, config: StateConfig, *, cleanup: ExitStack
+) -> RankRows:
     """Make empty tables; all ranks call this at the same time. `cleanup` closes what is opened."""
     if job.servers is None:
-        return _spread_over_ranks(exchange, job, plan, capacity, cleanup)
-    return _on_servers(exchange, job, job.servers, plan, capacity, cleanup)
+        return _spread_over_ranks(exchange, job, plan, config.initial_capacity, cleanup)
+    return _on_servers(exchange, job, job.servers, plan, config, cleanup)
 
 
 def _spread_over_ranks(
@@ -60,7 +63,7 @@ def _spread_over_ranks(
 
 
 def _on_servers(
-    exchange: Exchange, job: RankJob, servers: RankServers, plan: LookupPlan, capacity: int, cleanup: ExitStack
+    exchange: Exchange, job: RankJob, servers: RankServers, plan: LookupPlan, config: StateConfig, cleanup: ExitStack
 ) -> RankRows:
     # Every rank waits: one that waited for rank 0 instead might give it up.
     addresses = servers.find()
@@ -68,9 +71,9 @@ def _on_servers(
     said = None
     if exchange.rank == 0:
         # Before anything is restored: clients of earlier generations are cut off by it.
-        generation = claim_generation(servers.folder, 1)
+        generation = claim_generation(servers.folder, max(1, config.first_generation))
         shards = [cleanup.enter_context(_shard(one, job)) for one in addresses]
-        _init(shards, plan, capacity, generation=generation)
+        _init(shards, plan, config.initial_capacity, generation=generation)
         said = json.dumps({"addresses": addresses, "generation": generation}).encode()
     found = json.loads(exchange.send_from_first(said))
     connected = Servers(**found, secret=job.secret, tls=job.tls, retry=job.retry).tables(plan)

@@ -189,9 +189,7 @@ class RankState(TrainState):
 
     def _make_tables(self, config: StateConfig) -> MultiTable:
         check_same_model(self.exchange, self.plan, self.model)
-        self._rows = make_rows(
-            self.exchange, self._job, self.plan, capacity=config.initial_capacity, cleanup=self._cleanup
-        )
+        self._rows = make_rows(self.exchange, self._job, self.plan, config, cleanup=self._cleanup)
         self.shards = self._rows.shards
         return cast(MultiTable, self._rows.tables)
 

@@ -68,6 +68,9 @@ class StateConfig:
     admission: AdmissionConfig = field(default_factory=AdmissionConfig)
     """How ids are counted that get a row only after a few sightings."""
 
+    first_generation: int = 0
+    """The run is of this generation or a later one."""
+
     def __post_init__(self) -> None:
         """Reject values that could only fail later, far from here."""
         for name in ("evict_every_seconds", "initial_capacity"):
@@ -102,7 +105,7 @@ class TrainState:
         self.stream = source.state()
         self.offsets: dict[str, int] = {}
         self.global_step = 0
-        self.generation = 0
+        self.generation = config.first_generation
         self.epoch = 0
         self.saved_step: int | None = None
         self.ending = ""
@@ -312,7 +315,7 @@ class TrainState:
         if not cleared or options.continue_training:
             self.global_step = snapshot.step
         self.saved_step = snapshot.step if is_own and not cleared else None
-        self.generation = snapshot.generation + 1
+        self.generation = max(self.generation, snapshot.generation + 1)
         self.epoch = snapshot.epoch
 
     def _make_lookup(self, config: StateConfig, tables: MultiTable) -> Lookup:
