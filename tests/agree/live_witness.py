@@ -37,7 +37,7 @@ class WitnessTrainer:
         """Each plan has its own: a snapshot of another plan cannot be restored."""
         return self.folder / f"model_{self.plan}"
 
-    def start(self, restore_ckpt: str | None = None) -> None:
+    def start(self) -> None:
         config = {
             "model_dir": str(self.model_dir),
             "export_base": str(self.base),
@@ -45,7 +45,6 @@ class WitnessTrainer:
             "export_every_seconds": 2.0,
             "sync_targets": self.targets,
             "sync_every_seconds": 0.05,
-            "restore_ckpt": restore_ckpt,
         }
         with self._log.open("a") as log:
             self.process = subprocess.Popen(

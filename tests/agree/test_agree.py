@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from benchmarks.machine import machine_facts
+from monolith.checkpoint.keep import roll_back
 from monolith.export import import_saved_model
 from tests.agree.live_witness import Load, WitnessTrainer, served
 from tests.agree.witness_model import asked
@@ -118,13 +119,13 @@ class Campaign:
         self.fleet.start_replica(0, replica)
         self.fleet.await_ready(name)
 
-    def _kill_trainer(self, restore_ckpt: str | None) -> None:
+    def _kill_trainer(self, snapshot: str | None) -> None:
         """Servers have got a part of what is lost with it, and go back to the last snapshot, or an older one."""
         self.trainer.order(steps=1000)
         steps = len(self.load.steps)
         until(lambda: self.load.bad or len(self.load.steps) > steps + 1, "servers follow", 0.01)
         self.trainer.kill()
-        self._go_on(restore_ckpt)
+        self._go_on(snapshot)
 
     def _change_plan(self) -> None:
         self.trainer.end()
@@ -132,15 +133,17 @@ class Campaign:
         self._had_row, self._snapshots = None, []
         self._go_on(None)
 
-    def _start_again(self, restore_ckpt: str | None) -> None:
+    def _start_again(self, snapshot: str | None) -> None:
         self.trainer.end()
-        self._go_on(restore_ckpt)
+        self._go_on(snapshot)
 
-    def _go_on(self, restore_ckpt: str | None) -> None:
-        self.trainer.start(restore_ckpt)
+    def _go_on(self, snapshot: str | None) -> None:
+        if snapshot is not None:
+            roll_back(self.trainer.model_dir / snapshot)
+        self.trainer.start()
         self.trainer.await_round()
-        if restore_ckpt is not None:
-            assert self.trainer.snapshot == restore_ckpt
+        if snapshot is not None:
+            assert self.trainer.snapshot == snapshot
             self._had_row, self._snapshots = None, []
         self.compare_import()
 
