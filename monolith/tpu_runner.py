@@ -8,11 +8,12 @@ import sys
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from monolith.checkpoint import latest_state
 from monolith.checkpoint.format.layout import complete_snapshots, state_order
@@ -131,6 +132,23 @@ class TPURunner:
 
         It ends with the checkpoint of the task's `train.max_steps`, or when no other came for `eval_timeout_secs`.
         """
+        # One event file for all checkpoints: TensorBoard reads files by name, and names made in one second do not sort.
+        with self._event_file() as writer:
+            for step, found in self._metrics_of_all(estimator):
+                words = ", ".join(f"{name} {value:.6g}" for name, value in sorted(found.items()))
+                _log.info("step %d: %s", step, words)
+                if writer is not None:
+                    for name, value in found.items():
+                        writer.add_scalar(name, value, step)
+                    writer.flush()
+                yield step, found
+
+    def global_step(self) -> int:
+        """Return the step of the newest checkpoint, 0 without one."""
+        path = latest_state(self.flags.model_dir) if self.flags.model_dir else None
+        return 0 if path is None else int(read_manifest(path).step)
+
+    def _metrics_of_all(self, estimator: Estimator) -> Iterator[tuple[int, dict[str, float]]]:
         max_steps = self._parameter("train", "max_steps")
         done, deadline = -1, self._deadline()
         while max_steps is None or done < max_steps:
@@ -138,17 +156,11 @@ class TPURunner:
             if path is not None:
                 done, deadline = _step_of(path), self._deadline()
                 if (found := self._metrics_of(estimator, path)) is not None:
-                    self._write(found, done)
                     yield done, found
             elif (left := deadline - time.monotonic()) > 0:
                 time.sleep(min(POLL_SECONDS, left))
             else:
                 return
-
-    def global_step(self) -> int:
-        """Return the step of the newest checkpoint, 0 without one."""
-        path = latest_state(self.flags.model_dir) if self.flags.model_dir else None
-        return 0 if path is None else int(read_manifest(path).step)
 
     def _metrics_of(self, estimator: Estimator, path: Path) -> dict[str, float] | None:
         """Return the metrics of a checkpoint; None if the training process has removed it meanwhile."""
@@ -167,15 +179,12 @@ class TPURunner:
             return max(int(examples) // int(size), 1)
         return steps
 
-    def _write(self, metrics: Mapping[str, float], step: int) -> None:
-        words = ", ".join(f"{name} {value:.6g}" for name, value in sorted(metrics.items()))
-        _log.info("step %d: %s", step, words)
+    def _event_file(self) -> AbstractContextManager[Any]:
+        """Return a writer of summaries; None as what it yields if none are to be written."""
         if self.flags.host_call_every_n_steps == 0 or find_spec("tensorboard") is None:
-            return
+            return nullcontext()
         files = import_module("monolith.observe.summary.event_files")
-        with files.SummaryWriter(Path(self.flags.model_dir) / "eval") as writer:
-            for name, value in metrics.items():
-                writer.add_scalar(name, value, step)
+        return cast("AbstractContextManager[Any]", files.SummaryWriter(Path(self.flags.model_dir) / "eval"))
 
     def _deadline(self) -> float:
         return time.monotonic() + self.flags.eval_timeout_secs

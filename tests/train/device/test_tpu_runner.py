@@ -133,6 +133,8 @@ def test_eval_goes_through_all_checkpoints_and_ends_at_max_steps(tmp_path, no_xl
     assert found[3]["loss"] < found[0]["loss"]
     assert {one["batch_size"] for one in tpu_task.SEEN if one["mode"] == mono.EVAL} == {48}
     written = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    # One file: files of one second are read in the order of their names, which is not that of the steps.
+    assert len(list((tmp_path / "eval").iterdir())) == 1
     events = written.EventAccumulator(str(tmp_path / "eval")).Reload().Scalars("loss")
     assert [one.step for one in events] == [0, 1, 2, 3]
     assert events[3].value == pytest.approx(found[3]["loss"])
