@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,11 @@ from tests.serving.shards.fleet import Fleet, predict
 
 NUM_SHARDS = 2
 SERVERS = ("entry", "whole")
+"""These follow the trainer by deltas."""
+
+WITHOUT_DELTAS = "versions"
+"""A server that has nothing but versions, and loads each new one under load."""
+
 LOAD_SECONDS = 0.05
 """Between two requests under load, to each server: the machine is left to all the processes."""
 
@@ -93,12 +99,14 @@ class WitnessTrainer:
 
 
 class Load:
-    """Asks both servers again and again; no answer may fail, lack rows, or be of two versions."""
+    """Asks all servers again and again; no answer may fail, lack rows, or be of two versions."""
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet, self._end = fleet, threading.Event()
         self.num_answers, self.bad, self.steps = 0, [], set()
-        self._threads = [threading.Thread(target=self._run, args=(name,)) for name in SERVERS]
+        self.versions: set[float] = set()
+        """What the server of versions alone answered with: the dense weights of each have their step."""
+        self._threads = [threading.Thread(target=self._run, args=(name,)) for name in (*SERVERS, WITHOUT_DELTAS)]
 
     def __enter__(self):
         for thread in self._threads:
@@ -120,7 +128,8 @@ class Load:
                     self.bad.append(f"{server}: {error!r}")
                 else:
                     self.num_answers += 1
-                    self.steps.add(float(found["step"][0]))
+                    steps = self.versions if server == WITHOUT_DELTAS else self.steps
+                    steps.add(float(found["step"][0]))
 
 
 def answer_of(client, columns) -> dict[str, np.ndarray]:
@@ -133,10 +142,10 @@ def answer_of(client, columns) -> dict[str, np.ndarray]:
     return found
 
 
-def served(fleet: Fleet) -> dict[str, dict[str, np.ndarray]]:
-    """Return what each server says about every id."""
+def served(fleet: Fleet, names: Iterable[str]) -> dict[str, dict[str, np.ndarray]]:
+    """Return what each of these servers says about every id."""
     found = {}
-    for name in SERVERS:
+    for name in names:
         with fleet.client(name) as client:
             found[name] = answer_of(client, asked())
     return found

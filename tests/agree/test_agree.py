@@ -4,7 +4,7 @@ import collections
 import json
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +13,7 @@ import pytest
 from benchmarks.machine import machine_facts
 from monolith.checkpoint.keep import roll_back
 from monolith.export import import_saved_model
-from tests.agree.live_witness import Load, WitnessTrainer, served
+from tests.agree.live_witness import SERVERS, WITHOUT_DELTAS, Load, WitnessTrainer, served
 from tests.agree.witness_model import asked
 from tests.serving.shards.fleet import Fleet, until
 
@@ -28,6 +28,9 @@ ROUNDS_PER_EVENT = 20
 
 REPLICAS = [(0, 0), (0, 1), (1, 0)]
 """Shard and number of each; those of shard 0 are killed."""
+
+IMPORT_EVERY = 10
+"""So many rounds after each other, one waits for a version that agrees, too."""
 
 
 def differences(found: dict[str, np.ndarray], wanted: dict[str, np.ndarray]) -> float:
@@ -59,7 +62,9 @@ class Campaign:
             fleet.start_replica(shard, replica, "--wait")
         fleet.start_entry("entry", "--sync-address", f"unix:{fleet.folder / 'entry'}")
         address = f"unix:{trainer.folder / 'whole'}"
-        fleet.start("whole", "serve", "--port", "0", "--poll-seconds", "0.1", "--wait", "--sync-address", address)
+        whole = ("serve", "--port", "0", "--poll-seconds", "0.1", "--wait")
+        fleet.start("whole", *whole, "--sync-address", address)
+        fleet.start(WITHOUT_DELTAS, *whole)
         trainer.await_round()
         fleet.await_ready(*fleet.processes)
 
@@ -73,22 +78,25 @@ class Campaign:
 
     def compare(self) -> dict[str, np.ndarray]:
         wanted = self.trainer.predictions()
-        found: dict[str, float] = {}
-
-        def agree() -> bool:
-            found.update({name: differences(one, wanted) for name, one in served(self.fleet).items()})
-            return max(found.values()) <= TOLERANCE
-
-        try:
-            until(agree, "all servers agree with Estimator.predict", 0.01)
-        except AssertionError as error:
-            raise AssertionError(f"{error}: {found}; {dict(self.counts)}") from error
-        self.largest = max(self.largest, *found.values())
+        self._until_all_agree(lambda: served(self.fleet, SERVERS), wanted)
         has_row = wanted["uid_plan"] != 0
         if self._had_row is not None:
             self.counts["rows evicted"] += int((self._had_row & ~has_row).sum())
         self._had_row = has_row
         return wanted
+
+    def _until_all_agree(self, ask: Callable[[], dict[str, dict[str, np.ndarray]]], wanted: dict) -> None:
+        found: dict[str, float] = {}
+
+        def agree() -> bool:
+            found.update({name: differences(one, wanted) for name, one in ask().items()})
+            return max(found.values()) <= TOLERANCE
+
+        try:
+            until(agree, "all agree with Estimator.predict", 0.01)
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {found}; {dict(self.counts)}") from error
+        self.largest = max(self.largest, *found.values())
 
     def happen(self, event: str) -> None:
         {
@@ -102,12 +110,14 @@ class Campaign:
         self.counts[event] += 1
 
     def compare_import(self) -> None:
-        """The newest version, which the trainer that waits at its first step has written, agrees too."""
+        """A version that the waiting trainer writes comes to agree too, and so does a server of versions alone."""
         wanted = self.compare()
-        with import_saved_model(self.trainer.base, output_name=None) as infer:
-            difference = differences(infer(asked()), wanted)
-        assert difference <= TOLERANCE, difference
-        self.largest = max(self.largest, difference)
+
+        def versions() -> dict[str, dict[str, np.ndarray]]:
+            with import_saved_model(self.trainer.base, output_name=None) as infer:
+                return {"import_saved_model": infer(asked()), **served(self.fleet, [WITHOUT_DELTAS])}
+
+        self._until_all_agree(versions, wanted)
         self.counts["imports"] += 1
 
     def _kill_replica(self) -> None:
@@ -155,6 +165,8 @@ class Campaign:
                 events, every = events_of(num_rounds)
                 while (number := self.counts["rounds"]) < num_rounds:
                     self.round()
+                    if number % IMPORT_EVERY == IMPORT_EVERY - 1:
+                        self.compare_import()
                     if number % every == every - 1:
                         self.happen(events[number // every % len(events)])
                     assert not self.load.bad, self.load.bad
@@ -174,10 +186,12 @@ def test_all_that_predict_agree_after_every_round(tmp_path, request):
         assert campaign.counts[event], event
     assert campaign.counts["rows evicted"]
     assert campaign.load.num_answers > num_rounds
+    assert len(campaign.load.versions) > num_rounds // ROUNDS_PER_EVENT
     if (path := request.config.getoption("--rounds-report")) is not None:
         content = {
             **campaign.counts,
             "answers under load": campaign.load.num_answers,
+            "versions that answered under load": len(campaign.load.versions),
             "largest_difference_of_predictions": campaign.largest,
             "seed": seed,
             "seconds": round(time.monotonic() - began, 1),

@@ -36,7 +36,8 @@ def forget(
         list[Path] | None, typer.Option(help="Folder of exported versions outside MODEL_DIR; repeat it.")
     ] = None,
     server: Annotated[
-        list[str] | None, typer.Option(help="Sync address of a server that is to forget at once; repeat it.")
+        list[str] | None,
+        typer.Option(help="Sync address of a server that is to forget at once, or files:DIR of shards; repeat it."),
     ] = None,
     mirror: Annotated[str | None, typer.Option(help="The run's mirror_dir, which gets new copies.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say where the ids are, and change nothing.")] = False,

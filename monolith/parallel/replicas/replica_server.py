@@ -96,6 +96,12 @@ class ReplicaServer(Closing):
         with self._lock:
             return sum(one is not None for one in (self._current, self._previous))
 
+    @property
+    def held_tables(self) -> list[MultiTable]:
+        """Those tables."""
+        with self._lock:
+            return [one.tables for one in (self._current, self._previous) if one is not None]
+
     def serve(self, tables: MultiTable, *, shard: int, num_shards: int, plan_hash: int, version: int = 0) -> None:
         """Let entries read these tables from now on; those before stay for the entries that have not changed yet."""
         with self._lock:

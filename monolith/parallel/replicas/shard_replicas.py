@@ -10,8 +10,8 @@ from monolith.parallel.messages import Hello
 from monolith.parallel.server_link import ServerLink
 from monolith.wire import Address, SharedSecret, TlsConfig
 
-_REST_SECONDS = 1.0
-"""A replica that failed is asked after the others for this long."""
+_REST_SECONDS, _LONGEST_REST_SECONDS = 1.0, 10.0
+"""A replica that failed is asked after the others for this long; twice as long each time it fails again."""
 
 _MAX_IDLE = 16
 """Connections to one replica that are kept open."""
@@ -33,6 +33,7 @@ class Replica(Closing):
         self.address = address
         self.failed_at = float("-inf")
         """Moment of the last failure, unless it has answered since."""
+        self._rest_seconds = 0.0
         self._hello, self._secret, self._tls = hello, secret, tls
         self._connect_seconds = connect_seconds
         self._lock = threading.Lock()
@@ -54,7 +55,7 @@ class Replica(Closing):
 
     def give_back(self, link: ServerLink) -> None:
         """Keep a link on which a whole reply came."""
-        self.failed_at = float("-inf")
+        self.failed_at, self._rest_seconds = float("-inf"), 0.0
         with self._lock:
             if not self._is_closed and len(self._idle) < _MAX_IDLE:
                 self._idle.append(link)
@@ -63,9 +64,16 @@ class Replica(Closing):
 
     def fail(self, link: ServerLink) -> None:
         """Close a link whose connection failed, and those that were made before: they are probably gone too."""
-        self.failed_at = time.monotonic()
+        now = time.monotonic()
+        if not self.is_resting(now):  # reads at the same time fail together, and count once
+            self._rest_seconds = min(_LONGEST_REST_SECONDS, max(_REST_SECONDS, 2 * self._rest_seconds))
+        self.failed_at = now
         link.close()
         self._close_idle()
+
+    def is_resting(self, now: float) -> bool:
+        """Whether others should be asked before it: it failed lately."""
+        return now - self.failed_at <= self._rest_seconds
 
     def close(self) -> None:
         """Close all connections that nobody uses."""
@@ -121,7 +129,7 @@ class ShardReplicas(Closing):
             return None
         turn, now = next(self._turns), time.monotonic()
         order = left[turn % len(left) :] + left[: turn % len(left)]
-        return next((one for one in order if now - one.failed_at > _REST_SECONDS), None) or min(
+        return next((one for one in order if not one.is_resting(now)), None) or min(
             order, key=lambda one: one.failed_at
         )
 

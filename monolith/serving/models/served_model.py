@@ -225,7 +225,9 @@ class ServedModel:
     def _forget(self, message: Message) -> Message:
         # With the lock: a version that is being loaded is in memory then.
         with self._lock:
-            return forget_in_tables([model.tables for model in self.held], message)
+            # An entry has no rows: the replicas of its shards do.
+            held = [model.tables for model in self.held if model.takes.rows_of is not None]
+            return forget_in_tables(held, message)
 
     def _start(self) -> None:
         found = self._found()

@@ -12,7 +12,8 @@ from typing import cast
 import uvicorn
 
 from monolith.cluster.discovery import discovery_from
-from monolith.delta.messages import DeltaType
+from monolith.delta.forgetting import forget_in_tables
+from monolith.delta.messages import FORGET_TYPE, DeltaType
 from monolith.errors import RemoteError
 from monolith.export.serving_model import ServingModel
 from monolith.export.sharded.shard_model import ShardModel, load_shard
@@ -177,7 +178,7 @@ class _Rows:
                     Address.parse(config.listen),
                     secret=secret,
                     tls=config.tls,
-                    handlers=dict.fromkeys(DeltaType, self._take),
+                    handlers=dict.fromkeys((*DeltaType, FORGET_TYPE), self._take),
                 )
             )
         except OSError as error:
@@ -203,7 +204,14 @@ class _Rows:
     def _take(self, message: Message) -> Message:
         if self._follower is None:
             raise RemoteError("no version is loaded here yet")
-        return self._follower.handle(message)
+        answer = self._follower.handle(message)
+        if message.type == FORGET_TYPE:
+            # Entries may still read the rows of the version before.
+            before = forget_in_tables(self.server.held_tables, message).meta["rows"]
+            rows = answer.meta["rows"]
+            found = {name: sorted({*rows.get(name, ()), *before.get(name, ())}) for name in before | rows}
+            answer.meta = {**answer.meta, "rows": found}
+        return answer
 
 
 @contextmanager

@@ -10,11 +10,15 @@ from monolith.checkpoint.forget.model_dir import OnProgress, forget_in_states, s
 from monolith.checkpoint.forget.texts import forget_texts
 from monolith.checkpoint.format.layout import STREAM_NAME, is_state_name
 from monolith.checkpoint.keep import SnapshotStore
+from monolith.cluster.discovery import discovery_from
 from monolith.delta.forgetting import ask_to_forget
+from monolith.export.description import Description
 from monolith.export.forgetting.versions import export_bases, forget_in_versions, unfinished_versions
+from monolith.export.versions import latest_version, shard_folder
 from monolith.features.kept_strings import STRINGS_NAME
 from monolith.train.forget.running import forget_in_run, held
 from monolith.train.hooks.standard import DEEP_INSIGHT_FOLDER
+from monolith.train.live.live_config import is_discovery
 from monolith.wire import Deadline, SharedSecret, TlsConfig
 
 _POLL_SECONDS = 0.1
@@ -28,7 +32,7 @@ class ForgetPlaces:
     """Export folders elsewhere; those below the model's folder are found."""
 
     servers: Sequence[str] = ()
-    """Addresses at which servers take deltas (`--sync-address`)."""
+    """Addresses at which servers take deltas (`--sync-address`), or a discovery that finds the replicas of shards."""
 
     mirror: str | None = None
     """A folder or URL that has copies of the snapshots."""
@@ -126,7 +130,7 @@ def _wait_for_exports(bases: Sequence[Path], timeout_seconds: float) -> Iterator
 
 
 def _forget_at_servers(places: ForgetPlaces, bases: Sequence[Path], targets: Targets) -> Iterator[Finding | Left]:
-    for address in places.servers:
+    for address in [one for server in places.servers for one in _addresses_of(server, bases)]:
         errors = []
         # Each server knows the secret of the folder that it serves.
         secrets: list[Path | None] = [None] if places.tls is not None else [*bases]
@@ -143,6 +147,21 @@ def _forget_at_servers(places: ForgetPlaces, bases: Sequence[Path], targets: Tar
         else:
             why = "; ".join(errors) or "there is no export base whose secret it would know; name it with --export-base"
             yield Left(place=f"the server at {address}", reason=why)
+
+
+def _addresses_of(server: str, bases: Sequence[Path]) -> list[str]:
+    """Return an address as it is, and all replicas of all shards that a discovery finds; entries have no rows."""
+    if not is_discovery(server):
+        return [server]
+    newest = [Description.read(path) for path in map(latest_version, bases) if path is not None]
+    num_shards = max((len(one.shards) for one in newest), default=0)
+    if not num_shards:
+        raise ValueError(
+            f"{server} finds the replicas of shards, but no export here has shards; name its folder with --export-base"
+        )
+    with discovery_from(server) as discovery:
+        replicas = [discovery.query(shard_folder(shard)) for shard in range(num_shards)]
+    return [address for found in replicas for address in found.values()]
 
 
 def _copy_again(model_dir: Path, url: str, rewritten: set[str]) -> Iterator[Left | Path]:

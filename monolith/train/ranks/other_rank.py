@@ -1,7 +1,7 @@
 """OtherRank: a rank that follows rank 0."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 
 from safetensors.torch import load
 
@@ -32,6 +32,10 @@ class OtherRank(RankState):
             self.offsets = dict(mine.get("offsets", {}))
             if "clock" in mine:
                 self.clock.restore(mine["clock"])
+
+    def forget(self, ids: Mapping[str, Collection[int]]) -> dict[str, dict[str, list[int]]]:
+        """Refuse: rank 0 lets all ranks forget between the same two steps."""
+        raise ValueError(f"rank {self.exchange.rank} cannot forget ids for all ranks; ask rank 0")
 
     def wait_for_others(self, ending: str, *, interrupted: bool, tick: Callable[[], None]) -> None:
         """End together with the others, and wait until rank 0 has saved everything."""

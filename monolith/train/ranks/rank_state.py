@@ -1,7 +1,7 @@
 """RankState: what a rank of a synchronous job trains on; rank 0 restores, saves and says when all end."""
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from enum import IntEnum
 from functools import partial
@@ -122,10 +122,6 @@ class RankState(TrainState):
         for one, mean, share in zip(weights, means, found.tolist(), strict=True):
             one.grad = mean if share else None
         super().step_dense(batch)
-
-    def forget(self, ids: Mapping[str, Collection[int]]) -> dict[str, dict[str, list[int]]]:
-        """Refuse: rows of all ranks would have to go between the same two steps."""
-        raise ValueError("ranks cannot forget ids while they train; stop the run, forget, and start it again")
 
     def evict_if_due(self) -> None:
         """Remove expired rows if it is time to, by the newest event time of all ranks."""

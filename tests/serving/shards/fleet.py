@@ -23,6 +23,8 @@ class Fleet:
         self.discovery = f"files:{folder / 'found'}"
         self.processes: dict[str, subprocess.Popen[str]] = {}
         self.ready: dict[str, dict[str, Any]] = {}
+        self.options: tuple[str, ...] = ()
+        """For replicas that a test starts again."""
 
     def start(self, name: str, command: str, *options: str) -> None:
         ready_file = self.folder / f"{name}.json"
