@@ -62,7 +62,11 @@ enum class Copy { kNone, kCached, kStreaming };
 template <std::size_t kDim, Copy kCopy, typename Source>
 struct Gatherer {
   Gatherer(const SubTableView* views, const RowCopies& c, Source s)
-      : sub_tables(views), copies(c), source(s), dim(kDim == 0 ? c.dim : kDim) {}
+      : sub_tables(views),
+        copies(c),
+        source(s),
+        dim(kDim == 0 ? c.dim : kDim),
+        whole_lines(reinterpret_cast<std::uintptr_t>(c.out) % 64 == 0 && c.stride % 16 == 0) {}
 
   // Wide rows are many lines each, of which a processor can wait for so many at a time.
   static constexpr std::size_t kCopyAt = kRowsAt + (kDim == 0 || kDim > 32 ? 16 : kDim == 32 ? 32 : 64);
@@ -72,6 +76,7 @@ struct Gatherer {
   const RowCopies copies;
   const Source source;
   const std::size_t dim;
+  const bool whole_lines;  // every row of `out` starts at a cache line
   std::size_t hits = 0;
   std::uint64_t hashes[kRing];
   const std::uint64_t* lines[kRing];
@@ -134,7 +139,16 @@ struct Gatherer {
   [[gnu::always_inline]] void copy_row(std::size_t position, const float* row) const {
     float* out = copies.out + position * copies.stride;
 #if defined(__AVX2__)
-    // 32 bytes also for AVX-512: outputs are rarely aligned to more.
+    // 32 bytes also for AVX-512: outputs in the caches are rarely aligned to more.
+#if defined(__AVX512F__)
+    if constexpr (kCopy == Copy::kStreaming && kDim != 0 && kDim % 16 == 0) {
+      if (whole_lines) {
+#pragma GCC unroll 4
+        for (std::size_t d = 0; d < dim; d += 16) _mm512_stream_ps(out + d, _mm512_loadu_ps(row + d));
+        return;
+      }
+    }
+#endif
     if constexpr (kCopy == Copy::kStreaming) {
 #pragma GCC unroll 8
       for (std::size_t d = 0; d < dim; d += 8) _mm256_stream_ps(out + d, _mm256_loadu_ps(row + d));
