@@ -167,11 +167,12 @@ bool IdIndex::place(std::uint64_t hash, std::uint32_t row) {
   const std::uint64_t home = home_line(hash);
   for (std::uint64_t displacement = 0; displacement <= max_displacement(); ++displacement) {
     std::uint64_t* line = lines_ + ((home + displacement) & line_mask()) * kLineEntries;
-    for (std::size_t slot = 0; slot < kLineEntries; ++slot) {
-      if (line[slot] == 0) {
-        line[slot] = (tag(hash, displacement) << row_bits()) | row;
-        return true;
-      }
+    // All entries at once: no processor foresees which one is the first empty one.
+    unsigned empty = 0;
+    for (unsigned slot = 0; slot < kLineEntries; ++slot) empty |= static_cast<unsigned>(line[slot] == 0) << slot;
+    if (empty != 0) {
+      line[std::countr_zero(empty)] = (tag(hash, displacement) << row_bits()) | row;
+      return true;
     }
   }
   return false;

@@ -4,6 +4,7 @@
 // answers do not depend on threads. Then rows are made, sub-table by sub-table. All memory is taken here, so that
 // running out of it leaves the table as it was.
 #include <algorithm>
+#include <bitset>
 #include <exception>
 #include <new>
 
@@ -15,6 +16,22 @@ namespace monolith {
 namespace {
 // How many ids ahead of the one that is inserted memory is fetched.
 constexpr std::size_t kFetchAhead = 8;
+
+// Brings rows from the order of sub-tables into that of the batch: those of all groups, or of `groups`. A pass of its
+// own, since threads that insert would write to neighbours in the batch, and take the cache lines from each other.
+void put_in_batch_order(SubTableOrder& order, const std::vector<std::uint32_t>* groups, std::span<FoundRow> found) {
+  constexpr std::size_t kTaskGroups = 8192;
+  constexpr std::size_t kPlacesAhead = 16;
+  const std::span<const std::uint32_t> places = order.places();
+  const std::span<const FoundRow> in_order = order.found();
+  parallel_for((places.size() + kTaskGroups - 1) / kTaskGroups, [&](std::size_t task) {
+    const std::size_t last = std::min(places.size(), (task + 1) * kTaskGroups);
+    for (std::size_t i = task * kTaskGroups; i < last; ++i) {
+      if (i + kPlacesAhead < last) __builtin_prefetch(&in_order[places[i + kPlacesAhead]]);
+      found[groups == nullptr ? i : (*groups)[i]] = in_order[places[i]];
+    }
+  });
+}
 }  // namespace
 
 void RowTable::admit(BatchPlan& plan, const ChangeRequest& request, std::vector<std::uint32_t>& skipped,
@@ -48,33 +65,35 @@ void RowTable::insert_missing(BatchPlan& plan, bool rows_are_known, const Change
     }
     if (missing.empty()) return;
   }
-  const SubTableOrder order = rows_are_known ? SubTableOrder(plan.hashes(), missing) : SubTableOrder(plan.hashes());
-  std::vector<std::uint8_t> is_new(order.hashes().size(), 0);
+  SubTableOrder order = rows_are_known ? SubTableOrder(plan.hashes(), missing) : SubTableOrder(plan.hashes());
+  const std::span<FoundRow> in_order = order.found();
+  std::vector<std::uint8_t> is_new(in_order.size(), 0);
   std::atomic<std::size_t> num_new{0};
   std::atomic<std::size_t> refused{0};
   const bool assigned = request.kind == ChangeRequest::Kind::kAssign;
   const auto insert_block = [&](std::size_t first, std::size_t count, const auto& prefetch_next) {
     prefetch_whole_next(prefetch_next);
     const auto hashes = order.hashes().subspan(first, count);
-    const auto groups = order.groups().subspan(first, count);
     const Block block(gate_, sub_tables_.get(), hashes, Access::kExclusive);
     std::array<std::uint32_t, kBlockGroups> rows;
     // Also if the rows were known: another batch may have made them meanwhile.
     block.find_rows(hashes, rows.data());
+    std::bitset<1024> inserted_here;
     std::size_t new_here = 0;
     for (const Block::Run& run : block.runs()) {
       for (std::size_t i = run.first; i < run.first + run.count; ++i) {
         std::uint32_t row = rows[i];
-        if (i + kFetchAhead < count) __builtin_prefetch(&found[groups[i + kFetchAhead]], 1);
-        // Without merging, an earlier group may be the same id.
-        if (row == kNoRow && !plan.is_merged()) row = run.sub_table->index.find_row(hashes[i]);
+        // Without merging, an earlier group of the block may be the same id. Few are searched for again in vain.
+        const std::size_t mark = hashes[i] % inserted_here.size();
+        if (row == kNoRow && inserted_here[mark]) row = run.sub_table->index.find_row(hashes[i]);
         if (row == kNoRow) {
+          inserted_here[mark] = !plan.is_merged();
           row = insert_row(*run.sub_table, hashes[i], request.time, assigned);
           is_new[first + i] = row != kNoRow;
           new_here += row != kNoRow;
           if (row == kNoRow) refused.fetch_add(1, std::memory_order_relaxed);
         }
-        found[groups[i]] = run.sub_table->found(row);
+        in_order[first + i] = run.sub_table->found(row);
       }
     }
     num_new.fetch_add(new_here, std::memory_order_relaxed);
@@ -90,6 +109,7 @@ void RowTable::insert_missing(BatchPlan& plan, bool rows_are_known, const Change
     plan.set_rows_known(false);
     throw;
   }
+  put_in_batch_order(order, rows_are_known ? &missing : nullptr, found);
   result.inserted += num_new.load();
   result.refused += refused.load();
 }
@@ -101,7 +121,7 @@ std::uint32_t RowTable::insert_row(SubTable& sub_table, std::uint64_t hash, std:
   std::byte* weights = sub_table.weights(chunk_layout_, row);
   std::byte* state = sub_table.state(chunk_layout_, row);
   // The rows of the next new ids follow, as a rule; past the chunk's end other memory is fetched, and nothing happens.
-  __builtin_prefetch(weights + kFetchAhead * chunk_layout_.weight_stride, 1);
+  if (!assigned) __builtin_prefetch(weights + kFetchAhead * chunk_layout_.weight_stride, 1);
   if (assigned) {
     layout_.initialize_state(weights, state);
   } else {

@@ -18,6 +18,8 @@ constexpr std::size_t kKeptGroups = std::size_t{1} << 20;
 struct Kept {
   std::vector<std::uint64_t> hashes;
   std::vector<std::uint32_t> groups;
+  std::vector<std::uint32_t> places;
+  std::vector<FoundRow> found;
 };
 thread_local Kept kept;
 }  // namespace
@@ -26,6 +28,8 @@ SubTableOrder::~SubTableOrder() {
   if (hashes_.size() > kKeptGroups) return;
   kept.hashes.swap(hashes_);
   kept.groups.swap(groups_);
+  kept.places.swap(places_);
+  kept.found.swap(found_);
 }
 
 SubTableOrder::SubTableOrder(std::span<const std::uint64_t> hashes) {
@@ -55,8 +59,11 @@ void SubTableOrder::sort(std::span<const std::uint64_t> hashes, std::size_t coun
   }
   hashes_.swap(kept.hashes);
   groups_.swap(kept.groups);
+  places_.swap(kept.places);
+  found_.swap(kept.found);
   if (hashes_.size() < count) hashes_.resize(count);
   if (groups_.size() < count) groups_.resize(count);
+  if (places_.size() < count) places_.resize(count);
   count_ = count;
   parallel_for(num_parts, [&](std::size_t part) {
     for (std::size_t i = part_begin(part); i < part_begin(part + 1); ++i) {
@@ -64,6 +71,7 @@ void SubTableOrder::sort(std::span<const std::uint64_t> hashes, std::size_t coun
       const std::uint32_t place = next[part][sub_table_of_hash(hashes[group])]++;
       hashes_[place] = hashes[group];
       groups_[place] = group;
+      places_[i] = place;
     }
   });
 }

@@ -7,6 +7,8 @@
 #include <span>
 #include <vector>
 
+#include "table/found_row.h"
+
 namespace monolith {
 
 class SubTableOrder {
@@ -21,6 +23,13 @@ class SubTableOrder {
   // By sub-table, inside it in the order of the plan.
   std::span<const std::uint64_t> hashes() const { return {hashes_.data(), count_}; }
   std::span<const std::uint32_t> groups() const { return {groups_.data(), count_}; }
+  // Where in this order the i-th of the given groups is.
+  std::span<const std::uint32_t> places() const { return {places_.data(), count_}; }
+  // Room for what is found of the groups, in this order.
+  std::span<FoundRow> found() {
+    if (found_.size() < count_) found_.resize(count_);
+    return {found_.data(), count_};
+  }
 
  private:
   template <typename GroupAt>
@@ -29,6 +38,8 @@ class SubTableOrder {
   std::size_t count_ = 0;
   std::vector<std::uint64_t> hashes_;  // these may be longer
   std::vector<std::uint32_t> groups_;
+  std::vector<std::uint32_t> places_;
+  std::vector<FoundRow> found_;
 };
 
 }  // namespace monolith
