@@ -19,48 +19,48 @@ namespace {
 // Fewer ids than this are not worth a second thread.
 constexpr std::size_t kFewIds = 32768;
 
+// About as many ids are in a thread's share at a time.
+constexpr std::size_t kShareIds = 4096;
+
 // Where a hash goes differs from process to process: nobody can make ids that all go to one place. What the set finds
 // does not depend on it.
 std::uint64_t scatter_factor() {
   static const std::uint64_t factor = (std::uint64_t{std::random_device{}()} << 32 | std::random_device{}()) | 1;
   return factor;
 }
-std::uint64_t scatter(std::uint64_t hash) { return hash * scatter_factor(); }
 
-// Which of `num_shares` equal shares of all hashes one is in; says little about where in a set it goes.
-std::uint64_t share_of(std::uint64_t hash, std::size_t num_shares) {
-  const std::uint64_t scattered = scatter(hash);
-  return ((scattered ^ scattered >> 32) & 0xFFFFFFFF) * num_shares >> 32;
+// Which of `num_shares` equal shares of all hashes one is in, a power of two; says little about where in a set it goes.
+std::size_t share_of(std::uint64_t hash, std::uint64_t factor, std::size_t num_shares) {
+  const std::uint64_t scattered = hash * factor;
+  return (scattered >> 20 ^ scattered >> 36) & (num_shares - 1);
 }
 
-// The first position of every id seen so far; open addressing, so that a usual batch stays in the first caches.
-class FirstPositions {
+// The first place of every id seen so far; open addressing, so that a usual batch stays in the first caches.
+class FirstPlaces {
  public:
   void reset(std::size_t expected_ids) {
-    resize(std::bit_ceil(std::max<std::size_t>(16, 2 * expected_ids)));
+    factor_ = scatter_factor();
+    resize(std::bit_ceil(std::max<std::size_t>(16, 4 * expected_ids)));
     count_ = 0;
   }
 
-  // Fetches what first_of will look at. Always inlined: to GCC a function that only fetches does nothing.
-  [[gnu::always_inline]] void prefetch(std::uint64_t hash) const { __builtin_prefetch(&slots_[slot_of(hash)], 1); }
-
-  // Returns the first position of the id at `position`, which is `position` itself if the id is new.
-  std::uint32_t first_of(std::uint32_t position, const std::uint64_t* hashes) {
-    const std::uint64_t hash = hashes[position];
+  // Returns the first place of the id at `place`, which is `place` itself if the id is new.
+  std::uint32_t first_of(std::uint32_t place, const std::uint64_t* hashes) {
+    const std::uint64_t hash = hashes[place];
     for (std::size_t slot = slot_of(hash);; slot = (slot + 1) & mask_) {
       const std::uint32_t known = slots_[slot];
       if (known == kNoPosition) {
-        slots_[slot] = position;
+        slots_[slot] = place;
         if (++count_ * 4 > mask_ * 3) [[unlikely]]
           grow(hashes);
-        return position;
+        return place;
       }
       if (hashes[known] == hash) return known;
     }
   }
 
  private:
-  std::size_t slot_of(std::uint64_t hash) const { return scatter(hash) >> shift_; }
+  std::size_t slot_of(std::uint64_t hash) const { return hash * factor_ >> shift_; }
 
   void resize(std::size_t num_slots) {
     if (slots_.size() < num_slots) slots_.resize(num_slots);
@@ -73,15 +73,16 @@ class FirstPositions {
   void grow(const std::uint64_t* hashes) {
     const std::vector<std::uint32_t> old(slots_.begin(), slots_.begin() + static_cast<std::ptrdiff_t>(mask_ + 1));
     resize(2 * old.size());
-    for (const std::uint32_t position : old) {
-      if (position == kNoPosition) continue;
-      std::size_t slot = slot_of(hashes[position]);
+    for (const std::uint32_t place : old) {
+      if (place == kNoPosition) continue;
+      std::size_t slot = slot_of(hashes[place]);
       while (slots_[slot] != kNoPosition) slot = (slot + 1) & mask_;
-      slots_[slot] = position;
+      slots_[slot] = place;
     }
   }
 
   std::vector<std::uint32_t> slots_;
+  std::uint64_t factor_ = 1;
   std::size_t mask_ = 0;
   int shift_ = 64;
   std::size_t count_ = 0;
@@ -189,12 +190,22 @@ void BatchPlan::build(std::span<const std::int64_t> ids, bool merge_repeated) {
 void BatchPlan::fit(std::size_t num_ids) {
   if (found_.size() < num_ids) found_.resize(num_ids);
   if ((!merged_ || merged_by_parts_) && hashes_.size() < num_ids) hashes_.resize(num_ids);
-  if (merged_by_parts_ && lasts_.size() < num_ids) lasts_.resize(num_ids);
+  if (merged_by_parts_) shares_.fit(num_ids);
   if (merged_ && nexts_.size() < num_ids + 1) {
     nexts_.resize(num_ids + 1);
     group_hashes_.resize(num_ids + 1);
     firsts_.resize(num_ids + 1);
   }
+}
+
+void BatchPlan::Shares::fit(std::size_t num_ids) {
+  if (places.size() >= num_ids) return;
+  hashes.resize(num_ids);
+  for (auto* numbers : {&places, &positions, &nexts, &lasts}) numbers->resize(num_ids);
+}
+
+std::size_t BatchPlan::Shares::bytes() const {
+  return places.size() * (sizeof(std::uint64_t) + 4 * sizeof(std::uint32_t));
 }
 
 void BatchPlan::merge_alone(std::span<const std::int64_t> ids) {
@@ -210,51 +221,50 @@ void BatchPlan::merge_alone(std::span<const std::int64_t> ids) {
   }
 }
 
-// Each thread takes care of a share of the hashes. First the positions of every stretch of the batch are sorted by
-// share, in their order; firsts_ has room for them until the groups are numbered.
+// A thread takes a share of the hashes at a time, small enough for the first caches. First the positions of every
+// stretch of the batch are sorted by share, in their order.
 void BatchPlan::merge_by_parts() {
   const std::size_t num_stretches = (num_ids_ + kFewIds - 1) / kFewIds;
-  const std::size_t num_shares = std::min<std::size_t>(num_stretches, static_cast<std::size_t>(num_threads()));
+  const std::size_t num_shares = std::bit_ceil(num_ids_ / kShareIds);
   const auto begin_of = [&](std::size_t stretch) { return num_ids_ * stretch / num_stretches; };
+  const std::uint64_t factor = scatter_factor();
   std::vector<std::vector<std::uint32_t>> begins(num_stretches);  // of each share in a stretch, and the end of the last
   parallel_for(num_stretches, [&](std::size_t stretch) {
     std::vector<std::uint32_t> next(num_shares + 1, 0);
     for (std::size_t i = begin_of(stretch); i < begin_of(stretch + 1); ++i) {
-      ++next[share_of(hashes_[i], num_shares) + 1];
+      ++next[share_of(hashes_[i], factor, num_shares) + 1];
     }
     next[0] = static_cast<std::uint32_t>(begin_of(stretch));
     for (std::size_t share = 0; share < num_shares; ++share) next[share + 1] += next[share];
     begins[stretch] = next;
     for (std::size_t i = begin_of(stretch); i < begin_of(stretch + 1); ++i) {
-      firsts_[next[share_of(hashes_[i], num_shares)]++] = static_cast<std::uint32_t>(i);
+      const std::uint32_t place = next[share_of(hashes_[i], factor, num_shares)]++;
+      shares_.hashes[place] = hashes_[i];
+      shares_.positions[place] = static_cast<std::uint32_t>(i);
+      shares_.places[i] = place;
     }
   });
   parallel_for(num_shares, [&](std::size_t share) {
-    thread_local FirstPositions known_positions;
-    FirstPositions& first_positions = known_positions;
-    first_positions.reset(num_ids_ / num_shares);
-    for (const std::vector<std::uint32_t>& begin : begins) {
-      link_repeated(std::span(firsts_).subspan(begin[share], begin[share + 1] - begin[share]), first_positions);
-    }
+    thread_local FirstPlaces known_places;
+    FirstPlaces& first_places = known_places;
+    first_places.reset(num_ids_ / num_shares);
+    for (const std::vector<std::uint32_t>& begin : begins) link_repeated(begin[share], begin[share + 1], first_places);
   });
   number_groups();
 }
 
-template <typename FirstPositions>
-void BatchPlan::link_repeated(std::span<const std::uint32_t> positions, FirstPositions& first_positions) {
-  constexpr std::size_t kFetchAhead = 16;
-  for (std::size_t at = 0; at < positions.size(); ++at) {
-    if (at + kFetchAhead < positions.size()) first_positions.prefetch(hashes_[positions[at + kFetchAhead]]);
-    const std::uint32_t i = positions[at];
-    const std::uint32_t first = first_positions.first_of(i, hashes_.data());
-    nexts_[i] = kNoPosition;
-    if (first == i) {
-      lasts_[i] = i;
-    } else {
-      nexts_[lasts_[first]] = i;
-      lasts_[first] = i;
-      lasts_[i] = kNoPosition;
-    }
+template <typename FirstPlaces>
+void BatchPlan::link_repeated(std::size_t first, std::size_t last, FirstPlaces& first_places) {
+  const std::uint64_t* const hashes = shares_.hashes.data();
+  std::uint32_t* const lasts = shares_.lasts.data();
+  std::uint32_t* const nexts = shares_.nexts.data();
+  for (std::size_t place = first; place < last; ++place) {
+    const auto own = static_cast<std::uint32_t>(place);
+    const std::uint32_t earliest = first_places.first_of(own, hashes);
+    nexts[own] = kNoPosition;
+    lasts[own] = kNoPosition;
+    if (earliest != own) nexts[lasts[earliest]] = shares_.positions[own];
+    lasts[earliest] = own;
   }
 }
 
@@ -264,14 +274,18 @@ void BatchPlan::number_groups() {
   std::vector<std::size_t> first_group(num_parts + 1, 0);
   parallel_for(num_parts, [&](std::size_t part) {
     std::size_t count = 0;
-    for (std::size_t i = begin_of(part); i < begin_of(part + 1); ++i) count += lasts_[i] != kNoPosition;
+    for (std::size_t i = begin_of(part); i < begin_of(part + 1); ++i) {
+      count += shares_.lasts[shares_.places[i]] != kNoPosition;
+    }
     first_group[part + 1] = count;
   });
   for (std::size_t part = 0; part < num_parts; ++part) first_group[part + 1] += first_group[part];
   parallel_for(num_parts, [&](std::size_t part) {
     std::size_t g = first_group[part];
     for (std::size_t i = begin_of(part); i < begin_of(part + 1); ++i) {
-      if (lasts_[i] != kNoPosition) add_group(g++, static_cast<std::uint32_t>(i));
+      const std::uint32_t place = shares_.places[i];
+      nexts_[i] = shares_.nexts[place];
+      if (shares_.lasts[place] != kNoPosition) add_group(g++, static_cast<std::uint32_t>(i));
     }
   });
   num_groups_ = first_group[num_parts];
@@ -279,7 +293,7 @@ void BatchPlan::number_groups() {
 
 std::size_t BatchPlan::bytes() const {
   return sizeof(BatchPlan) + hashes_.size() * sizeof(std::uint64_t) + found_.size() * sizeof(FoundRow) +
-         nexts_.size() * (sizeof(std::uint64_t) + 2 * sizeof(std::uint32_t)) + lasts_.size() * sizeof(std::uint32_t);
+         nexts_.size() * (sizeof(std::uint64_t) + 2 * sizeof(std::uint32_t)) + shares_.bytes();
 }
 
 std::int64_t BatchPlan::id_at(std::size_t position) const {

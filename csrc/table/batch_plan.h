@@ -118,8 +118,8 @@ class BatchPlan {
   void fit(std::size_t num_ids);
   void merge_alone(std::span<const std::int64_t> ids);
   void merge_by_parts();
-  template <typename FirstPositions>
-  void link_repeated(std::span<const std::uint32_t> positions, FirstPositions& first_positions);
+  template <typename FirstPlaces>
+  void link_repeated(std::size_t first, std::size_t last, FirstPlaces& first_places);
   void number_groups();
   void add_group(std::size_t g, std::uint32_t position) {
     group_hashes_[g] = hashes_[position];
@@ -135,8 +135,19 @@ class BatchPlan {
   // These never shrink: a batch uses the first part of them.
   std::vector<std::uint64_t> hashes_;  // one per id, unless one thread has merged them
   std::vector<std::uint32_t> nexts_;   // the next position of the same id, or kNoPosition
-  // Of ids merged by parts: an id's last position, at its first one, and elsewhere kNoPosition.
-  std::vector<std::uint32_t> lasts_;
+  // While ids are merged by parts: where a position is in the order of shares, and what is known of it there. So no
+  // thread writes where another one reads.
+  struct Shares {
+    std::vector<std::uint32_t> places;  // of positions
+    std::vector<std::uint64_t> hashes;
+    std::vector<std::uint32_t> positions;
+    std::vector<std::uint32_t> nexts;  // positions of the same id
+    std::vector<std::uint32_t> lasts;  // at the first place of an id its last place, and elsewhere kNoPosition
+
+    void fit(std::size_t num_ids);
+    std::size_t bytes() const;
+  };
+  Shares shares_;
   std::vector<std::uint64_t> group_hashes_;
   std::vector<std::uint32_t> firsts_;
   std::vector<FoundRow> found_;
