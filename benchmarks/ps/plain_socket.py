@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 
 from benchmarks.ps.server_process import LENGTHS, read_all
@@ -15,7 +16,7 @@ class PlainSocket:
         self._socket = socket.create_connection(address)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket.sendall(LENGTHS.pack(request_bytes, reply_bytes))
-        self._request = bytes(request_bytes)
+        self._request = os.urandom(request_bytes)
         self._reply = memoryview(bytearray(reply_bytes))
 
     def exchange(self) -> None:

@@ -122,7 +122,10 @@ struct Gatherer {
     const std::byte* weights = chunk + copies.first_weights + place;
     source.note(i, chunk, row);
     rows[i % kRing] = reinterpret_cast<const float*>(weights);
-    for (std::size_t byte = 0; byte < dim * sizeof(float); byte += 64) __builtin_prefetch(weights + byte);
+    // Only if it is read now: of a large batch, the first rows would be gone again when a step comes to them.
+    if constexpr (kCopy != Copy::kNone) {
+      for (std::size_t byte = 0; byte < dim * sizeof(float); byte += 64) __builtin_prefetch(weights + byte);
+    }
   }
 
   [[gnu::always_inline]] void copy(std::size_t i) {
