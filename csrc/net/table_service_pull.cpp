@@ -14,8 +14,8 @@ namespace monolith::net {
 
 namespace {
 
-// Parts stay in the cache between being read and being sent.
-constexpr std::size_t kPartBytes = std::size_t{256} << 10;
+// Parts stay in the second cache between being read and being sent; each one wakes the client up.
+constexpr std::size_t kPartBytes = std::size_t{512} << 10;
 // One thread at a time sends; that takes a third of the time of reading.
 constexpr std::size_t kMaxReaders = 4;
 
