@@ -21,6 +21,7 @@ import torch
 from benchmarks.peers.clicks.record_files import COLUMNS
 from benchmarks.peers.clicks.shape import ID_NAMES
 from benchmarks.peers.protocol import Operation, serve
+from monolith._core import native
 from monolith.data import CriteoEvents, arrays
 from monolith.data.batch import Column
 from monolith.embedding import MultiTable
@@ -103,7 +104,7 @@ def with_parameter_server(settings: Mapping[str, Any]) -> Callable[[], None]:
     lookup = Lookup(trainer.plan, tables, trainer.layouts)  # type: ignore[arg-type]
     dense = RemoteDense([addresses["dense"]], plan_hash=plan_hash, secret=secret)
     dense.create(trainer.model, trainer.optimizer)
-    thread = ThreadPoolExecutor(1)
+    thread = ThreadPoolExecutor(1, initializer=native.work_alone)
     _running.extend([tables, dense, thread])
 
     def push(pulled: Pulled, gradients: PackedGradients, step: int) -> None:
