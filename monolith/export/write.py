@@ -168,6 +168,7 @@ def _describe(export: Export, version: int, graph: DenseGraph) -> Description:
         plan=json.loads(export.plan.to_json()),
         plan_hash=export.plan.hash,
         signature=signature,
+        signatures=graph.signatures,
         records=_record_columns(signature, export.schema),
         rows=_row_inputs(graph, export.plan),
         columns=graph.columns,

@@ -27,6 +27,7 @@ from monolith.serving.api.api_page import api_page
 from monolith.serving.batching import Batches, Read
 from monolith.serving.forms import inference_protocol, predict_form
 from monolith.serving.forms.repository_form import read_index_request, read_load_request
+from monolith.serving.forms.signature_form import signatures_metadata
 from monolith.serving.metrics import Metrics
 from monolith.serving.models.models import Models
 from monolith.serving.models.served_model import NotServedError, ServedModel
@@ -111,6 +112,7 @@ def create_app(
         add("POST", f"/v2/models/{{name}}{version}/infer", answers.to(inference_protocol.read_request))
         # Before the status: a name may have a colon in it as far as that is concerned.
         add("POST", f"/v1/models/{{name}}{version}:predict", answers.to(predict_form.read_request))
+        add("GET", f"/v1/models/{{name}}{version}/metadata", state.signatures)
         add("GET", f"/v1/models/{{name}}{version}", state.status)
     app.add_api_route("/docs", _page(app, models), methods=["GET"], include_in_schema=False, response_model=None)
     api_description.keep_current(app, models, needs_token=tokens is not None)
@@ -159,6 +161,9 @@ class _State:
         held = self._models.named(request.path_params["name"]).held
         versions = [model] if "version" in request.path_params else held
         return json_response(inference_protocol.model_metadata(model, versions))
+
+    async def signatures(self, request: Request) -> Response:
+        return json_response(signatures_metadata(_asked(self._models, request)))
 
     async def status(self, request: Request) -> Response:
         model = _asked(self._models, request)
