@@ -3,7 +3,7 @@
 import json
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -21,7 +21,9 @@ from monolith.export.description import Description, RowInput
 from monolith.export.graph_check import weight_places
 from monolith.export.signature import TEXT, Array, Signature, TensorSpec
 from monolith.export.unfinished import UnfinishedVersion, synced
-from monolith.export.versions import GRAPH_FILE, TABLES_FOLDER, WEIGHTS_FILE
+from monolith.export.versions import GRAPH_FILE, TABLES_FOLDER, WARM_UP_FILE, WEIGHTS_FILE
+from monolith.export.warm_up.made_requests import WarmUpRequest, made_requests
+from monolith.export.warm_up.request_file import check_requests, requests_to_bytes
 from monolith.features import ids_of_texts
 from monolith.model import LookupPlan, MonolithModel
 from monolith.model.hyper_params.spelling import to_snake_case
@@ -105,6 +107,9 @@ class Export:
     compressors: Mapping[str, Compressor] = field(default_factory=dict)
     """By table, how all of its rows are stored; by default as the plan says."""
 
+    warm_up: Sequence[WarmUpRequest] | None = None
+    """Requests that a server answers before the version takes traffic; made up if not given."""
+
     skip_zero_embedding: bool = False
     """Leave out rows of zeros, and drop rows that become zero: their ids read as zeros anyway."""
 
@@ -129,9 +134,11 @@ def write_export(base: str | Path, version: int, export: Export) -> Path:
     graph = export.graph or trace_model(export.model, export.plan, export.schema)
     # Before rows are read: it bears the time from which on deltas bring what is newer.
     description = _describe(export, version, graph)
+    warm_up = _warm_up(export, description)
     try:
         unfinished.make_folders()
         _write_dense(unfinished.folder, graph, weights)
+        (unfinished.folder / WARM_UP_FILE).write_bytes(warm_up)
         if isinstance(export.tables, RowsOfVersion):
             description = _with_rows_of(description, export.tables.path)
         else:
@@ -176,6 +183,14 @@ def _describe(export: Export, version: int, graph: DenseGraph) -> Description:
         tables={},
         files={},
     )
+
+
+def _warm_up(export: Export, description: Description) -> bytes:
+    signature, signatures = description.signature, description.signatures
+    if export.warm_up is None:
+        return requests_to_bytes(made_requests(signature, signatures))
+    check_requests(export.warm_up, signature, signatures)
+    return requests_to_bytes(export.warm_up)
 
 
 def _write_dense(folder: Path, graph: DenseGraph, weights: Mapping[str, Array]) -> None:

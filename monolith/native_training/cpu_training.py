@@ -121,15 +121,16 @@ def create_exporter(
 ) -> SavedModelExporter:
     """Return what writes versions of a task into `export_dir_base`, a folder below `model_dir` unless absolute.
 
-    The task's `serving.export_mode` is "standalone" or "distributed", unless the configuration sets `export_mode`. One
-    process writes all parts of a version, so `include_graphs` must be None. With `global_step_as_timestamp`, the number
-    of a version is the step of its snapshot.
+    `warmup_file` has a request per line; None stands for the one of the configuration. The task's `serving.export_mode`
+    is "standalone" or "distributed", unless the configuration sets `export_mode`. One process writes all parts of a
+    version, so `include_graphs` must be None. With `global_step_as_timestamp`, the number of a version is the step of
+    its snapshot.
     """
     if include_graphs is not None:
         raise ValueError(f"include_graphs={list(include_graphs)}: a version is written whole; leave it out")
-    if warmup_file is not None and Path(warmup_file).exists():
-        raise NotImplementedError(f"warmup_file: servers do not read {warmup_file} yet; pass None")
     config = _runner_config(task.config)
+    if warmup_file is not None:
+        config.warmup_file = str(warmup_file)
     config.is_local, config.model_dir, config.export_base = True, model_dir, str(Path(model_dir) / export_dir_base)
     if dense_only and versions_of(config, task.task).shards_of(config.num_ps) is None:
         raise ValueError("Only DISTRIBUTED mode is allowed when dense_only=True")

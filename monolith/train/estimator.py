@@ -14,6 +14,7 @@ from torch import Tensor
 from monolith.checkpoint import latest_state
 from monolith.data import Source
 from monolith.data.rewind import rewound
+from monolith.export.warm_up.request_file import read_requests
 from monolith.hooks import Hook
 from monolith.model import Mode
 from monolith.observe.metric_prefix import DEFAULT_PREFIX, set_metric_prefix
@@ -224,6 +225,7 @@ class Estimator:
             num_shards=num_shards,
             dense_only=dense_only,
             version=version,
+            warm_up=read_requests(versions.warm_up_file),
         )
 
     def get_variable_names(self) -> list[str]:

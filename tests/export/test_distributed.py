@@ -36,6 +36,7 @@ def test_each_shard_has_its_rows_in_its_own_folder(base):
         "dense.onnx",
         "dense.safetensors",
         "model.json",
+        "warmup.jsonl",
     ]
     for shard in range(3):
         names = sorted(path.name for path in (base / f"ps_{shard}" / "1" / "tables").iterdir())

@@ -1,6 +1,5 @@
 """Warm-up of a version before it answers: what the first requests would wait for is done by then."""
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -9,10 +8,8 @@ from monolith.errors import CorruptFileError, shown
 from monolith.export.dense_session import GRAPH_ERRORS
 from monolith.export.serving_model import ServingModel
 from monolith.export.signature import TensorSpec, Values
+from monolith.export.versions import WARM_UP_FILE
 from monolith.serving.forms import predict_form
-
-WARM_UP_FILE = "warmup.json"
-"""In the folder of a version: ``{"requests": [...]}``, each the body of a request in TensorFlow Serving's form."""
 
 _SIZES = (1, 100, 1000)
 _ROUNDS = 2
@@ -35,9 +32,8 @@ def warm_up(model: ServingModel, folder: Path) -> None:
 
 def _replay(model: ServingModel, path: Path) -> None:
     try:
-        requests = json.loads(path.read_bytes())["requests"]
-        questions = [predict_form.read_request(model, json.dumps(one).encode()).question for one in requests]
-    except (ValueError, KeyError, TypeError) as error:
+        questions = [predict_form.read_request(model, line).question for line in path.read_bytes().splitlines()]
+    except ValueError as error:
         raise CorruptFileError(f"{path} has no requests that the model takes: {shown(str(error), 300)}") from error
     for question in questions:
         try:

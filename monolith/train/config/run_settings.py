@@ -141,6 +141,7 @@ def versions_of(config: RunnerConfig, model: Any) -> LiveConfig:
         num_shards=config.export_num_shards,
         keep_exports=config.exports_max_to_keep,
         skip_zero_embedding=config.skip_zero_embedding_when_serving,
+        warm_up_file=config.warmup_file,
     )
 
 

@@ -9,6 +9,7 @@ from monolith._core import native
 from monolith.export.dense_graph import dense_weights
 from monolith.export.unfinished import keep_newest, remove_unnamed_parts
 from monolith.export.versions import complete_versions, newest_export, next_version, remove_unfinished
+from monolith.export.warm_up.request_file import read_requests
 from monolith.export.write import Export, RowsOfVersion, trace_model, write_export
 from monolith.parallel.live.exported_shards import ExportedShards
 from monolith.train.live.live_config import DISTRIBUTED, LiveConfig
@@ -48,6 +49,7 @@ class Exporter:
         self._gate = gate
         self._sequence = sequence
         self._tables = ExportedShards(state.shards, generation=state.generation) if state.shards else state.tables
+        self._warm_up = read_requests(config.warm_up_file)
         self._graph = trace_model(state.model, state.plan, state.source.schema)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="export", daemon=True)
@@ -77,6 +79,7 @@ class Exporter:
                 name=config.name,
                 graph=self._graph,
                 weights=weights,
+                warm_up=self._warm_up,
                 skip_zero_embedding=config.skip_zero_embedding,
             ),
         )
