@@ -25,7 +25,8 @@ MINOR = 7
 """Since 1, inputs may be texts (datatype BYTES) and lists (shape [-1, -1]); since 2, null may stand for a value; since
 3, several senders may bring deltas, each with a sequence of its own (`shard_sequences`); since 4, rows may be in
 folders of their own (`shards`); since 5, these may have a second number, counted up when ids are forgotten; since 6, it
-says how inputs are read out of records (`records`); since 7, it may have several signatures (`signatures`)."""
+says how inputs are read out of records (`records`); since 7, it may have several signatures (`signatures`), and
+says its step (`global_step`)."""
 
 Kind = TypeVar("Kind", str, "dict[str, Any]")
 
@@ -104,6 +105,9 @@ class Description:
     sequence: int
     """Deltas up to this one are in it; with several senders, those of the dense weights."""
 
+    global_step: int = 0
+    """Step of training that it is of; 0 if nobody said."""
+
     created: float
     """When it was written, in seconds since 1970."""
 
@@ -166,6 +170,7 @@ class Description:
             "version": self.version,
             "generation": self.generation,
             "sequence": self.sequence,
+            "global_step": self.global_step,
             **({"shard_sequences": list(self.shard_sequences)} if self.shard_sequences else {}),
             "created": self.created,
             "plan_hash": self.plan_hash,
@@ -214,6 +219,7 @@ class Description:
         return cls(
             **counts,
             name=_text(fields, "name"),
+            global_step=_count(fields, "global_step") if "global_step" in fields else 0,
             created=created,
             shard_sequences=_sequences(fields),
             plan=_object(fields, "plan"),

@@ -19,6 +19,7 @@ from monolith.embedding import Compressor, MultiTable, TableConfig
 from monolith.export.dense_graph import DenseGraph, dense_weights, graph_bytes, trace_dense
 from monolith.export.description import Description, RowInput
 from monolith.export.graph_check import weight_places
+from monolith.export.kept.export_state import write_export_state
 from monolith.export.signature import TEXT, Array, Signature, TensorSpec
 from monolith.export.unfinished import UnfinishedVersion, synced
 from monolith.export.versions import GRAPH_FILE, TABLES_FOLDER, WARM_UP_FILE, WEIGHTS_FILE
@@ -95,6 +96,9 @@ class Export:
     sequence: int
     """The last delta whose rows are surely in the tables."""
 
+    global_step: int = 0
+    """Step of training that it is of."""
+
     name: str | None = None
     """What requests call the model; its class name in snake case if not given."""
 
@@ -145,10 +149,12 @@ def write_export(base: str | Path, version: int, export: Export) -> Path:
             description = _write_tables(description, unfinished, export)
         # Before the version is there: a server that waits for it reads the secret at once.
         make_secret(root)
-        return unfinished.commit(replace(description, files=synced(unfinished.folder)))
+        path = unfinished.commit(replace(description, files=synced(unfinished.folder)))
     except BaseException:
         unfinished.discard()
         raise
+    write_export_state(root)
+    return path
 
 
 def _num_shards(export: Export) -> int | None:
@@ -171,6 +177,7 @@ def _describe(export: Export, version: int, graph: DenseGraph) -> Description:
         version=version,
         generation=export.generation,
         sequence=export.sequence,
+        global_step=export.global_step,
         created=time.time(),
         plan=json.loads(export.plan.to_json()),
         plan_hash=export.plan.hash,

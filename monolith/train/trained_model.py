@@ -111,6 +111,7 @@ class TrainedModel:
             schema=schema,
             generation=self.generation,
             sequence=0,
+            global_step=self.global_step,
             name=name,
             warm_up=warm_up,
         )

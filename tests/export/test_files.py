@@ -151,7 +151,7 @@ def test_what_a_killed_writer_left_does_not_matter(tmp_path, parts):
     (tmp_path / "1.tmp" / "tables").mkdir(parents=True)
     (tmp_path / "1.tmp" / "tables" / "mov-00000-of-00002").write_bytes(b"half")
     load_export(write(tmp_path, 1, parts))
-    assert sorted(os.listdir(tmp_path)) == ["1", "shared.secret"]
+    assert sorted(os.listdir(tmp_path)) == ["1", "ExportSaverListenerState", "shared.secret"]
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])

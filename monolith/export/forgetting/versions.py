@@ -14,6 +14,7 @@ from monolith.embedding.shard_files import shard_basename
 from monolith.errors import CorruptFileError
 from monolith.export.description import Description, FileCheck, ShardFiles
 from monolith.export.forgetting.warm_up import ids_in_requests, requests_without
+from monolith.export.kept.export_state import write_export_state
 from monolith.export.versions import (
     ENTRY_FOLDER,
     MODEL_FILE,
@@ -68,6 +69,8 @@ def forget_in_versions(base: Path, targets: Targets, *, dry_run: bool = False) -
             yield Left(place=str(path), reason=f"it cannot be rewritten: {error}; remove the version")
     for folder in replaced:
         shutil.rmtree(folder, ignore_errors=True)
+    if replaced:
+        write_export_state(base)  # it names the folders of rows
     yield from _forget_unnamed(base, targets, dry_run=dry_run)
 
 

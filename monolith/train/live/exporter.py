@@ -6,8 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from monolith._core import native
+from monolith.checkpoint.format.state_files import exempt_steps
 from monolith.export.dense_graph import dense_weights
-from monolith.export.unfinished import keep_newest, remove_unnamed_parts
+from monolith.export.kept.retention import keep_newest, remove_unnamed_parts
 from monolith.export.versions import complete_versions, newest_export, next_version, remove_unfinished
 from monolith.export.warm_up.request_file import read_requests
 from monolith.export.write import Export, RowsOfVersion, trace_model, write_export
@@ -57,14 +58,14 @@ class Exporter:
         remove_unnamed_parts(config.export_base)
 
     def write(self, *, dense_only: bool = False) -> Path:
-        """Write a version of this moment and remove the oldest beyond `keep_exports`.
+        """Write a version of this moment and remove the oldest beyond `keep_exports`; those of exempt snapshots stay.
 
         With `dense_only`, it shares the rows of the newest version.
         """
         state, config = self._state, self._config
         sequence = self._sequence()  # before anything is read: what it counts is in the rows and weights
         with self._gate.between_steps(), state.dense_held():
-            weights = dense_weights(state.model)
+            weights, step = dense_weights(state.model), state.global_step
         path = write_export(
             config.export_base,
             next_version(config.export_base),
@@ -76,6 +77,7 @@ class Exporter:
                 schema=state.source.schema,
                 generation=state.generation,
                 sequence=sequence,
+                global_step=step,
                 name=config.name,
                 graph=self._graph,
                 weights=weights,
@@ -83,7 +85,8 @@ class Exporter:
                 skip_zero_embedding=config.skip_zero_embedding,
             ),
         )
-        keep_newest(config.export_base, config.keep_exports)
+        exempt = () if config.model_dir is None else exempt_steps(config.model_dir)
+        keep_newest(config.export_base, config.keep_exports, keep_steps=exempt)
         return path
 
     def start(self) -> None:

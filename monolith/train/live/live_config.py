@@ -40,6 +40,10 @@ class LiveConfig:
     """A version is exported this often, besides the one at the start."""
 
     keep_exports: int = 3
+    """Versions to keep, besides those of snapshots that are exempt from deletion."""
+
+    model_dir: Path | None = None
+    """Folder of the snapshots; None knows of none that are exempt."""
 
     mode: str = STANDALONE
     """Whether a version is one folder ("standalone"), or has the rows of each shard in another ("distributed")."""
