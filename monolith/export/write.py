@@ -286,6 +286,9 @@ def _signature(graph: DenseGraph, schema: Schema) -> Signature:
     absent = needed - set(schema.names)
     if absent:
         raise ValueError(f"the plan looks up {sorted(absent)[0]!r}, but the schema has only {', '.join(schema.names)}")
+    no_ids = [feature for feature, _ in graph.slices.values() if schema.types[feature].item != "int64"]
+    if no_ids:
+        raise ValueError(f"the model looks up {no_ids[0]!r}: requests must have int64 or texts there, not other values")
     return Signature(tuple(_input(name, schema) for name in schema.names if name in needed), graph.outputs)
 
 

@@ -21,6 +21,7 @@ from monolith.model.plan.feature_column import (
 )
 from monolith.model.plan.feature_groups import FeatureKey, Features, OutType, combine, feature_groups, name_of_feature
 from monolith.model.plan.slices import SliceReader, SliceRequest
+from monolith.model.serving_inputs import ServingInputReceiver
 from monolith.model.spec import EstimatorSpec
 
 
@@ -69,6 +70,10 @@ class MonolithModel(nn.Module):
         `features` has a tensor per column, or a `Ragged` where events differ in how many values they have.
         """
         raise NotImplementedError(f"{type(self).__name__} needs a model_fn(features, mode) that returns EstimatorSpec")
+
+    def serving_input_receiver_fn(self) -> ServingInputReceiver | None:
+        """Return what requests to an export have; None, unless overridden, for the columns of the training source."""
+        return None
 
     def add_loss(self, losses: Tensor | Sequence[Tensor]) -> None:
         """Add scalars to the loss of the present call of `model_fn`, such as those of regularisation."""

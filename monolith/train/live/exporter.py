@@ -12,6 +12,7 @@ from monolith.export.kept.retention import keep_newest, remove_unnamed_parts
 from monolith.export.versions import complete_versions, newest_export, next_version, remove_unfinished
 from monolith.export.warm_up.request_file import read_requests
 from monolith.export.write import Export, RowsOfVersion, trace_model, write_export
+from monolith.model.serving_inputs import requests_schema
 from monolith.parallel.live.exported_shards import ExportedShards
 from monolith.train.live.live_config import DISTRIBUTED, LiveConfig
 from monolith.train.live.step_gate import StepGate
@@ -51,7 +52,8 @@ class Exporter:
         self._sequence = sequence
         self._tables = ExportedShards(state.shards, generation=state.generation) if state.shards else state.tables
         self._warm_up = read_requests(config.warm_up_file)
-        self._graph = trace_model(state.model, state.plan, state.source.schema)
+        self._schema = requests_schema(state.model.serving_input_receiver_fn, lambda: state.source.schema)
+        self._graph = trace_model(state.model, state.plan, self._schema)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="export", daemon=True)
         remove_unfinished(config.export_base)
@@ -74,7 +76,7 @@ class Exporter:
                 plan=state.plan,
                 tables=RowsOfVersion(newest_export(config.export_base)) if dense_only else self._tables,
                 num_shards=config.shards_of(len(state.shards)),
-                schema=state.source.schema,
+                schema=self._schema,
                 generation=state.generation,
                 sequence=sequence,
                 global_step=step,
