@@ -16,15 +16,15 @@ _ROUNDS = 2
 """ONNX Runtime plans its memory in the first call of a size, and follows the plan from the second on."""
 
 
-def warm_up(model: ServingModel, folder: Path) -> None:
-    """Predict for the recorded requests of a version, and for made-up batches of several sizes.
+def warm_up(model: ServingModel, folder: Path, *, max_batch: int | None = None) -> None:
+    """Predict for the recorded requests of a version, and for made-up batches of several sizes up to `max_batch`.
 
     Raises:
         CorruptFileError: a recorded request is wrong, or the model cannot predict for it; the version must not answer.
     """
     if WARM_UP_FILE in model.description.files:
         _replay(model, folder / WARM_UP_FILE)
-    for size in _SIZES:
+    for size in dict.fromkeys(size if max_batch is None else min(size, max_batch) for size in _SIZES):
         columns = {spec.name: _made_up(spec, size) for spec in model.signature.inputs}
         for _ in range(_ROUNDS):
             _predict(model, columns, folder)
