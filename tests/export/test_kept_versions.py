@@ -63,6 +63,7 @@ def test_a_list_that_cannot_be_written_does_not_lose_the_version(tmp_path, caplo
     assert f"{STATE} in {tmp_path} is not up to date" in caplog.text
 
 
+@pytest.mark.services
 @pytest.mark.parametrize("mode", ["standalone", "distributed"])
 def test_a_live_run_keeps_versions_of_exempt_snapshots(tmp_path, mode):
     settings = {"export_base": str(tmp_path / "versions"), "export_mode": mode, "exports_max_to_keep": 1}

@@ -19,6 +19,7 @@ from tests.patience import PATIENCE_SECONDS
 from tests.serving.running_server import running
 
 REQUEST = {"inputs": {"uid": [3, 4], "mov": [5, 6]}}
+MOVIES = {"inputs": {"uid": [3, 4], "mov": [5, 6], "hour": [0.5]}}
 
 
 def lines_of(version):
@@ -81,12 +82,12 @@ def test_a_file_of_the_user_is_taken_from_code_and_command_line(trained, tmp_pat
     assert lines_of(newest_export(tmp_path / "more")) == lines_of(version)
 
 
-@pytest.mark.parametrize("settings", [{}, {"export_mode": "distributed", "export_num_shards": 2}])
-def test_a_live_run_writes_the_users_requests_into_each_version(trained, tmp_path, settings):
+def test_a_live_run_writes_the_users_requests_into_each_version(tmp_path):
     path = tmp_path / "requests.jsonl"
     path.write_text(json.dumps(REQUEST))
-    config = {"model_dir": tmp_path / "model", "export_base": str(tmp_path / "versions"), "log_step_count_steps": 0}
-    mono.Estimator(TwoHeads, mono.RunConfig(**config, warmup_file=str(path), **settings)).train(steps=1)
+    settings = {"export_base": str(tmp_path / "versions"), "export_mode": "distributed", "export_num_shards": 2}
+    config = mono.RunConfig(model_dir=tmp_path / "model", log_step_count_steps=0, warmup_file=str(path), **settings)
+    mono.Estimator(TwoHeads, config).train(steps=1)
     assert lines_of(newest_export(tmp_path / "versions")) == [REQUEST]
 
 
@@ -99,17 +100,26 @@ def test_a_live_run_writes_the_users_requests_into_each_version(trained, tmp_pat
         ('{"inputs": {}, "instances": []}', "line 2 must be an object with either instances or inputs"),
         ('{"inputs": {}, "signature": "x"}', "line 2 must be an object with either instances or inputs"),
         ('{"instances": [3]}', "line 2: examples must be objects of inputs"),
-        ('{"inputs": {"uid": [1]}}', "request 2 for warm-up: it has the inputs .'uid'., the model takes uid, mov"),
-        ('{"instances": [{"b64": "AA=="}]}', "records cannot stand for them"),
-        ('{"inputs": {"uid": [1], "mov": [2]}, "signature_name": "x"}', "no signature 'x'; the signatures are"),
     ],
 )
-def test_a_wrong_line_is_named_before_anything_is_written(trained, tmp_path, line, message):
+def test_a_line_that_is_no_request_is_named(tmp_path, line, message):
     path = tmp_path / "requests.jsonl"
     path.write_text(json.dumps(REQUEST) + "\n" + line)
-    estimator = mono.Estimator(TwoHeads, mono.RunConfig(model_dir=trained / "model", warmup_file=str(path)))
     with pytest.raises(ValueError, match=message):
-        estimator.export_saved_model(export_base=tmp_path / "versions")
+        read_requests(path)
+
+
+@pytest.mark.parametrize(
+    ("request_", "message"),
+    [
+        ({"inputs": {"uid": [1]}}, "request 2 for warm-up: it has the inputs .'uid'., the model takes uid, mov, hour"),
+        ({"instances": [{"b64": "AA=="}]}, "records cannot stand for them"),
+        ({**MOVIES, "signature_name": "x"}, "no signature 'x'; the signatures are serving_default"),
+    ],
+)
+def test_a_request_that_the_model_cannot_answer_is_named_before_anything_is_written(tmp_path, request_, message):
+    with pytest.raises(ValueError, match=message):
+        export(tmp_path / "versions", warm_up=[MOVIES, request_])
     assert not (tmp_path / "versions").exists()
 
 
