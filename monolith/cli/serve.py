@@ -83,6 +83,9 @@ def serve(
     stop_seconds: Annotated[float, typer.Option(help="Then, how long requests under way may take.", min=0)] = 5.0,
     threads: Annotated[int, typer.Option(help="Threads that share the work of one request.", min=1)] = 1,
     max_body_bytes: Annotated[int, typer.Option(help="Largest request, also when unpacked.", min=1)] = 4 << 20,
+    max_batch: Annotated[
+        int | None, typer.Option(help="Most examples of one request, and of requests predicted together.", min=1)
+    ] = None,
     max_connections: Annotated[int, typer.Option(help="Connections at a time.", min=1)] = 512,
     request_seconds: Annotated[
         float,
@@ -142,6 +145,7 @@ def serve(
         wait=wait,
         num_threads=threads,
         max_body_bytes=max_body_bytes,
+        max_batch=max_batch,
         limits=server.ConnectionLimits(max_connections=max_connections, request_seconds=request_seconds),
         poll_seconds=poll_seconds,
         num_kept_versions=keep_versions,

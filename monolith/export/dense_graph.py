@@ -17,11 +17,14 @@ import onnx
 import torch
 from torch import Tensor, nn
 
-from monolith.export.signature import Array, TensorSpec, datatype_name
+from monolith.export.signature import Array, NamedOutputs, TensorSpec, datatype_name
 from monolith.model.base import MonolithModel
 from monolith.model.batch_columns import ColumnsToServe
-from monolith.model.dense import dense
+from monolith.model.dense import run_dense
+from monolith.model.extra_outputs import SERVING_DEFAULT, output_name
+from monolith.model.modes import Mode
 from monolith.model.plan.slices import SliceKey
+from monolith.model.spec import EstimatorSpec, heads, predictions
 
 WEIGHT_PREFIX = "model."
 """Names of weights in the graph start with this, so that no other value has the same name."""
@@ -47,6 +50,9 @@ class DenseGraph:
 
     outputs: tuple[TensorSpec, ...]
 
+    signatures: dict[str, NamedOutputs]
+    """What clients can ask for, by name."""
+
 
 def trace_dense(
     model: MonolithModel,
@@ -70,8 +76,8 @@ def trace_dense(
     values = [torch.zeros(_TRACED_BATCH, *shape, dtype=dtype) for dtype, shape in columns.values()]
     inputs = {**{f"row/{f}/{s}": (f, s) for f, s in slices}, **{f"column/{name}": name for name in columns}}
     with _evaluation_mode(model), torch.no_grad():
-        names = wrapper.output_names(*rows, *values)
-        proto = _export(wrapper, (*rows, *values), list(inputs), names)
+        spec = wrapper.checked_spec(*rows, *values)
+        proto = _export(wrapper, (*rows, *values), list(inputs), list(predictions(spec)))
     weights = _make_overridable(proto, set(model.state_dict()))
     _drop_traces(proto)
     used = _drop_unread_inputs(proto, set(inputs))
@@ -82,6 +88,7 @@ def trace_dense(
         columns={name: column for name, column in inputs.items() if name in used and isinstance(column, str)},
         weights=weights,
         outputs=tuple(_spec(output) for output in proto.graph.output),
+        signatures=_signatures(spec),
     )
 
 
@@ -129,23 +136,33 @@ class _Traced(nn.Module):
         self._columns = columns
         self._lists = lists
 
-    def output_names(self, *inputs: Tensor) -> list[str]:
-        outputs = self._outputs(inputs)
-        for name, value in outputs.items():
+    def checked_spec(self, *inputs: Tensor) -> EstimatorSpec:
+        spec = self._spec(inputs)
+        for name, value in predictions(spec).items():
             if value.dim() == 0 or len(value) != _TRACED_BATCH:
                 raise ValueError(
                     f"output {name!r} must have one row per example, got shape {list(value.shape)} for a batch of "
                     f"{_TRACED_BATCH}; a prediction must keep the batch as its first dimension"
                 )
-        return list(outputs)
+        return spec
 
     def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
-        return tuple(self._outputs(inputs).values())
+        # Copies: an output that is an input as it came, or another output, would have its name.
+        return tuple(value.clone() for value in predictions(self._spec(inputs)).values())
 
-    def _outputs(self, inputs: Sequence[Tensor]) -> Mapping[str, Tensor]:
+    def _spec(self, inputs: Sequence[Tensor]) -> EstimatorSpec:
         slices = dict(zip(self._slices, inputs, strict=False))
         features = dict(zip(self._columns, inputs[len(slices) :], strict=True))
-        return dense(self.model, slices, ColumnsToServe(features, self._lists))
+        return run_dense(self.model, slices, ColumnsToServe(features, self._lists), Mode.PREDICT)
+
+
+def _signatures(spec: EstimatorSpec) -> dict[str, NamedOutputs]:
+    """Return the heads as the default signature, and each set of extra outputs as one of its own."""
+    found = {SERVING_DEFAULT: NamedOutputs({name: name for name in heads(spec)})}
+    for signature, extra in (spec.extra_outputs or {}).items():
+        names = {key: output_name(signature, key) for key in extra.outputs}
+        found[signature] = NamedOutputs(names, extra.head_name, extra.head_type)
+    return found
 
 
 @contextmanager

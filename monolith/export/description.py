@@ -14,17 +14,19 @@ from monolith.data.parse.record_columns import RecordColumns
 from monolith.delta import DeltaPart
 from monolith.embedding.hash_shards import MAX_SHARDS
 from monolith.errors import CorruptFileError, shown
-from monolith.export.signature import Signature
+from monolith.export.signature import NamedOutputs, Signature
 from monolith.export.versions import GRAPH_FILE, MODEL_FILE, base_of, is_shard_part
+from monolith.model.extra_outputs import SERVING_DEFAULT
 
 FORMAT = "monolith-export"
 MAJOR = 1
 """A reader refuses another major number."""
-MINOR = 6
+MINOR = 7
 """Since 1, inputs may be texts (datatype BYTES) and lists (shape [-1, -1]); since 2, null may stand for a value; since
 3, several senders may bring deltas, each with a sequence of its own (`shard_sequences`); since 4, rows may be in
 folders of their own (`shards`); since 5, these may have a second number, counted up when ids are forgotten; since 6, it
-says how inputs are read out of records (`records`)."""
+says how inputs are read out of records (`records`); since 7, it may have several signatures (`signatures`), and
+says its step (`global_step`)."""
 
 Kind = TypeVar("Kind", str, "dict[str, Any]")
 
@@ -103,6 +105,9 @@ class Description:
     sequence: int
     """Deltas up to this one are in it; with several senders, those of the dense weights."""
 
+    global_step: int = 0
+    """Step of training that it is of; 0 if nobody said."""
+
     created: float
     """When it was written, in seconds since 1970."""
 
@@ -111,6 +116,9 @@ class Description:
     plan_hash: int
 
     signature: Signature
+
+    signatures: dict[str, NamedOutputs]
+    """What clients can ask for, by name; one is `SERVING_DEFAULT`."""
 
     rows: dict[str, RowInput]
     """By graph input."""
@@ -147,6 +155,7 @@ class Description:
         return (
             self.plan_hash == other.plan_hash
             and self.signature == other.signature
+            and self.signatures == other.signatures
             and self.files.get(GRAPH_FILE) == other.files.get(GRAPH_FILE)
             and _formats(self.tables) == _formats(other.tables)
         )
@@ -161,10 +170,12 @@ class Description:
             "version": self.version,
             "generation": self.generation,
             "sequence": self.sequence,
+            "global_step": self.global_step,
             **({"shard_sequences": list(self.shard_sequences)} if self.shard_sequences else {}),
             "created": self.created,
             "plan_hash": self.plan_hash,
             "signature": self.signature.to_json(),
+            "signatures": {name: one.to_json() for name, one in self.signatures.items()},
             **({} if self.records is None else {"records": self.records.to_json()}),
             "rows": {name: _row_to_json(row) for name, row in self.rows.items()},
             "columns": self.columns,
@@ -208,6 +219,7 @@ class Description:
         return cls(
             **counts,
             name=_text(fields, "name"),
+            global_step=_count(fields, "global_step") if "global_step" in fields else 0,
             created=created,
             shard_sequences=_sequences(fields),
             plan=_object(fields, "plan"),
@@ -215,6 +227,7 @@ class Description:
             weights=_texts(fields, "weights"),
             tables={name: _object(fields["tables"], name) for name in _object(fields, "tables")},
             signature=signature,
+            signatures=_signatures(fields, signature),
             records=_records(fields, signature),
             rows={name: _row_from_json(_object(fields["rows"], name)) for name in _object(fields, "rows")},
             files=_checks(_object(fields, "files")),
@@ -293,6 +306,20 @@ def _records(fields: Mapping[str, Any], signature: Signature) -> RecordColumns |
     wanted = {spec.name: spec.column_type for spec in signature.inputs}
     if types != wanted or len(types) != len(found.columns):
         raise ValueError(f"records give the columns {shown(types)}, but the inputs are {shown(wanted)}")
+    return found
+
+
+def _signatures(fields: Mapping[str, Any], signature: Signature) -> dict[str, NamedOutputs]:
+    known = {spec.name for spec in signature.outputs}
+    if "signatures" not in fields:
+        return {SERVING_DEFAULT: NamedOutputs({spec.name: spec.name for spec in signature.outputs})}
+    found = {name: NamedOutputs.from_json(one) for name, one in _object(fields, "signatures").items()}
+    if SERVING_DEFAULT not in found:
+        raise ValueError(f"'signatures' must have {SERVING_DEFAULT!r}, got {shown(list(found))}")
+    for name, one in found.items():
+        unknown = sorted(set(one.outputs.values()) - known)
+        if unknown:
+            raise ValueError(f"signature {shown(name)} has the output {shown(unknown[0])}, which the model has not")
     return found
 
 

@@ -5,17 +5,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Final, TypeAlias, cast
+from typing import TypeAlias, cast
 
 from monolith.data.parse.record_columns import FORMATS, SerializedFormat
 from monolith.data.parse.record_reader import RecordReader
 from monolith.export.load import load_export, load_newest_export
 from monolith.export.serving_model import ServingModel
-from monolith.export.signature import Array, Values
+from monolith.export.signature import Array, Values, chosen_signature
 from monolith.export.versions import MODEL_FILE
-
-SERVING_DEFAULT: Final = "serving_default"
-"""The name of the only signature of an export."""
 
 Questions: TypeAlias = Mapping[str, Values] | Sequence[bytes]
 """Columns by name, or serialized records, one per example."""
@@ -38,7 +35,8 @@ def import_saved_model(
         saved_model_path: The folder of a version, or of several, whose newest whole one is taken.
         input_name: `infer` takes columns by name, or a list of serialized records, or that list under this name.
         output_name: Which outputs to return; None returns all. The only output of a model may have any name.
-        signature: "serving_default", the one that an export has.
+        signature: Whose outputs are meant: the name of an extra output of the model, or by default
+            "serving_default", the heads.
         records: What serialized records are; None for those of the format in training, or `tf.Example` if training read
             none.
 
@@ -46,12 +44,10 @@ def import_saved_model(
         FileNotFoundError: There is no complete version.
         ValueError: The export has no such output or signature, or there is no such format of records.
     """
-    if signature not in (None, SERVING_DEFAULT):
-        raise ValueError(f"there is no signature {signature!r}; an export has one, {SERVING_DEFAULT!r}")
     if records is not None and records not in FORMATS:
         raise ValueError(f"records must be one of {', '.join(FORMATS)}, got {records!r}")
     model = _load(Path(saved_model_path))
-    outputs = _outputs(model, output_name)
+    outputs = _chosen(chosen_signature(model.signatures, signature).outputs, output_name)
     inputs = {spec.name: spec for spec in model.signature.inputs}
 
     @cache
@@ -82,16 +78,15 @@ def _load(path: Path) -> ServingModel:
         raise FileNotFoundError(f"no models in dir {path}: {error}") from error
 
 
-def _outputs(model: ServingModel, wanted: str | Sequence[str] | None) -> dict[str, str]:
-    """Return the outputs to return: the name that the caller uses -> the model's own name."""
-    own = [spec.name for spec in model.signature.outputs]
+def _chosen(own: Mapping[str, str], wanted: str | Sequence[str] | None) -> dict[str, str]:
+    """Return the outputs to return: the name that the caller uses -> the model's name, given those of a signature."""
     if wanted is None:
-        return {name: name for name in own}
+        return dict(own)
     names = [wanted] if isinstance(wanted, str) else list(wanted)
     if len(names) == len(own) == 1:
-        return {names[0]: own[0]}
+        return dict(zip(names, own.values(), strict=True))
     if unknown := [name for name in names if name not in own]:
         raise ValueError(
-            f"the model has no output {unknown[0]!r}; choose output_name from {', '.join(own)}, or None for all"
+            f"the signature has no output {unknown[0]!r}; choose output_name from {', '.join(own)}, or None for all"
         )
-    return {name: name for name in names}
+    return {name: own[name] for name in names}

@@ -66,6 +66,7 @@ class ServingModel:
         self.name = description.name
         self.version = description.version
         self.signature = description.signature
+        self.signatures = description.signatures
         self.plan = plan
         self.tables = tables
         self.takes = takes

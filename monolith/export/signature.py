@@ -15,6 +15,7 @@ from monolith.data.parse.record_columns import RecordColumns, SerializedFormat
 from monolith.data.parse.record_parser import RecordParser
 from monolith.errors import shown
 from monolith.features import ids_of_texts
+from monolith.model.extra_outputs import SERVING_DEFAULT
 from monolith.tensors import Ragged
 
 Array = NDArray[Any]
@@ -208,6 +209,51 @@ class Signature:
 
     def _input_names(self) -> str:
         return ", ".join(spec.name for spec in self.inputs) or "none"
+
+
+@dataclass(frozen=True, slots=True)
+class NamedOutputs:
+    """What one signature of a version gives: some of the model's outputs, under names of its own."""
+
+    outputs: dict[str, str]
+    """Name in the signature -> output of the model."""
+
+    head_name: str | None = None
+    """The head that they belong to, as the model says."""
+
+    head_type: str | None = None
+    """What that head is, as the model says."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return {
+            "outputs": self.outputs,
+            **({} if self.head_name is None else {"head_name": self.head_name}),
+            **({} if self.head_type is None else {"head_type": self.head_type}),
+        }
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> Self:
+        """Return what `to_json` wrote."""
+        outputs, head_name, head_type = fields["outputs"], fields.get("head_name"), fields.get("head_type")
+        texts = [*outputs.values(), *(one for one in (head_name, head_type) if one is not None)]
+        if not outputs or not all(isinstance(text, str) for text in texts):
+            raise ValueError(f"a signature has outputs, and names that are texts, got {shown(fields)}")
+        return cls(dict(outputs), head_name, head_type)
+
+
+def chosen_signature(signatures: Mapping[str, NamedOutputs], name: str | None) -> NamedOutputs:
+    """Return one signature, the default one if none is named; a ValueError lists those there are.
+
+    >>> chosen_signature({"serving_default": NamedOutputs({"pred": "pred"})}, "vectors")
+    Traceback (most recent call last):
+        ...
+    ValueError: there is no signature 'vectors'; the signatures are serving_default
+    """
+    wanted = SERVING_DEFAULT if name is None else name
+    if wanted not in signatures:
+        raise ValueError(f"there is no signature {shown(wanted)}; the signatures are {', '.join(signatures)}")
+    return signatures[wanted]
 
 
 def _check_missing(name: str, datatype: str, missing: object) -> None:

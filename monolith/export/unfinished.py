@@ -1,11 +1,10 @@
-"""A version while it is written, and versions that go: each is seen complete or not at all."""
+"""A version while it is written: it is seen complete or not at all."""
 
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 from monolith.checkpoint.format.durable_files import make_folder, sync_file, sync_folder
-from monolith.errors import CorruptFileError
 from monolith.export.description import Description, FileCheck, ShardFiles
 from monolith.export.versions import (
     ENTRY_FOLDER,
@@ -14,9 +13,7 @@ from monolith.export.versions import (
     complete_versions,
     finished_path,
     shard_folder,
-    shard_parts,
     unfinished_path,
-    version_paths,
 )
 
 
@@ -94,29 +91,3 @@ def synced(folder: Path) -> dict[str, FileCheck]:
     for path in files:
         sync_file(path)
     return {path.relative_to(folder).as_posix(): FileCheck.of(path) for path in files}
-
-
-def keep_newest(base: Path, count: int) -> None:
-    """Remove all versions but the newest, and the rows of shards that no version names any more."""
-    for path in version_paths(base)[count:]:
-        # Renamed first: a version that is half gone must not look like one.
-        leftover = path.rename(unfinished_path(path.parent, int(path.name)))
-        shutil.rmtree(leftover)
-    remove_unnamed_parts(base)
-
-
-def remove_unnamed_parts(base: Path) -> list[str]:
-    """Remove the rows of shards that no version names, and return the names; only while no other process writes."""
-    parts = shard_parts(base)
-    if not parts:
-        return []
-    named: set[str] = set()
-    for path in version_paths(base) if complete_versions(base) else ():
-        try:
-            named.update(shard.folder for shard in Description.read(path).shards)
-        except CorruptFileError:
-            return []  # nobody knows what it names
-    unnamed = [part for part in parts if part.relative_to(base).as_posix() not in named]
-    for part in unnamed:
-        shutil.rmtree(part)
-    return [part.relative_to(base).as_posix() for part in unnamed]

@@ -16,6 +16,9 @@ GRAPH_FILE = "dense.onnx"
 WEIGHTS_FILE = "dense.safetensors"
 TABLES_FOLDER = "tables"
 
+WARM_UP_FILE = "warmup.jsonl"
+"""Requests that a server answers first, one per line, each as TensorFlow Serving's form has it."""
+
 ENTRY_FOLDER = "entry"
 """Of a version of several parts: what has no rows."""
 

@@ -3,7 +3,7 @@
 import json
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -19,9 +19,12 @@ from monolith.embedding import Compressor, MultiTable, TableConfig
 from monolith.export.dense_graph import DenseGraph, dense_weights, graph_bytes, trace_dense
 from monolith.export.description import Description, RowInput
 from monolith.export.graph_check import weight_places
+from monolith.export.kept.export_state import write_export_state
 from monolith.export.signature import TEXT, Array, Signature, TensorSpec
 from monolith.export.unfinished import UnfinishedVersion, synced
-from monolith.export.versions import GRAPH_FILE, TABLES_FOLDER, WEIGHTS_FILE
+from monolith.export.versions import GRAPH_FILE, TABLES_FOLDER, WARM_UP_FILE, WEIGHTS_FILE
+from monolith.export.warm_up.made_requests import WarmUpRequest, made_requests
+from monolith.export.warm_up.request_file import check_requests, requests_to_bytes
 from monolith.features import ids_of_texts
 from monolith.model import LookupPlan, MonolithModel
 from monolith.model.hyper_params.spelling import to_snake_case
@@ -93,6 +96,9 @@ class Export:
     sequence: int
     """The last delta whose rows are surely in the tables."""
 
+    global_step: int = 0
+    """Step of training that it is of."""
+
     name: str | None = None
     """What requests call the model; its class name in snake case if not given."""
 
@@ -104,6 +110,9 @@ class Export:
 
     compressors: Mapping[str, Compressor] = field(default_factory=dict)
     """By table, how all of its rows are stored; by default as the plan says."""
+
+    warm_up: Sequence[WarmUpRequest] | None = None
+    """Requests that a server answers before the version takes traffic; made up if not given."""
 
     skip_zero_embedding: bool = False
     """Leave out rows of zeros, and drop rows that become zero: their ids read as zeros anyway."""
@@ -129,19 +138,23 @@ def write_export(base: str | Path, version: int, export: Export) -> Path:
     graph = export.graph or trace_model(export.model, export.plan, export.schema)
     # Before rows are read: it bears the time from which on deltas bring what is newer.
     description = _describe(export, version, graph)
+    warm_up = _warm_up(export, description)
     try:
         unfinished.make_folders()
         _write_dense(unfinished.folder, graph, weights)
+        (unfinished.folder / WARM_UP_FILE).write_bytes(warm_up)
         if isinstance(export.tables, RowsOfVersion):
             description = _with_rows_of(description, export.tables.path)
         else:
             description = _write_tables(description, unfinished, export)
         # Before the version is there: a server that waits for it reads the secret at once.
         make_secret(root)
-        return unfinished.commit(replace(description, files=synced(unfinished.folder)))
+        path = unfinished.commit(replace(description, files=synced(unfinished.folder)))
     except BaseException:
         unfinished.discard()
         raise
+    write_export_state(root)
+    return path
 
 
 def _num_shards(export: Export) -> int | None:
@@ -164,10 +177,12 @@ def _describe(export: Export, version: int, graph: DenseGraph) -> Description:
         version=version,
         generation=export.generation,
         sequence=export.sequence,
+        global_step=export.global_step,
         created=time.time(),
         plan=json.loads(export.plan.to_json()),
         plan_hash=export.plan.hash,
         signature=signature,
+        signatures=graph.signatures,
         records=_record_columns(signature, export.schema),
         rows=_row_inputs(graph, export.plan),
         columns=graph.columns,
@@ -175,6 +190,14 @@ def _describe(export: Export, version: int, graph: DenseGraph) -> Description:
         tables={},
         files={},
     )
+
+
+def _warm_up(export: Export, description: Description) -> bytes:
+    signature, signatures = description.signature, description.signatures
+    if export.warm_up is None:
+        return requests_to_bytes(made_requests(signature, signatures))
+    check_requests(export.warm_up, signature, signatures)
+    return requests_to_bytes(export.warm_up)
 
 
 def _write_dense(folder: Path, graph: DenseGraph, weights: Mapping[str, Array]) -> None:
@@ -263,6 +286,9 @@ def _signature(graph: DenseGraph, schema: Schema) -> Signature:
     absent = needed - set(schema.names)
     if absent:
         raise ValueError(f"the plan looks up {sorted(absent)[0]!r}, but the schema has only {', '.join(schema.names)}")
+    no_ids = [feature for feature, _ in graph.slices.values() if schema.types[feature].item != "int64"]
+    if no_ids:
+        raise ValueError(f"the model looks up {no_ids[0]!r}: requests must have int64 or texts there, not other values")
     return Signature(tuple(_input(name, schema) for name in schema.names if name in needed), graph.outputs)
 
 

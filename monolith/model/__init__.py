@@ -10,6 +10,7 @@ from monolith.model.plan.feature_column import FeatureColumn
 from monolith.model.plan.lookup_plan import LookupPlan, plan_differences
 from monolith.model.plan.planned_table import PlannedFeature, PlannedSlice, PlannedTable
 from monolith.model.plan.tables import admission_filters, make_filters, make_tables
+from monolith.model.serving_inputs import ServingInputReceiver
 from monolith.model.spec import EstimatorSpec
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "PlannedSlice",
     "PlannedTable",
     "Pulled",
+    "ServingInputReceiver",
     "admission_filters",
     "dense",
     "dry_run",

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from monolith.data import Source
 from monolith.embedding import Compressor, Initializer, LearningRate, Optimizer
 from monolith.hooks import Hook
+from monolith.model.extra_outputs import SERVING_DEFAULT, ExtraOutputs
 from monolith.model.modes import Mode
 from monolith.model.plan.feature_column import (
     DEFAULT_COMPRESSOR,
@@ -20,6 +21,7 @@ from monolith.model.plan.feature_column import (
 )
 from monolith.model.plan.feature_groups import FeatureKey, Features, OutType, combine, feature_groups, name_of_feature
 from monolith.model.plan.slices import SliceReader, SliceRequest
+from monolith.model.serving_inputs import ServingInputReceiver
 from monolith.model.spec import EstimatorSpec
 
 
@@ -39,7 +41,7 @@ class MonolithModel(nn.Module):
         self.slice_reader: SliceReader | None = None
         self.training_hooks: list[Hook] = []
         self._added_losses: list[Tensor] = []
-        self._extra_outputs: dict[str, Tensor] = {}
+        self._extra_outputs: dict[str, ExtraOutputs] = {}
 
     def __getattr__(self, name: str) -> Any:
         """Return a layer or weight; say what is wrong where `__init__` of this class has not run."""
@@ -69,6 +71,10 @@ class MonolithModel(nn.Module):
         """
         raise NotImplementedError(f"{type(self).__name__} needs a model_fn(features, mode) that returns EstimatorSpec")
 
+    def serving_input_receiver_fn(self) -> ServingInputReceiver | None:
+        """Return what requests to an export have; None, unless overridden, for the columns of the training source."""
+        return None
+
     def add_loss(self, losses: Tensor | Sequence[Tensor]) -> None:
         """Add scalars to the loss of the present call of `model_fn`, such as those of regularisation."""
         self._added_losses.extend([losses] if isinstance(losses, Tensor) else losses)
@@ -86,15 +92,20 @@ class MonolithModel(nn.Module):
         head_name: str | None = None,
         head_type: str | None = None,
     ) -> None:
-        """Add predictions beside those of the spec, for `predict` and exports; a name that is taken is a KeyError."""
-        parts = outputs if isinstance(outputs, Mapping) else {name: outputs}
-        for key, value in parts.items():
-            full = key if key == name else f"{name}/{key}"
-            if full in self._extra_outputs:
-                raise KeyError(f"key {full} exists!")
-            self._extra_outputs[full] = value
+        """Add predictions beside those of the spec, for `predict` and exports; a name that is taken is a KeyError.
 
-    def take_extra_outputs(self) -> dict[str, Tensor]:
+        In an export, `name` is a signature that clients can ask for, with these outputs alone. A single tensor is
+        called `head_name` there, or `name` without one. `predict` has all outputs: those of a mapping as "name/key".
+        `head_name` and `head_type` are also in the metadata of the export.
+        """
+        if name in self._extra_outputs or name == SERVING_DEFAULT:
+            raise KeyError(f"key {name} exists!")
+        parts = dict(outputs) if isinstance(outputs, Mapping) else {head_name or name: outputs}
+        if not parts:
+            raise ValueError(f"the extra output {name!r} has no tensors; add at least one")
+        self._extra_outputs[name] = ExtraOutputs(outputs=parts, head_name=head_name, head_type=head_type)
+
+    def take_extra_outputs(self) -> dict[str, ExtraOutputs]:
         """Return what `add_extra_output` got since the last time; the caller of `model_fn` calls it."""
         taken, self._extra_outputs = self._extra_outputs, {}
         return taken

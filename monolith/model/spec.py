@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from monolith.model.extra_outputs import ExtraOutputs, output_name
+
 Heads = Tensor | Mapping[str, Tensor]
 """One tensor, or one per head."""
 
@@ -34,6 +36,9 @@ class _SpecFields(NamedTuple):
 
     classification: bool = True
     """Whether AUC means anything for it."""
+
+    extra_outputs: Mapping[str, ExtraOutputs] | None = None
+    """Predictions that are no heads, by signature; `MonolithModel.add_extra_output` fills it."""
 
 
 class EstimatorSpec(_SpecFields):
@@ -65,20 +70,30 @@ def as_spec(result: object) -> EstimatorSpec:
     )
 
 
-def predictions(spec: EstimatorSpec) -> dict[str, Tensor]:
-    """Return the predictions by name of their head."""
+def heads(spec: EstimatorSpec) -> dict[str, Tensor]:
+    """Return the predictions of the heads, by name of the head."""
     if isinstance(spec.pred, Mapping):
         return dict(spec.pred)
     return {spec.head_name or DEFAULT_HEAD: spec.pred}
 
 
-def with_extra_outputs(spec: EstimatorSpec, extra: Mapping[str, Tensor]) -> EstimatorSpec:
-    """Return a spec that predicts these tensors too; a name that is a head already is a KeyError."""
-    heads = predictions(spec)
-    taken = [name for name in extra if name in heads]
-    if taken:
-        raise KeyError(f"key {taken[0]} exists!")
-    return spec._replace(pred={**heads, **extra}, label=None)
+def predictions(spec: EstimatorSpec) -> dict[str, Tensor]:
+    """Return all predictions by name: those of the heads, then the extra outputs."""
+    found = heads(spec)
+    for signature, extra in (spec.extra_outputs or {}).items():
+        for key, value in extra.outputs.items():
+            name = output_name(signature, key)
+            if name in found:
+                raise KeyError(f"key {name} exists!")
+            found[name] = value
+    return found
+
+
+def with_extra_outputs(spec: EstimatorSpec, extra: Mapping[str, ExtraOutputs]) -> EstimatorSpec:
+    """Return a spec that predicts these tensors too; a name that is a prediction already is a KeyError."""
+    made = spec._replace(extra_outputs={**(spec.extra_outputs or {}), **extra})
+    predictions(made)  # raises, if a name is taken
+    return made
 
 
 def labels(spec: EstimatorSpec) -> dict[str, Tensor]:

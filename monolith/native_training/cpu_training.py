@@ -15,6 +15,7 @@ from monolith.embedding import TableConfig
 from monolith.hooks import Hook
 from monolith.model import EstimatorSpec, Mode, MonolithModel, make_plan
 from monolith.model.hyper_params import InstantiableParams
+from monolith.model.serving_inputs import ServingInputReceiver, ServingInputReceiverFn, requests_schema
 from monolith.native_training.finder import names_from_table
 from monolith.parallel.ranks import RankPlace
 from monolith.train.config import CpuTrainingConfig as CpuTrainingConfig
@@ -76,6 +77,11 @@ class CpuTraining:
         """Return the task's model function."""
         return self.task.model_fn
 
+    def create_serving_input_receiver_fn(self) -> Callable[[], ServingInputReceiver]:
+        """Return a function that says what requests to an export have: as the task says, else the source's columns."""
+        own = self.task.serving_input_receiver_fn
+        return lambda: ServingInputReceiver(requests_schema(own, lambda: self._source(Mode.TRAIN).schema))
+
     def _source(self, mode: Mode) -> Source:
         settings = input_config(_runner_config(self.config))
         return training_source(self.task, settings) if mode is Mode.TRAIN else make_source(self.task, mode, settings)
@@ -92,13 +98,13 @@ class SavedModelExporter:
 
     def export_saved_model(
         self,
-        serving_input_receiver_fn: Callable[..., Any] | None = None,
+        serving_input_receiver_fn: ServingInputReceiverFn | None = None,
         checkpoint_path: str | None = None,
         global_step: int | None = None,
     ) -> Path:
         """Write a snapshot, by default the newest one, as a version; return the folder of its `model.json`.
 
-        Requests have the columns of the task's source, so `serving_input_receiver_fn` is not called. The number of the
+        Requests have the columns that `serving_input_receiver_fn` names, else those of the task. The number of the
         version is the next one, or the step if the exporter was made so.
         """
         version = None
@@ -106,7 +112,10 @@ class SavedModelExporter:
             step = self._estimator.get_variable_value("global_step") if global_step is None else global_step
             version = int(step)
         return self._estimator.export_saved_model(
-            dense_only=self._dense_only, checkpoint_path=checkpoint_path, version=version
+            dense_only=self._dense_only,
+            checkpoint_path=checkpoint_path,
+            version=version,
+            serving_input_receiver_fn=serving_input_receiver_fn,
         )
 
 
@@ -121,15 +130,16 @@ def create_exporter(
 ) -> SavedModelExporter:
     """Return what writes versions of a task into `export_dir_base`, a folder below `model_dir` unless absolute.
 
-    The task's `serving.export_mode` is "standalone" or "distributed", unless the configuration sets `export_mode`. One
-    process writes all parts of a version, so `include_graphs` must be None. With `global_step_as_timestamp`, the number
-    of a version is the step of its snapshot.
+    `warmup_file` has a request per line; None stands for the one of the configuration. The task's `serving.export_mode`
+    is "standalone" or "distributed", unless the configuration sets `export_mode`. One process writes all parts of a
+    version, so `include_graphs` must be None. With `global_step_as_timestamp`, the number of a version is the step of
+    its snapshot.
     """
     if include_graphs is not None:
         raise ValueError(f"include_graphs={list(include_graphs)}: a version is written whole; leave it out")
-    if warmup_file is not None and Path(warmup_file).exists():
-        raise NotImplementedError(f"warmup_file: servers do not read {warmup_file} yet; pass None")
     config = _runner_config(task.config)
+    if warmup_file is not None:
+        config.warmup_file = str(warmup_file)
     config.is_local, config.model_dir, config.export_base = True, model_dir, str(Path(model_dir) / export_dir_base)
     if dense_only and versions_of(config, task.task).shards_of(config.num_ps) is None:
         raise ValueError("Only DISTRIBUTED mode is allowed when dense_only=True")

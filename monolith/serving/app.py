@@ -24,9 +24,10 @@ from monolith.serving.access.tokens import Tokens
 from monolith.serving.answer import Answer, error_response, json_response
 from monolith.serving.api import api_description
 from monolith.serving.api.api_page import api_page
-from monolith.serving.batching import Batches, Read
+from monolith.serving.batching import Batches, Read, with_limit
 from monolith.serving.forms import inference_protocol, predict_form
 from monolith.serving.forms.repository_form import read_index_request, read_load_request
+from monolith.serving.forms.signature_form import signatures_metadata
 from monolith.serving.metrics import Metrics
 from monolith.serving.models.models import Models
 from monolith.serving.models.served_model import NotServedError, ServedModel
@@ -71,15 +72,18 @@ def create_app(
     metrics: Metrics,
     *,
     max_body_bytes: int = MAX_BODY_BYTES,
+    max_batch: int | None = None,
     allow_control: bool = False,
     tokens: Tokens | None = None,
     on_ready: Callable[[], None] = lambda: None,
 ) -> FastAPI:
     """Return the application that answers for models; `on_ready` is called when it is about to answer.
 
-    With `allow_control`, clients may load, pin and unload versions. With `tokens`, they need one of them.
+    With `max_batch`, a request has at most that many examples. With `allow_control`, clients may load, pin and unload
+    versions. With `tokens`, they need one of them.
     """
-    batches = Batches(num_threads=min(_MAX_BATCH_THREADS, max(1, (os.cpu_count() or 1) - 1)))
+    num_threads = min(_MAX_BATCH_THREADS, max(1, (os.cpu_count() or 1) - 1))
+    batches = Batches(num_threads, max_batch)
     app = FastAPI(title="Monolith", lifespan=_lifespan(batches, on_ready), docs_url=None, redoc_url=None)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(BodyError, _body_error)
@@ -90,7 +94,7 @@ def create_app(
     if tokens is not None:
         app.add_middleware(BearerOnly, tokens=tokens)
     app.add_middleware(_Counting, metrics=metrics, models=models)
-    answers = _Answers(models, batches, metrics, max_body_bytes)
+    answers = _Answers(models, batches, metrics, max_body_bytes, max_batch)
     described = api_description.operations(models)
 
     def add(method: str, path: str, endpoint: Endpoint) -> None:
@@ -108,9 +112,18 @@ def create_app(
     for version in ("", "/versions/{version}"):
         add("GET", f"/v2/models/{{name}}{version}/ready", state.model_ready)
         add("GET", f"/v2/models/{{name}}{version}", state.metadata)
-        add("POST", f"/v2/models/{{name}}{version}/infer", answers.to(inference_protocol.read_request))
+        add(
+            "POST",
+            f"/v2/models/{{name}}{version}/infer",
+            answers.to(inference_protocol.read_request),
+        )
         # Before the status: a name may have a colon in it as far as that is concerned.
-        add("POST", f"/v1/models/{{name}}{version}:predict", answers.to(predict_form.read_request))
+        add(
+            "POST",
+            f"/v1/models/{{name}}{version}:predict",
+            answers.to(predict_form.read_request),
+        )
+        add("GET", f"/v1/models/{{name}}{version}/metadata", state.signatures)
         add("GET", f"/v1/models/{{name}}{version}", state.status)
     app.add_api_route("/docs", _page(app, models), methods=["GET"], include_in_schema=False, response_model=None)
     api_description.keep_current(app, models, needs_token=tokens is not None)
@@ -160,6 +173,9 @@ class _State:
         versions = [model] if "version" in request.path_params else held
         return json_response(inference_protocol.model_metadata(model, versions))
 
+    async def signatures(self, request: Request) -> Response:
+        return json_response(signatures_metadata(_asked(self._models, request)))
+
     async def status(self, request: Request) -> Response:
         model = _asked(self._models, request)
         held = self._models.named(request.path_params["name"]).held
@@ -208,11 +224,14 @@ class _Control:
 class _Answers:
     """Predicts in threads, so that other requests do not wait: small requests together, others one by one."""
 
-    def __init__(self, models: Models, batches: Batches, metrics: Metrics, max_body_bytes: int) -> None:
+    def __init__(
+        self, models: Models, batches: Batches, metrics: Metrics, max_body_bytes: int, max_batch: int | None
+    ) -> None:
         self._models = models
         self._batches = batches
         self._metrics = metrics
         self._max_body_bytes = max_body_bytes
+        self._max_batch = max_batch
         # More would not be faster, would need more memory at a time, and keep the event loop from the interpreter.
         num_cores = os.cpu_count() or 1
         self._threads = anyio.CapacityLimiter(max(4, num_cores))
@@ -221,6 +240,7 @@ class _Answers:
 
     def to(self, read: Read) -> Endpoint:
         """Return an endpoint for one form of request."""
+        read = with_limit(read, self._max_batch)
 
         async def endpoint(request: Request) -> Response:
             # Once: if another version takes over meanwhile, this one still answers.

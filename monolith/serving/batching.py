@@ -16,18 +16,38 @@ from typing import Self, TypeVar
 from monolith.export.serving_model import ServingModel
 from monolith.parallel.replicas.replicated_tables import ShardAwayError
 from monolith.serving.answer import Answer, Inquiry
+from monolith.serving.request_body import BodyError
 
 MAX_REQUESTS = 32
 """Of one batch."""
 
 MAX_EXAMPLES = 4096
-"""Of one batch, unless a single request has more."""
+"""Of one batch, unless a single request has more; `max_batch` may lower it."""
 
 _STOP_SECONDS = 10.0
 
 _T = TypeVar("_T")
 
 Read = Callable[[ServingModel, bytes, int | None], Inquiry]
+
+
+def with_limit(read: Read, max_batch: int | None) -> Read:
+    """Return a reader that refuses requests of more than `max_batch` examples with a BodyError; None has no limit."""
+    if max_batch is None:
+        return read
+
+    def read_within(model: ServingModel, body: bytes, json_bytes: int | None) -> Inquiry:
+        inquiry = read(model, body, json_bytes)
+        found = inquiry.question.num_examples
+        if found > max_batch:
+            raise BodyError(
+                413,
+                f"the request has {found} examples, {max_batch} at most are taken at a time; send fewer, or start the "
+                "server with a larger --max-batch",
+            )
+        return inquiry
+
+    return read_within
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +66,12 @@ class _Waiting:
 class Batches:
     """Threads that answer requests in batches, while the block runs."""
 
-    def __init__(self, num_threads: int = 1) -> None:
-        """Prepare; more threads than cores to spare would only take turns at the interpreter lock."""
+    def __init__(self, num_threads: int = 1, max_batch: int | None = None) -> None:
+        """Prepare; more threads than cores to spare would only take turns at the interpreter lock.
+
+        With `max_batch`, requests together have no more examples than one may have.
+        """
+        self._max_examples = MAX_EXAMPLES if max_batch is None else min(MAX_EXAMPLES, max_batch)
         self._queue: queue.SimpleQueue[_Waiting | None] = queue.SimpleQueue()
         self._threads = [
             threading.Thread(target=self._run, name=f"predict {number}", daemon=True) for number in range(num_threads)
@@ -104,11 +128,11 @@ class Batches:
         for one in taken:
             by_model.setdefault(id(one.model), []).append(one)
         for some in by_model.values():
-            first.future.get_loop().call_soon_threadsafe(_settle, some, _answers(some))
+            first.future.get_loop().call_soon_threadsafe(_settle, some, _answers(some, self._max_examples))
         return True
 
 
-def _answers(taken: Sequence[_Waiting]) -> list[Answer | Exception]:
+def _answers(taken: Sequence[_Waiting], max_examples: int) -> list[Answer | Exception]:
     """Return an answer or an error for each request of one model; the error of one is not that of the others."""
     model = taken[0].model
     requests = [_outcome(partial(one.read, model, one.body, one.json_bytes)) for one in taken]
@@ -118,7 +142,7 @@ def _answers(taken: Sequence[_Waiting]) -> list[Answer | Exception]:
     for request in requests:
         if isinstance(request, Exception):
             continue
-        if together and num_examples + request.question.num_examples > MAX_EXAMPLES:
+        if together and num_examples + request.question.num_examples > max_examples:
             outcomes += _predicted(model, together)
             together, num_examples = [], 0
         together.append(request)

@@ -83,6 +83,9 @@ class ServerConfig:
     max_body_bytes: int = MAX_BODY_BYTES
     """Larger requests are refused, compressed or not."""
 
+    max_batch: int | None = None
+    """Most examples of a request, and of requests that are predicted together; None has no limit."""
+
     limits: ConnectionLimits = DEFAULT_LIMITS
     """How many connections there may be, and how long each may keep the server waiting."""
 
@@ -108,6 +111,8 @@ class ServerConfig:
         """Reject values that could only fail later, far from here."""
         if self.max_body_bytes < 1:
             raise ValueError(f"max_body_bytes must be positive, got {self.max_body_bytes}")
+        if self.max_batch is not None and self.max_batch < 1:
+            raise ValueError(f"max_batch must be positive, got {self.max_batch}; leave it out for any number")
         if self.num_kept_versions < 1:
             raise ValueError(f"num_kept_versions must be positive, got {self.num_kept_versions}")
         for name in ("poll_seconds", "drain_seconds", "stop_seconds"):
@@ -191,6 +196,7 @@ def serve(
             models,
             metrics,
             max_body_bytes=config.max_body_bytes,
+            max_batch=config.max_batch,
             allow_control=config.allow_control,
             tokens=tokens,
             on_ready=on_ready,
@@ -239,7 +245,9 @@ def _loaded(
         if front is None:
             loaded = where.when_there(partial(_load, one, config, where), stop if config.wait else None)
         else:
-            loaded = cleanup.enter_context(front.model(number, one, num_threads=config.num_threads))
+            loaded = cleanup.enter_context(
+                front.model(number, one, num_threads=config.num_threads, max_batch=config.max_batch)
+            )
         if loaded is None:
             return None
         served.append(loaded)
@@ -261,7 +269,7 @@ def _load(model: ModelConfig, config: ServerConfig, rows: RowsOfModel) -> Served
         model,
         load=rows.load(num_threads=config.num_threads),
         num_kept=config.num_kept_versions,
-        prepare=warm_up,
+        prepare=partial(warm_up, max_batch=config.max_batch),
     )
 
 

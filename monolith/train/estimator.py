@@ -14,8 +14,10 @@ from torch import Tensor
 from monolith.checkpoint import latest_state
 from monolith.data import Source
 from monolith.data.rewind import rewound
+from monolith.export.warm_up.request_file import read_requests
 from monolith.hooks import Hook
 from monolith.model import Mode
+from monolith.model.serving_inputs import ServingInputReceiverFn, requests_schema
 from monolith.observe.metric_prefix import DEFAULT_PREFIX, set_metric_prefix
 from monolith.train.config import RunConfig, RunnerConfig
 from monolith.train.config.run_settings import (
@@ -197,6 +199,7 @@ class Estimator:
         export_base: str | os.PathLike[str] | None = None,
         checkpoint_path: str | None = None,
         version: int | None = None,
+        serving_input_receiver_fn: ServingInputReceiverFn | None = None,
     ) -> Path:
         """Write a snapshot, by default the newest one, as a version to serve; return the folder of its `model.json`.
 
@@ -204,6 +207,9 @@ class Estimator:
         `monolith serve` answers from there. Its number is by default the next one. With `export_mode="distributed"` in
         the configuration, the rows of each shard have a folder of their own. Only then can it be `dense_only`: it
         shares the rows of the newest version.
+
+        Requests have the columns that `serving_input_receiver_fn` names, else those of the model's own function of this
+        name, else those of the training source. The source is not opened if a function names them.
 
         `batch_size` and `enable_fused_layout` have no effect: a version takes any number of events, and answers the
         same for both layouts. `name` is the name of the model in requests.
@@ -216,7 +222,11 @@ class Estimator:
                 'set export_mode="distributed" in the configuration'
             )
         base = versions.export_base if export_base is None else Path(export_base)
-        schema = training_source(self.model, input_config(self.config)).schema
+        schema = requests_schema(
+            self.model.serving_input_receiver_fn,
+            lambda: training_source(self.model, input_config(self.config)).schema,
+            serving_input_receiver_fn,
+        )
         return self._trained(checkpoint_path).export(
             base,
             schema,
@@ -224,6 +234,7 @@ class Estimator:
             num_shards=num_shards,
             dense_only=dense_only,
             version=version,
+            warm_up=read_requests(versions.warm_up_file),
         )
 
     def get_variable_names(self) -> list[str]:

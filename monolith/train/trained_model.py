@@ -20,6 +20,7 @@ from monolith.checkpoint.keep.rollback import LOOK
 from monolith.data import Batch, Schema, Source
 from monolith.data.progress import share_read
 from monolith.embedding import MultiTable
+from monolith.export.warm_up.made_requests import WarmUpRequest
 from monolith.hooks import Hook, RunContext, StepValues
 from monolith.model import EstimatorSpec, Lookup, LookupPlan, Mode, MonolithModel, make_tables, run_dense
 from monolith.model.metrics import Calibration, GroupedAuc, StreamingAuc, StreamingMean, StreamingMse, logloss
@@ -96,6 +97,7 @@ class TrainedModel:
         num_shards: int | None = None,
         dense_only: bool = False,
         version: int | None = None,
+        warm_up: Sequence[WarmUpRequest] | None = None,
     ) -> Path:
         """Write a version into `base` and return it; its requests have the columns of `schema`.
 
@@ -109,7 +111,9 @@ class TrainedModel:
             schema=schema,
             generation=self.generation,
             sequence=0,
+            global_step=self.global_step,
             name=name,
+            warm_up=warm_up,
         )
         return export.write_export(base, export.next_version(base) if version is None else version, made)
 

@@ -39,6 +39,11 @@ def name_like_lengths(fields):
     fields["signature"]["inputs"][2].update(name="uid:lengths")
 
 
+def name_another_output(fields):
+    fields["signature"]["outputs"][0].update(name="score")
+    fields["signatures"]["serving_default"]["outputs"] = {"score": "score"}
+
+
 def make_enormous_sequences(fields):
     fields["plan"]["features"][0].update(combiner="first_n", max_seq_length=2**40)
     fields["plan_hash"] = LookupPlan.from_json(json.dumps(fields["plan"])).hash
@@ -83,7 +88,7 @@ MODELS = {
     "an output of texts": (lambda f: f["signature"]["outputs"][0].update(datatype="BYTES"), "outputs hold numbers"),
     "enormous sequences": (make_enormous_sequences, "an example would look up"),
     "another width of an input": (lambda f: f["signature"]["inputs"][2].update(shape=[-1, 4]), "'column/hour' is not"),
-    "another output": (lambda f: f["signature"]["outputs"][0].update(name="score"), "has the outputs ['pred']"),
+    "another output": (name_another_output, "has the outputs ['pred']"),
     "an output of another type": (lambda f: f["signature"]["outputs"][0].update(datatype="INT64"), "'pred' is not"),
     "a weight that is not there": (lambda f: f["weights"].update({"nothing": "model.x"}), "reads the weight 'nothing'"),
     "a weight that is not fed": (lambda f: f["weights"].popitem(), "dense.onnx"),

@@ -9,7 +9,7 @@ import pytest
 
 from monolith.errors import CorruptFileError
 from monolith.export import import_saved_model, load_export, load_newest_export, newest_export, next_version
-from monolith.export.unfinished import keep_newest, remove_unnamed_parts
+from monolith.export.kept.retention import keep_newest, remove_unnamed_parts
 from monolith.export.versions import complete_versions, remove_unfinished
 from monolith.export.write import RowsOfVersion
 from tests.export.crafted import rewrite
@@ -17,7 +17,7 @@ from tests.export.movie import eager, export, request, trained
 
 
 def folders(base):
-    return sorted(path.relative_to(base).as_posix() for path in base.glob("*/*"))
+    return sorted(path.relative_to(base).as_posix() for path in base.glob("*/*") if path.is_dir())
 
 
 def predicted(path):
@@ -36,6 +36,7 @@ def test_each_shard_has_its_rows_in_its_own_folder(base):
         "dense.onnx",
         "dense.safetensors",
         "model.json",
+        "warmup.jsonl",
     ]
     for shard in range(3):
         names = sorted(path.name for path in (base / f"ps_{shard}" / "1" / "tables").iterdir())

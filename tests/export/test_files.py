@@ -31,7 +31,7 @@ def test_what_is_in_the_folder(tmp_path, parts):
     path = write(tmp_path, 1, parts)
     files = {file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file()}
     tables = {"tables/mov-00000-of-00001", "tables/uid-00000-of-00001"}
-    assert files == {"model.json", "dense.onnx", "dense.safetensors", *tables}
+    assert files == {"model.json", "dense.onnx", "dense.safetensors", "warmup.jsonl", *tables}
     assert set(json.loads((path / "model.json").read_text())["files"]) == files - {"model.json"}
 
 
@@ -39,7 +39,7 @@ def test_all_files_have_the_rights_of_new_files(tmp_path, parts, usual_rights):
     path = write(tmp_path, 1, parts)
     rights = {file.name: oct(file.stat().st_mode & 0o777) for file in path.rglob("*") if file.is_file()}
     assert rights == dict.fromkeys(rights, oct(usual_rights))
-    assert len(rights) == 5
+    assert len(rights) == 6
 
 
 def test_a_weight_that_lies_transposed_in_memory_is_written_as_it_reads(tmp_path, parts):
@@ -151,7 +151,7 @@ def test_what_a_killed_writer_left_does_not_matter(tmp_path, parts):
     (tmp_path / "1.tmp" / "tables").mkdir(parents=True)
     (tmp_path / "1.tmp" / "tables" / "mov-00000-of-00002").write_bytes(b"half")
     load_export(write(tmp_path, 1, parts))
-    assert sorted(os.listdir(tmp_path)) == ["1", "shared.secret"]
+    assert sorted(os.listdir(tmp_path)) == ["1", "ExportSaverListenerState", "shared.secret"]
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
@@ -169,7 +169,7 @@ def intact(tmp_path_factory, parts):
     return write(tmp_path_factory.mktemp("intact"), 1, parts)
 
 
-FILES = ("model.json", "dense.onnx", "dense.safetensors", "tables/mov-00000-of-00001")
+FILES = ("model.json", "dense.onnx", "dense.safetensors", "warmup.jsonl", "tables/mov-00000-of-00001")
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -8,7 +8,7 @@ import pytest
 
 from monolith.export import load_export, remove_unfinished
 from monolith.export.description import Description
-from monolith.export.unfinished import remove_unnamed_parts
+from monolith.export.kept.retention import remove_unnamed_parts
 from monolith.export.versions import complete_versions, version_paths
 from tests.checkpoint.power_loss.recording import record
 from tests.export.movie import eager, request, trained

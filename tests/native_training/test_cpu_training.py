@@ -102,6 +102,3 @@ def test_an_exporter_refuses_what_it_cannot_write(tmp_path):
         create_exporter(alone, tmp_path, None, "versions", True)
     with pytest.raises(ValueError, match="include_graphs=.*leave it out"):
         create_exporter(alone, tmp_path, None, "versions", False, include_graphs=["entry"])
-    (tmp_path / "warm-up").touch()
-    with pytest.raises(NotImplementedError, match="warmup_file"):
-        create_exporter(alone, tmp_path, tmp_path / "warm-up", "versions", False)

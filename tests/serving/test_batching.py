@@ -10,6 +10,7 @@ from monolith.export import load_export
 from monolith.serving import batching
 from monolith.serving.batching import Batches
 from monolith.serving.forms import predict_form
+from monolith.serving.models.warm_up import warm_up
 from tests.export.movie import export, request
 from tests.patience import PATIENCE_SECONDS
 
@@ -23,7 +24,7 @@ def body(columns):
     return json.dumps({"inputs": {name: values.tolist() for name, values in columns.items()}}).encode()
 
 
-def asked_at_once(model, bodies):
+def asked_at_once(model, bodies, max_batch=None):
     """Return the outcome of each request and the number of examples of each batch; all wait before the first batch."""
     sizes = []
     predict_together = model.predict_together
@@ -33,7 +34,7 @@ def asked_at_once(model, bodies):
         return predict_together(questions)
 
     async def ask():
-        batches = Batches()
+        batches = Batches(max_batch=max_batch)
         tasks = [asyncio.create_task(batches.answer(model, predict_form.read_request, one, None)) for one in bodies]
         await asyncio.sleep(0)  # now every request is in the queue
         with batches:
@@ -63,6 +64,19 @@ def test_a_batch_has_a_limit(model, monkeypatch):
     answers, sizes = asked_at_once(model, [body(request(count)) for count in (3, 3, 3, 20, 1)])
     assert [answer.num_examples for answer in answers] == [3, 3, 3, 20, 1]
     assert sizes == [6, 3, 20, 1]
+
+
+def test_requests_together_have_no_more_examples_than_one_may_have(model):
+    answers, sizes = asked_at_once(model, [body(request(count)) for count in (3, 3, 1)], max_batch=4)
+    assert [answer.num_examples for answer in answers] == [3, 3, 1]
+    assert sizes == [3, 4]
+
+
+def test_warm_up_stays_below_the_limit(model, tmp_path, monkeypatch):
+    sizes, plain = [], model.predict_together
+    monkeypatch.setattr(model, "predict_together", lambda asked: sizes.append(asked[0].num_examples) or plain(asked))
+    warm_up(model, export(tmp_path), max_batch=50)
+    assert sizes[-4:] == [1, 1, 50, 50]
 
 
 def test_if_a_batch_fails_its_requests_are_predicted_one_by_one(model, monkeypatch):

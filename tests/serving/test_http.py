@@ -118,7 +118,8 @@ def test_a_wrong_request_is_a_400_that_says_what_is_wrong(client, body, message)
         ({"inputs": {"movie": [1]}}, "there is no input 'movie'"),
         ({"inputs": [1, 2]}, "'inputs' must be an object of columns: uid, mov, hour"),
         ({"inputs": {"uid": 1}}, "'uid' must be a list, got 1"),
-        ({"signature_name": "other", "inputs": {}}, 'no signature "other"'),
+        ({"signature_name": "other", "inputs": {}}, "no signature 'other'; the signatures are serving_default"),
+        ({"signature_name": 3, "inputs": {}}, "'signature_name' must be a text, got 3"),
     ],
 )
 def test_a_wrong_request_in_the_other_form(client, body, message):

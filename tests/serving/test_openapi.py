@@ -29,6 +29,7 @@ PATHS = {
             "/v2/models/{name}VERSION/ready": {"get"},
             "/v2/models/{name}VERSION/infer": {"post"},
             "/v1/models/{name}VERSION": {"get"},
+            "/v1/models/{name}VERSION/metadata": {"get"},
             "/v1/models/{name}VERSION:predict": {"post"},
         }.items()
     },

@@ -58,7 +58,7 @@ def limited(tmp_path_factory):
     base = tmp_path_factory.mktemp("limited")
     export(base / "versions", 1, name="movie")
     (export(base / "versions", 2, name="movie", seed=1) / "dense.onnx").write_bytes(b"not what it was")
-    options = ("--max_body_bytes", "1000", "--max-connections", "5", "--request-seconds", "0.5")
+    options = ("--max_body_bytes", "1000", "--max-batch", "30", "--max-connections", "5", "--request-seconds", "0.5")
     with running(base / "versions", base / "ready.json", *options) as (process, ready):
         yield process, ready
 
@@ -87,6 +87,21 @@ def test_limits_come_from_the_command_line(limited):
         'monolith_connections_dropped_total{reason="full"}'
         in httpx.get(f"{ready['url']}/metrics", timeout=PATIENCE_SECONDS).text
     )
+
+
+def test_a_request_has_at_most_max_batch_examples(limited):
+    _, ready = limited
+    models = f"{ready['url']}/v{{}}/models/movie{{}}"
+    for count, status in ((30, 200), (31, 413)):
+        columns = {"uid": [7], "mov": [1] * count, "hour": [0.5]}
+        tensors = [
+            {"name": name, "datatype": "FP32" if name == "hour" else "INT64", "shape": [len(values)], "data": values}
+            for name, values in columns.items()
+        ]
+        for path, body in (((1, ":predict"), {"inputs": columns}), ((2, "/infer"), {"inputs": tensors})):
+            answer = httpx.post(models.format(*path), json=body, timeout=PATIENCE_SECONDS)
+            assert answer.status_code == status, answer.text
+            assert status == 200 or "has 31 examples, 30 at most are taken at a time" in answer.json()["error"]
 
 
 def test_a_port_in_use_is_one_clear_line(tmp_path):

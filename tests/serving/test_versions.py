@@ -1,6 +1,5 @@
 """Versions of a served model come and go: newer ones answer, removed and pinned ones roll back, nothing is lost."""
 
-import json
 import shutil
 import weakref
 from contextlib import ExitStack
@@ -12,10 +11,11 @@ import torch
 from monolith.delta import DeltaSender, DeltaSettings
 from monolith.errors import CorruptFileError, RemoteError
 from monolith.export.description import FileCheck
+from monolith.export.versions import WARM_UP_FILE
 from monolith.serving.models.follower import Follower
 from monolith.serving.models.models import Models
 from monolith.serving.models.served_model import ModelConfig, NotServedError, ServedModel
-from monolith.serving.models.warm_up import WARM_UP_FILE, warm_up
+from monolith.serving.models.warm_up import warm_up
 from monolith.serving.pauses import short_pauses
 from monolith.wire import SharedSecret
 from tests.export.crafted import rewrite
@@ -249,7 +249,7 @@ def with_warm_up(path, content):
 
 def test_recorded_requests_are_answered_before_a_version_answers(tmp_path, monkeypatch):
     requests = [{"inputs": {name: values.tolist() for name, values in request(count).items()}} for count in (3, 7)]
-    with_warm_up(export(tmp_path, 1), json.dumps({"requests": requests}).encode())
+    export(tmp_path, 1, warm_up=requests)
     sizes = []
 
     def prepare(model, path):
@@ -263,12 +263,12 @@ def test_recorded_requests_are_answered_before_a_version_answers(tmp_path, monke
     assert sizes == [3, 7, 1, 1, 100, 100, 1000, 1000]
 
 
-@pytest.mark.parametrize("content", [b"{", b"[]", b'{"requests": 3}', b'{"requests": [{"inputs": {"uid": [1]}}]}'])
+@pytest.mark.parametrize("content", [b"{", b"[]", b'{"instances": 3}', b'{"inputs": {"uid": [1]}}'])
 def test_a_version_whose_recorded_requests_are_wrong_does_not_answer(tmp_path, content):
     export(tmp_path, 1, seed=1)
     model = served(tmp_path, prepare=warm_up)
     with_warm_up(export(tmp_path, 2, seed=2), content)
     model.refresh()
     assert model.find().version == 1
-    with pytest.raises(CorruptFileError, match=r"warmup.json has no requests that the model takes"):
+    with pytest.raises(CorruptFileError, match=r"warmup.jsonl has no requests that the model takes"):
         model.load(2)

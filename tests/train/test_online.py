@@ -209,7 +209,7 @@ def test_versions_are_written_while_training_goes_on_and_old_ones_go(log, tmp_pa
     assert len(versions) == 2
     assert versions[-1] >= 3
     names = {path.name for path in (tmp_path / "export").iterdir()}
-    assert names == {*(str(version) for version in versions), "shared.secret"}
+    assert names == {*(str(version) for version in versions), "ExportSaverListenerState", "shared.secret"}
     status = json.loads((tmp_path / "status.json").read_text())
     assert (status["step"], status["events"], status["stream"]) == (40, 40 * BATCH, {"0": 40 * BATCH})
     assert status["rows"]["uid"] > 100

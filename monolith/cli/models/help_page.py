@@ -48,7 +48,7 @@ _GROUPS: Mapping[str, Mapping[str, Sequence[str]]] = {
     },
     "evaluate": {"Model and data": ("model_dir", "restore_dir", "restore_ckpt", *_DATA)},
     "predict": {"Model and data": ("model_dir", "restore_dir", "restore_ckpt", *_DATA)},
-    "export": {"Model and data": ("model_dir", "restore_ckpt", "export_base", "base_name")},
+    "export": {"Model and data": ("model_dir", "restore_ckpt", "export_base", "base_name", "warmup_file")},
 }
 
 

@@ -13,11 +13,13 @@ from monolith.checkpoint.format.exchange import finish_exchanges, put_in_place
 from monolith.embedding.shard_files import shard_basename
 from monolith.errors import CorruptFileError
 from monolith.export.description import Description, FileCheck, ShardFiles
-from monolith.export.forgetting.warm_up import WARM_UP_FILE, ids_in_requests, requests_without
+from monolith.export.forgetting.warm_up import ids_in_requests, requests_without
+from monolith.export.kept.export_state import write_export_state
 from monolith.export.versions import (
     ENTRY_FOLDER,
     MODEL_FILE,
     TABLES_FOLDER,
+    WARM_UP_FILE,
     base_of,
     complete_versions,
     rewritten_part,
@@ -67,6 +69,8 @@ def forget_in_versions(base: Path, targets: Targets, *, dry_run: bool = False) -
             yield Left(place=str(path), reason=f"it cannot be rewritten: {error}; remove the version")
     for folder in replaced:
         shutil.rmtree(folder, ignore_errors=True)
+    if replaced:
+        write_export_state(base)  # it names the folders of rows
     yield from _forget_unnamed(base, targets, dry_run=dry_run)
 
 
@@ -90,7 +94,7 @@ class _Version:
     def find(self) -> list[Finding]:
         """Return what its own folder has."""
         found = _find_rows(self.path, self._targets)
-        if WARM_UP_FILE in self._description.files:
+        if (self.path / WARM_UP_FILE).is_file():  # also one that a call that was killed has taken out of the list
             for table, ids in ids_in_requests(self.path / WARM_UP_FILE, self._ids_by_feature()).items():
                 found += finding(self.path, FoundKind.REQUEST, table, ids)
         return found
@@ -129,7 +133,15 @@ class _Version:
             _sync(base / name)
             sync_folder((base / name).parent)
             parts[shard.folder] = _NewFiles(name, files, lost)
-        write_durably(self.path / MODEL_FILE, self._with_parts(parts).to_bytes())
+        description = self._with_parts(parts)
+        if (self.path / WARM_UP_FILE).is_file():
+            # Not listed while it changes: a server that loads the version meanwhile does without it.
+            unlisted = {name: check for name, check in description.files.items() if name != WARM_UP_FILE}
+            write_durably(self.path / MODEL_FILE, replace(description, files=unlisted).to_bytes())
+            write_durably(self.path / WARM_UP_FILE, requests_without(self.path / WARM_UP_FILE, self._ids_by_feature()))
+            check = FileCheck.of(self.path / WARM_UP_FILE)
+            description = replace(description, files={**unlisted, WARM_UP_FILE: check})
+        write_durably(self.path / MODEL_FILE, description.to_bytes())
 
     def _with(self, files: dict[str, FileCheck], lost: Mapping[str, int]) -> Description:
         return replace(self._description, files=files, tables=_with_fewer(self._description.tables, lost))

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from monolith.errors import CorruptFileError
+from monolith.export.warm_up.request_file import requests_to_bytes
 from monolith.features.string_hash import hash_bytes, text_bytes
-
-WARM_UP_FILE = "warmup.json"
 
 IdsByFeature = Mapping[str, tuple[str, frozenset[int]]]
 """By input of the model: its table, and the ids that must go."""
@@ -24,13 +24,14 @@ def ids_in_requests(path: Path, ids: IdsByFeature) -> dict[str, set[int]]:
 
 def requests_without(path: Path, ids: IdsByFeature) -> bytes:
     """Return the file without the requests that name one of the ids."""
-    return json.dumps({"requests": [one for one in _requests(path) if not any(_named(one, ids))]}).encode()
+    return requests_to_bytes(one for one in _requests(path) if not any(_named(one, ids)))
 
 
 def _requests(path: Path) -> list[Any]:
-    found = json.loads(path.read_bytes())
-    requests = found.get("requests") if isinstance(found, dict) else None
-    return requests if isinstance(requests, list) else []
+    try:
+        return [json.loads(line) for line in path.read_bytes().splitlines()]
+    except (ValueError, RecursionError) as error:
+        raise CorruptFileError(f"{path} has a line that is no request: {error}") from error
 
 
 def _named(request: Any, ids: IdsByFeature) -> Iterator[tuple[str, int]]:

@@ -14,6 +14,7 @@ from monolith.model.modes import Mode
 from monolith.model.native_task.feature import FeatureSlot, FeatureSlotConfig
 from monolith.model.plan.feature_column import FeatureColumn
 from monolith.model.plan.slices import SliceReader
+from monolith.model.serving_inputs import ServingInputReceiver, ServingInputReceiverFn
 from monolith.model.spec import EstimatorSpec, Heads
 
 InputFn = Callable[[], Source]
@@ -131,6 +132,20 @@ class NativeTask(MonolithModel):
     def create_model_fn(self) -> TaskModelFn:
         """Return a function of (features, mode, config) that returns a `TaskSpec`; to be overridden."""
         raise NotImplementedError(f"{type(self).__name__} needs a create_model_fn()")
+
+    def create_serving_input_receiver_fn(self) -> ServingInputReceiverFn:
+        """Return a function that says what requests to an export have; by default the columns of the source."""
+        return super().serving_input_receiver_fn
+
+    def serving_input_receiver_fn(self) -> ServingInputReceiver | None:
+        """Return what requests to an export have, as the task's own function says."""
+        function = self.create_serving_input_receiver_fn()
+        if not callable(function):
+            raise ValueError(
+                f"{type(self).__name__}.create_serving_input_receiver_fn must return a function without arguments, got "
+                f"{function!r}; leave it out to serve the columns of the source"
+            )
+        return function()
 
     def input_fn(self, mode: Mode) -> Source:
         """Return the source of a mode."""

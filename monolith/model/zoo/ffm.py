@@ -1,7 +1,7 @@
 """TestFFMModel: a field-aware factorization machine on 64 made-up events, to try a whole system with."""
 
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from monolith.model.hyper_params.registry import RegisterSingleTaskModel, Single
 from monolith.model.modes import Mode
 from monolith.model.native_task import FeatureColumnV1, FeatureSlotConfig, NativeTask, TaskSpec
 from monolith.model.native_task.task import InputFn, TaskModelFn
+from monolith.model.serving_inputs import ServingInputReceiver, ServingInputReceiverFn
 from monolith.protos.tf_example_pb2 import Example
 
 _NUM_SLOTS = 6
@@ -79,11 +80,9 @@ class TestFFMModel(NativeTask):
 
         return model_fn
 
-    def create_serving_input_receiver_fn(self) -> NoReturn:
-        """Refuse: what a server takes follows from the columns that the model looks up."""
-        raise NotImplementedError(
-            "an export needs no serving_input_receiver_fn: monolith.export.write_export makes one input per feature"
-        )
+    def create_serving_input_receiver_fn(self) -> ServingInputReceiverFn:
+        """Return a function that lets requests have the examples of the data, or their columns."""
+        return lambda: ServingInputReceiver(self.input_fn(Mode.PREDICT).schema)
 
     def _logit(self, looked_up: list[Tensor]) -> Tensor:
         """Return the log-odds [events]; everything read from tables is added to `looked_up`."""

@@ -81,8 +81,7 @@ def operations(models: Models) -> dict[tuple[str, str], Json]:
         ("GET", "/metrics"): _operation("Figures for Prometheus.", {200: _content("Figures.", "text/plain", _TEXT)}),
         **_repository(models),
     }
-    tensors = {"inputs": _list(_spec()), "outputs": _list(_spec())}
-    metadata = _object(name=_TEXT, versions=_list(_TEXT), platform=_TEXT, **tensors, records={"enum": list(FORMATS)})
+    metadata = _metadata()
     status = _object(model_version_status=_list(_object(version=_TEXT, state=_TEXT, status={"type": "object"})))
     current = [model.current for model in models if model.is_loaded]
     versions = sorted({str(one.version) for model in models for one in model.held})
@@ -94,6 +93,7 @@ def operations(models: Models) -> dict[tuple[str, str], Json]:
                 "Whether the model answers.", _object(name=_TEXT, ready={"type": "boolean"}), 404
             ),
             ("GET", f"/v2/models/{{name}}{version}"): _get("Inputs and outputs of the model.", metadata, 404),
+            ("GET", f"/v1/models/{{name}}{version}/metadata"): _get("Signatures of the model.", _signatures(), 404),
             ("GET", f"/v1/models/{{name}}{version}"): _get("State of the model, as TensorFlow Serving.", status, 404),
             ("POST", f"/v2/models/{{name}}{version}/infer"): _infer(current),
             ("POST", f"/v1/models/{{name}}{version}:predict"): _predict(current),
@@ -102,6 +102,24 @@ def operations(models: Models) -> dict[tuple[str, str], Json]:
     for (method, path), operation in found.items():
         operation["operation_id"] = f"{method} {path}"
     return found
+
+
+def _metadata() -> Json:
+    tensors = {"inputs": _list(_spec()), "outputs": _list(_spec())}
+    signature = _object(["head_name", "head_type"], outputs=_list(_TEXT), head_name=_TEXT, head_type=_TEXT)
+    return _object(
+        name=_TEXT,
+        versions=_list(_TEXT),
+        platform=_TEXT,
+        **tensors,
+        signatures={"type": "object", "additionalProperties": signature},
+        records={"enum": list(FORMATS)},
+    )
+
+
+def _signatures() -> Json:
+    named = _object(name=_TEXT, signature_name=_TEXT, version=_TEXT)
+    return _object(model_spec=named, metadata=_object(signature_def={"type": "object"}))
 
 
 def _repository(models: Models) -> dict[tuple[str, str], Json]:
@@ -186,7 +204,7 @@ def _infer_request(model: ServingModel) -> Json:
         id=_TEXT,
         inputs={"anyOf": [columns, records]} if has_records_input(model) else columns,
         outputs=_list(output),
-        parameters={"type": "object"},
+        parameters={"type": "object", "properties": {"signature": {"enum": list(model.signatures)}}},
     )
 
 
@@ -212,7 +230,7 @@ def _predict(models: Sequence[ServingModel]) -> Json:
 
 def _predict_request(model: ServingModel) -> Json:
     example = _object(**{spec.name: _value(spec, spec.shape[1:]) for spec in model.signature.inputs})
-    signature = {"signature_name": {"const": "serving_default"}}
+    signature = {"signature_name": {"enum": list(model.signatures)}}
     columns = _object(**{spec.name: _data(spec) for spec in model.signature.inputs})
     requests = [
         _open_object(["signature_name"], instances=_list(example), **signature),

@@ -72,12 +72,13 @@ class ServingClient(Closing):
         self._token = token if self._token_file is None else _read_token(self._token_file)
         self._inputs: dict[str, str] | None = None
 
-    def predict(self, columns: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
+    def predict(self, columns: Mapping[str, Any], signature: str | None = None) -> dict[str, NDArray[Any]]:
         """Return the outputs by name, one row per example.
 
         Args:
             columns: Arrays, tensors or lists by input. One of a single row counts for all examples: send the user once
                 and many candidates. Lists of ids per example are a `Ragged`, or lists of lists.
+            signature: Return the outputs of this signature alone; `metadata` lists them.
 
         Raises:
             ValueError: a column is unknown, missing or of another type.
@@ -86,14 +87,14 @@ class ServingClient(Closing):
             TimeoutError: it did not answer in time.
         """
         deadline = time.monotonic() + self._timeout_seconds
-        return self._infer(request_of_columns(self._input_types(deadline), columns), deadline)
+        return self._infer(request_of_columns(self._input_types(deadline), columns, signature), deadline)
 
-    def predict_records(self, records: Sequence[bytes]) -> dict[str, NDArray[Any]]:
+    def predict_records(self, records: Sequence[bytes], signature: str | None = None) -> dict[str, NDArray[Any]]:
         """Return the outputs by name for serialized records, in the format that the model was trained on.
 
-        Raises what `predict` raises.
+        `signature` selects outputs as in `predict`. Raises what `predict` raises.
         """
-        return self._infer(request_of_records(records), time.monotonic() + self._timeout_seconds)
+        return self._infer(request_of_records(records, signature), time.monotonic() + self._timeout_seconds)
 
     def metadata(self) -> dict[str, Any]:
         """Return what the server says of the model: versions, inputs, outputs, format of records."""

@@ -28,7 +28,9 @@ class InferRequest:
     json_bytes: int
 
 
-def request_of_columns(inputs: Mapping[str, str], columns: Mapping[str, Any]) -> InferRequest:
+def request_of_columns(
+    inputs: Mapping[str, str], columns: Mapping[str, Any], signature: str | None = None
+) -> InferRequest:
     """Return the request for columns; `inputs` are the model's tensors with their datatypes."""
     names = [name for name in inputs if not name.endswith(LENGTHS) or name.removesuffix(LENGTHS) not in inputs]
     unknown = [name for name in columns if name not in names]
@@ -43,12 +45,12 @@ def request_of_columns(inputs: Mapping[str, str], columns: Mapping[str, Any]) ->
             values, lengths = _flat(name, values)
             tensors.append((name + LENGTHS, "INT64", [len(lengths)], lengths.astype("<i8").tobytes()))
         tensors.append(_tensor(name, inputs[name], values))
-    return _request(tensors)
+    return _request(tensors, signature)
 
 
-def request_of_records(records: Sequence[bytes]) -> InferRequest:
+def request_of_records(records: Sequence[bytes], signature: str | None = None) -> InferRequest:
     """Return the request for serialized records."""
-    return _request([(RECORDS, _TEXT, [len(records)], _framed(records))])
+    return _request([(RECORDS, _TEXT, [len(records)], _framed(records))], signature)
 
 
 def outputs_of(content: bytes, json_bytes: int | None) -> dict[str, NDArray[Any]]:
@@ -69,12 +71,13 @@ def outputs_of(content: bytes, json_bytes: int | None) -> dict[str, NDArray[Any]
     return found
 
 
-def _request(tensors: Sequence[tuple[str, str, list[int], bytes]]) -> InferRequest:
+def _request(tensors: Sequence[tuple[str, str, list[int], bytes]], signature: str | None) -> InferRequest:
     inputs = [
         {"name": name, "datatype": datatype, "shape": shape, "parameters": {"binary_data_size": len(content)}}
         for name, datatype, shape, content in tensors
     ]
-    head = json.dumps({"inputs": inputs, "parameters": {"binary_data_output": True}}).encode()
+    parameters = {"binary_data_output": True, **({} if signature is None else {"signature": signature})}
+    head = json.dumps({"inputs": inputs, "parameters": parameters}).encode()
     return InferRequest(b"".join((head, *(content for *_, content in tensors))), len(head))
 
 

@@ -4,6 +4,7 @@ A tensor has name, shape and datatype. Its values are JSON (`data`), or follow t
 ``parameters.binary_data_size`` bytes; then the header ``Inference-Header-Content-Length`` says where the JSON ends.
 Serialized records are one tensor ``examples`` of datatype BYTES: as JSON in base64, or binary, each after its length.
 An input NAME of lists is two tensors: NAME has the values of all lists end to end, NAME:lengths the length of each.
+``parameters.signature`` of a request names the signature whose outputs it wants; without it, it gets all outputs.
 """
 
 import json
@@ -20,10 +21,20 @@ from torch import Tensor
 from monolith._core.native import JsonValue, city_hash64_prefixed, json_list
 from monolith.errors import shown
 from monolith.export.serving_model import ServingModel
-from monolith.export.signature import DATATYPES, LENGTHS, TEXT, Array, TensorSpec, checked_column, datatype_name
+from monolith.export.signature import (
+    DATATYPES,
+    LENGTHS,
+    TEXT,
+    Array,
+    TensorSpec,
+    checked_column,
+    chosen_signature,
+    datatype_name,
+)
 from monolith.serving.answer import Answer, Inquiry, require_finite
 from monolith.serving.forms.json_values import checked_array, field, lists_of, read_object, text_field
 from monolith.serving.forms.record_values import RECORDS, base64_records, framed_records, has_records_input
+from monolith.serving.forms.signature_form import signatures_json
 from monolith.tensors import Ragged
 
 EXTENSIONS = ["binary_tensor_data"]
@@ -41,6 +52,7 @@ def model_metadata(model: ServingModel, versions: Sequence[ServingModel]) -> dic
         "platform": "monolith",
         "inputs": [spec.to_json() for spec in model.signature.request_tensors],
         "outputs": [spec.to_json() for spec in model.signature.outputs],
+        "signatures": signatures_json(model),
         "records": model.record_format,
     }
 
@@ -70,7 +82,7 @@ def read_request(model: ServingModel, body: bytes, json_bytes: int | None = None
 
 
 def _answer(fields: dict[str, str], wanted: Mapping[str, bool], predicted: Mapping[str, Array]) -> Answer:
-    outputs = {name: np.ascontiguousarray(values) for name, values in predicted.items()}
+    outputs = {name: np.ascontiguousarray(predicted[name]) for name in wanted}
     require_finite(outputs)
     tensors = [_tensor(name, outputs[name], is_binary) for name, is_binary in wanted.items()]
     head = _json(fields)[:-1] + b',"outputs":[' + b",".join(tensors) + b"]}"
@@ -196,7 +208,7 @@ def _check_datatype(spec: TensorSpec, datatype: str) -> None:
 
 def _read_outputs(model: ServingModel, request: JsonValue) -> dict[str, bool]:
     """Return the outputs that the client wants, and of each whether as binary data."""
-    known = [output.name for output in model.signature.outputs]
+    known = _known_outputs(model, request)
     all_binary = _flag(request, "binary_data_output", default=False)
     if request.member("outputs") is None:
         return dict.fromkeys(known, all_binary)
@@ -209,6 +221,16 @@ def _read_outputs(model: ServingModel, request: JsonValue) -> dict[str, bool]:
             raise ValueError(f"output {shown(name)} is asked for twice")
         wanted[name] = _flag(output, "binary_data", default=all_binary)
     return wanted or dict.fromkeys(known, all_binary)
+
+
+def _known_outputs(model: ServingModel, request: JsonValue) -> list[str]:
+    """Return the outputs of the signature that ``parameters.signature`` names; without it, all of the model."""
+    named = parameter(request, "signature")
+    if named is None:
+        return [output.name for output in model.signature.outputs]
+    if named.kind != "text":
+        raise ValueError(f"'signature' must be a text, got {named.shown()}")
+    return list(chosen_signature(model.signatures, named.text()).outputs.values())
 
 
 def parameter(value: JsonValue, name: str) -> JsonValue | None:

@@ -1,5 +1,6 @@
 """The form of TensorFlow Serving: ``{"instances": [...]}`` by example, ``{"inputs": {...}}`` by column.
 
+``"signature_name"`` selects outputs; by default they are the heads of the model, ``serving_default``.
 An input of lists has a JSON list per example, of any length. An example may be a serialized record, ``{"b64": "..."}``.
 """
 
@@ -15,13 +16,11 @@ from torch import Tensor
 from monolith._core.native import JsonValue, json_list, json_objects
 from monolith.errors import shown
 from monolith.export.serving_model import ServingModel
-from monolith.export.signature import Array, TensorSpec
+from monolith.export.signature import Array, NamedOutputs, TensorSpec, chosen_signature
 from monolith.serving.answer import Answer, Inquiry, require_finite
-from monolith.serving.forms.json_values import checked_array, checked_lists, field, lists_of, read_object
+from monolith.serving.forms.json_values import checked_array, checked_lists, field, lists_of, read_object, text_field
 from monolith.serving.forms.record_values import RECORDS, base64_records, has_records_input, records_in
 from monolith.tensors import Ragged
-
-DEFAULT_SIGNATURE = "serving_default"
 
 
 def read_request(model: ServingModel, body: bytes, json_bytes: int | None = None) -> Inquiry:
@@ -29,27 +28,32 @@ def read_request(model: ServingModel, body: bytes, json_bytes: int | None = None
     if json_bytes is not None:
         raise ValueError("binary tensors belong to /v2/models/NAME/infer; this form has none")
     request = read_object(body)
-    signature = request.member("signature_name")
-    if signature is not None and (signature.kind != "text" or signature.text() != DEFAULT_SIGNATURE):
-        raise ValueError(f"there is no signature {signature.shown()}; the only one is {DEFAULT_SIGNATURE!r}")
+    outputs = _signature(model, request).outputs
     instances, inputs = request.member("instances"), request.member("inputs")
     if (instances is None) == (inputs is None):
         raise ValueError('a request has either "instances" (a list of examples) or "inputs" (an object of columns)')
-    records = None if instances is None else records_in(model, instances)
+    if inputs is not None:
+        form, records = _by_column, _records_of_inputs(model, inputs)
+    else:
+        form, records = _by_example, records_in(model, field(request, "instances", "list"))
     if records is not None:
-        return Inquiry(model.check(model.read_records(records)), partial(_answer, _by_example))
-    if instances is not None:
+        columns = model.read_records(records)
+    elif inputs is not None:
+        columns = _from_columns(model, inputs)
+    else:
         columns = _from_examples(model, field(request, "instances", "list"))
-        return Inquiry(model.check(columns), partial(_answer, _by_example))
-    assert inputs is not None
-    records = _records_of_inputs(model, inputs)
-    if records is not None:
-        return Inquiry(model.check(model.read_records(records)), partial(_answer, _by_column))
-    return Inquiry(model.check(_from_columns(model, inputs)), partial(_answer, _by_column))
+    return Inquiry(model.check(columns), partial(_answer, form, outputs))
 
 
-def _answer(form: Callable[[dict[str, Array]], bytes], predicted: Mapping[str, Array]) -> Answer:
-    outputs = {name: np.ascontiguousarray(values) for name, values in predicted.items()}
+def _signature(model: ServingModel, request: JsonValue) -> NamedOutputs:
+    is_named = request.member("signature_name") is not None
+    return chosen_signature(model.signatures, text_field(request, "signature_name") if is_named else None)
+
+
+def _answer(
+    form: Callable[[dict[str, Array]], bytes], names: Mapping[str, str], predicted: Mapping[str, Array]
+) -> Answer:
+    outputs = {name: np.ascontiguousarray(predicted[own]) for name, own in names.items()}
     require_finite(outputs)
     return Answer(content=form(outputs), num_examples=len(next(iter(outputs.values()))))
 

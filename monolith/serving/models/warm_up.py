@@ -1,6 +1,5 @@
 """Warm-up of a version before it answers: what the first requests would wait for is done by then."""
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -9,25 +8,23 @@ from monolith.errors import CorruptFileError, shown
 from monolith.export.dense_session import GRAPH_ERRORS
 from monolith.export.serving_model import ServingModel
 from monolith.export.signature import TensorSpec, Values
+from monolith.export.versions import WARM_UP_FILE
 from monolith.serving.forms import predict_form
-
-WARM_UP_FILE = "warmup.json"
-"""In the folder of a version: ``{"requests": [...]}``, each the body of a request in TensorFlow Serving's form."""
 
 _SIZES = (1, 100, 1000)
 _ROUNDS = 2
 """ONNX Runtime plans its memory in the first call of a size, and follows the plan from the second on."""
 
 
-def warm_up(model: ServingModel, folder: Path) -> None:
-    """Predict for the recorded requests of a version, and for made-up batches of several sizes.
+def warm_up(model: ServingModel, folder: Path, *, max_batch: int | None = None) -> None:
+    """Predict for the recorded requests of a version, and for made-up batches of several sizes up to `max_batch`.
 
     Raises:
         CorruptFileError: a recorded request is wrong, or the model cannot predict for it; the version must not answer.
     """
     if WARM_UP_FILE in model.description.files:
         _replay(model, folder / WARM_UP_FILE)
-    for size in _SIZES:
+    for size in dict.fromkeys(size if max_batch is None else min(size, max_batch) for size in _SIZES):
         columns = {spec.name: _made_up(spec, size) for spec in model.signature.inputs}
         for _ in range(_ROUNDS):
             _predict(model, columns, folder)
@@ -35,9 +32,8 @@ def warm_up(model: ServingModel, folder: Path) -> None:
 
 def _replay(model: ServingModel, path: Path) -> None:
     try:
-        requests = json.loads(path.read_bytes())["requests"]
-        questions = [predict_form.read_request(model, json.dumps(one).encode()).question for one in requests]
-    except (ValueError, KeyError, TypeError) as error:
+        questions = [predict_form.read_request(model, line).question for line in path.read_bytes().splitlines()]
+    except ValueError as error:
         raise CorruptFileError(f"{path} has no requests that the model takes: {shown(str(error), 300)}") from error
     for question in questions:
         try:

@@ -44,15 +44,26 @@ class Front:
         """Return the socket of the whole server."""
         return socket(fileno=self.socket_number)
 
-    def model(self, number: int, config: ModelConfig, *, num_threads: int) -> "MirroredModel":
-        """Return a model as the table process serves it."""
-        return MirroredModel(config, self.folder.table_address(number), self.folder.secret, num_threads=num_threads)
+    def model(
+        self, number: int, config: ModelConfig, *, num_threads: int, max_batch: int | None = None
+    ) -> "MirroredModel":
+        """Return a model as the table process serves it; requests have at most `max_batch` examples."""
+        address, secret = self.folder.table_address(number), self.folder.secret
+        return MirroredModel(config, address, secret, num_threads=num_threads, max_batch=max_batch)
 
 
 class MirroredModel(ServedModel, Closing):
     """A model whose version, rows and dense weights are those of the table process at every moment."""
 
-    def __init__(self, config: ModelConfig, address: str, secret: SharedSecret, *, num_threads: int) -> None:
+    def __init__(
+        self,
+        config: ModelConfig,
+        address: str,
+        secret: SharedSecret,
+        *,
+        num_threads: int,
+        max_batch: int | None = None,
+    ) -> None:
         """Load what the table process serves.
 
         Raises:
@@ -66,7 +77,7 @@ class MirroredModel(ServedModel, Closing):
         super().__init__(
             replace(config, name=self._state.name, version=None, sync_address=None),
             load=partial(self._load_version, num_threads=num_threads),
-            prepare=warm_up,
+            prepare=partial(warm_up, max_batch=max_batch),
         )
         self._thread = threading.Thread(target=self._follow_tables, name=f"follow {self.name}", daemon=True)
         self._thread.start()

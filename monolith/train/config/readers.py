@@ -73,6 +73,7 @@ READERS: Mapping[str, str] = {
     "export_mode": "LiveConfig.mode",
     "export_num_shards": "LiveConfig.num_shards",
     "exports_max_to_keep": "LiveConfig.keep_exports",
+    "warmup_file": "LiveConfig.warm_up_file",
     "skip_zero_embedding_when_serving": "LiveConfig.skip_zero_embedding",
     "tls_cert": "LiveConfig.tls",
     "tls_key": "LiveConfig.tls",

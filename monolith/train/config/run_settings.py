@@ -140,7 +140,9 @@ def versions_of(config: RunnerConfig, model: Any) -> LiveConfig:
         mode=mode,
         num_shards=config.export_num_shards,
         keep_exports=config.exports_max_to_keep,
+        model_dir=Path(config.model_dir),
         skip_zero_embedding=config.skip_zero_embedding_when_serving,
+        warm_up_file=config.warmup_file,
     )
 
 

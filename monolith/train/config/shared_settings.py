@@ -64,7 +64,10 @@ class SharedTrainingSettings:
         "URL (s3://...) or folder for copies of snapshots and deltas; a run with an empty model_dir starts from it.",
     )
     no_first_save: bool = setting(False, "No snapshot before the first step; an early crash loses all training.")
-    warmup_file: str = setting("./warmup_file", "Requests that a server answers before it is asked.")
+    warmup_file: str = setting(
+        "./warmup_file",
+        "Requests, one per line, that servers answer before a version takes traffic; else made up.",
+    )
     skip_zero_embedding_when_serving: bool = setting(False, "Serving tables leave out rows that are all zeros.")
     max_rpc_deadline_millis: int = setting(30_000, "How long a server waits for rows of another.")
     checkpoints_max_to_keep: int = setting(10, "Snapshots to keep; the run removes older ones.")

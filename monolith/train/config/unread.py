@@ -49,7 +49,6 @@ UNREAD: Mapping[str, Unread] = {
     "enable_gpu_training": _later(_GPU, refused=True),
     "processes_per_gpu": _later(_GPU),
     "device_fn": _later(_GPU, refused=True),
-    "warmup_file": Unread("servers warm up by themselves, and by warmup.json of a version"),
     "max_rpc_deadline_millis": Unread("entries have it: `monolith serve --rpc-deadline-millis`"),
     "bzid": _FOUND,
     "ps_replica_num": Unread("each `monolith serve-shard` is a replica; start as many as wanted"),

@@ -6,10 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from monolith._core import native
+from monolith.checkpoint.format.state_files import exempt_steps
 from monolith.export.dense_graph import dense_weights
-from monolith.export.unfinished import keep_newest, remove_unnamed_parts
+from monolith.export.kept.retention import keep_newest, remove_unnamed_parts
 from monolith.export.versions import complete_versions, newest_export, next_version, remove_unfinished
+from monolith.export.warm_up.request_file import read_requests
 from monolith.export.write import Export, RowsOfVersion, trace_model, write_export
+from monolith.model.serving_inputs import requests_schema
 from monolith.parallel.live.exported_shards import ExportedShards
 from monolith.train.live.live_config import DISTRIBUTED, LiveConfig
 from monolith.train.live.step_gate import StepGate
@@ -48,21 +51,23 @@ class Exporter:
         self._gate = gate
         self._sequence = sequence
         self._tables = ExportedShards(state.shards, generation=state.generation) if state.shards else state.tables
-        self._graph = trace_model(state.model, state.plan, state.source.schema)
+        self._warm_up = read_requests(config.warm_up_file)
+        self._schema = requests_schema(state.model.serving_input_receiver_fn, lambda: state.source.schema)
+        self._graph = trace_model(state.model, state.plan, self._schema)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="export", daemon=True)
         remove_unfinished(config.export_base)
         remove_unnamed_parts(config.export_base)
 
     def write(self, *, dense_only: bool = False) -> Path:
-        """Write a version of this moment and remove the oldest beyond `keep_exports`.
+        """Write a version of this moment and remove the oldest beyond `keep_exports`; those of exempt snapshots stay.
 
         With `dense_only`, it shares the rows of the newest version.
         """
         state, config = self._state, self._config
         sequence = self._sequence()  # before anything is read: what it counts is in the rows and weights
         with self._gate.between_steps(), state.dense_held():
-            weights = dense_weights(state.model)
+            weights, step = dense_weights(state.model), state.global_step
         path = write_export(
             config.export_base,
             next_version(config.export_base),
@@ -71,16 +76,19 @@ class Exporter:
                 plan=state.plan,
                 tables=RowsOfVersion(newest_export(config.export_base)) if dense_only else self._tables,
                 num_shards=config.shards_of(len(state.shards)),
-                schema=state.source.schema,
+                schema=self._schema,
                 generation=state.generation,
                 sequence=sequence,
+                global_step=step,
                 name=config.name,
                 graph=self._graph,
                 weights=weights,
+                warm_up=self._warm_up,
                 skip_zero_embedding=config.skip_zero_embedding,
             ),
         )
-        keep_newest(config.export_base, config.keep_exports)
+        exempt = () if config.model_dir is None else exempt_steps(config.model_dir)
+        keep_newest(config.export_base, config.keep_exports, keep_steps=exempt)
         return path
 
     def start(self) -> None:

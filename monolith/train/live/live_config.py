@@ -5,6 +5,7 @@ from pathlib import Path
 
 from monolith.cluster.discovery.parse import KINDS
 from monolith.embedding.hash_shards import MAX_SHARDS
+from monolith.export.warm_up.request_file import DEFAULT_WARM_UP_FILE
 from monolith.wire import TlsConfig
 
 DEFAULT_SYNC_SECONDS = 0.5
@@ -39,6 +40,10 @@ class LiveConfig:
     """A version is exported this often, besides the one at the start."""
 
     keep_exports: int = 3
+    """Versions to keep, besides those of snapshots that are exempt from deletion."""
+
+    model_dir: Path | None = None
+    """Folder of the snapshots; None knows of none that are exempt."""
 
     mode: str = STANDALONE
     """Whether a version is one folder ("standalone"), or has the rows of each shard in another ("distributed")."""
@@ -48,6 +53,9 @@ class LiveConfig:
 
     skip_zero_embedding: bool = False
     """Serving tables leave out rows that are all zeros."""
+
+    warm_up_file: str = DEFAULT_WARM_UP_FILE
+    """Requests, one per line, that servers answer before a version takes traffic; made up if it is not there."""
 
     tls: TlsConfig | None = None
     """Certificates for the servers; without them both sides read the shared secret of the export folder."""

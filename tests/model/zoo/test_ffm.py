@@ -97,8 +97,6 @@ def test_the_logit_is_the_sum_of_biases_and_products():
 
 def test_what_it_does_not_do_is_said():
     task = FFMParams().task()
-    with pytest.raises(NotImplementedError, match=r"monolith\.export\.write_export"):
-        task.instantiate().create_serving_input_receiver_fn()
     task.metrics.enable_deep_insight = True
     with pytest.raises(NotImplementedError, match="enable_deep_insight"):
         task.instantiate().model_fn({}, mono.PREDICT)

@@ -53,7 +53,7 @@ def test_the_story_of_a_server_with_workers(tmp_path):
     """One started server for all of it: each step goes on from the one before."""
     base, sync = tmp_path / "base", f"unix:{tmp_path / 'sync'}"
     export(base, 1, seed=3, name="movie")
-    options = ("--workers", "2", "--sync-address", sync, "--poll-seconds", "0.1")
+    options = ("--workers", "2", "--sync-address", sync, "--poll-seconds", "0.1", "--max-batch", "40")
     with (
         (tmp_path / "log").open("w") as log,
         running(base, tmp_path / "ready", *options, stderr=log) as (server, ready),
@@ -62,6 +62,7 @@ def test_the_story_of_a_server_with_workers(tmp_path):
             assert set(children(server.pid)) == {"tables", "front-0", "front-1"}
             np.testing.assert_allclose(outputs(client), eager(*trained(3), COLUMNS), rtol=0, atol=1e-6)
             figures_are_those_of_all_processes(client, ready["url"])
+            a_request_has_at_most_max_batch_examples(client)
             deltas_reach_every_front(base, sync, ready["url"])
             a_killed_front_is_started_again(server, client)
             a_killed_table_process_comes_back(base, server, ready["url"])
@@ -79,6 +80,11 @@ def figures_are_those_of_all_processes(client, url):
             outputs(another)
     assert figure(client, "monolith_predicted_examples_total") == before + 8 * 40
     assert figure(client, 'monolith_table_rows{model="movie",table="uid"}') == 200
+
+
+def a_request_has_at_most_max_batch_examples(client):
+    answer = predict(client, request(41))
+    assert (answer.status_code, "has 41 examples, 40 at most" in answer.text) == (413, True)
 
 
 def deltas_reach_every_front(base, sync, url):

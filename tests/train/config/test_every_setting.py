@@ -50,7 +50,7 @@ COMPANY: dict[str, dict[str, Any]] = {
         {"export_base": "exports"},
     ),
     "export_num_shards": {"export_base": "exports", "export_mode": "distributed"},
-    "skip_zero_embedding_when_serving": {"export_base": "exports"},
+    **dict.fromkeys(("skip_zero_embedding_when_serving", "warmup_file"), {"export_base": "exports"}),
     "enable_realtime_training": LIVE,
     "use_dataservice": {"data_service_dispatcher": "127.0.0.1:1"},
     "num_extra_dsworker_on_gpu_worker": {"num_ps": 1, "use_dataservice": True},

@@ -154,11 +154,27 @@ def test_a_mirror_gets_new_copies(folder, tmp_path):
 def test_requests_for_warm_up_that_name_the_id_go(folder):
     version = folder / "exports" / "1"
     requests = [{"inputs": {"uid": [one], "mov": ["x"], "page": [1]}} for one in (USER, 5)]
-    add_file(version, "warmup.json", json.dumps({"requests": requests}).encode())
+    add_file(version, "warmup.jsonl", "\n".join(map(json.dumps, requests)).encode())
     report = forget(folder, "--table", "uid", "--id", str(USER))
     assert "warm-up request" in {one["kind"] for one in report["found"]}
-    assert json.loads((version / "warmup.json").read_text())["requests"] == requests[1:]
+    assert [json.loads(line) for line in (version / "warmup.jsonl").open()] == requests[1:]
     assert files_with(folder, USER) == [] and predict(folder / "exports", 5)
+
+
+def test_requests_for_warm_up_go_beside_rows_of_shards_too(folder):
+    versions = [folder / "spread" / "entry" / name for name in ("1", "2")]
+    requests = [{"inputs": {"uid": [one], "mov": ["x"], "page": [1]}} for one in (USER, 5)]
+    for version in versions:
+        add_file(version, "warmup.jsonl", "\n".join(map(json.dumps, requests)).encode())
+    # As a call leaves it that was killed after it took the file out of the list.
+    description = Description.read(versions[1])
+    files = {name: check for name, check in description.files.items() if name != "warmup.jsonl"}
+    (versions[1] / "model.json").write_bytes(replace(description, files=files).to_bytes())
+    forget(folder, "--table", "uid", "--id", str(USER))
+    for version in versions:
+        assert [json.loads(line) for line in (version / "warmup.jsonl").open()] == requests[1:]
+        assert Description.read(version).files["warmup.jsonl"] == FileCheck.of(version / "warmup.jsonl")
+    assert predict(folder / "spread", 5)
 
 
 def add_file(version, name, content):

@@ -7,7 +7,7 @@ from monolith.checkpoint.format.state_files.checkpoint_file import (
     refresh_checkpoint_file,
     write_checkpoint_file,
 )
-from monolith.checkpoint.format.state_files.checkpoint_names import SaveHelper, recover_last_checkpoints
+from monolith.checkpoint.format.state_files.checkpoint_names import SaveHelper, exempt_steps, recover_last_checkpoints
 from monolith.checkpoint.format.state_files.monolith_file import (
     add_exempt_paths,
     check_exempt_names,
@@ -30,6 +30,7 @@ __all__ = [
     "copy_checkpoint_pointer",
     "derive_checkpoint_state",
     "exempt_checkpoints",
+    "exempt_steps",
     "get_checkpoint_state",
     "get_monolith_checkpoint_state",
     "isabs",

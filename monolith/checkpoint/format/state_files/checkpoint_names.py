@@ -6,7 +6,11 @@ import time
 from pathlib import Path
 
 from monolith.checkpoint.format.manifest import MANIFEST_NAME
-from monolith.checkpoint.format.state_files.monolith_file import MONOLITH_CHECKPOINT_NAME, get_monolith_checkpoint_state
+from monolith.checkpoint.format.state_files.monolith_file import (
+    MONOLITH_CHECKPOINT_NAME,
+    exempt_checkpoints,
+    get_monolith_checkpoint_state,
+)
 from monolith.checkpoint.format.state_files.text_files import checkpoint_exists, path_exists
 
 
@@ -59,6 +63,12 @@ class SaveHelper:
             return None
         # A clock that was set back must not stop the saves until it has caught up.
         return min(float(state.last_checkpoint_save_timestamp), time.time())
+
+
+def exempt_steps(model_dir: str | os.PathLike[str]) -> set[int]:
+    """Return the steps of the checkpoints that are exempt from deletion."""
+    helper = SaveHelper(os.path.join(model_dir, "model.ckpt"))
+    return {helper.get_global_step_value(path) for path in exempt_checkpoints(model_dir)}
 
 
 def recover_last_checkpoints(paths: list[str]) -> list[tuple[str, float]]:
