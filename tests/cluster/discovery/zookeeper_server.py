@@ -55,3 +55,13 @@ class ZooKeeperServer:
 def require_zookeeper() -> None:
     if shutil.which("java") is None or not Path("/usr/share/java/zookeeper.jar").exists():
         pytest.skip("no ZooKeeper: install Debian's package zookeeper (`make test-services` does)")
+
+
+@pytest.fixture(scope="session")
+def zookeeper_server(tmp_path_factory):
+    """One server for all tests of a process; a folder's `conftest.py` imports it."""
+    require_zookeeper()
+    server = ZooKeeperServer(tmp_path_factory.mktemp("zookeeper"))
+    server.start()
+    yield server
+    server.stop()
