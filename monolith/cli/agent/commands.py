@@ -4,6 +4,7 @@ import json
 import signal
 import socket
 import threading
+from contextlib import ExitStack
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
@@ -42,6 +43,10 @@ def run(
     num_shards: Annotated[int, typer.Option(help="Groups of agents that share out ps_i; 1 serves all.", min=1)] = 1,
     cluster: Annotated[str, typer.Option(help="Name of the cluster that it runs in.")] = "default",
     container: Annotated[str | None, typer.Option(help="Name of this container; by default that of the host.")] = None,
+    grpc_port: Annotated[
+        int | None,
+        typer.Option(help="Answer the original's AgentService at this port, to this machine; 0 picks one.", min=0),
+    ] = None,
     interval: Annotated[float, typer.Option(help="Seconds between two looks at ZooKeeper.", min=0.05)] = 1.0,
     tls_cert: TlsCert = None,
     tls_key: TlsKey = None,
@@ -62,9 +67,21 @@ def run(
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    with _registry(zk_servers, bzid) as registry:
-        typer.echo(f"Serving what is published for {layout} in {zk_servers}/{bzid}. Ctrl-C ends it.")
-        import_module("monolith.launch.agent.agent").Agent(registry, config).run(stop)
+    with ExitStack() as cleanup:
+        registry = cleanup.enter_context(_registry(zk_servers, bzid))
+        service = None if grpc_port is None else _service(registry, config, grpc_port, cleanup)
+        said = "" if service is None else f" AgentService at {service}."
+        typer.echo(f"Serving what is published for {layout} in {zk_servers}/{bzid}.{said} Ctrl-C ends it.")
+        import_module("monolith.launch.agent.agent").Agent(registry, config, service=service).run(stop)
+
+
+def _service(registry: Any, config: Any, port: int, cleanup: ExitStack) -> str:
+    """Start the agent's service, until `cleanup` ends it; return where it answers."""
+    # First: it needs an optional package, and says so before anything is started.
+    module = import_module("monolith.launch.agent.agent_service")
+    watcher = import_module("monolith.cluster.serving.replica_watcher").ReplicaWatcher
+    followed = cleanup.enter_context(watcher(registry.zk_servers, registry.bzid))
+    return str(cleanup.enter_context(module.AgentService(followed, config, port=port)).address)
 
 
 @agent.command()

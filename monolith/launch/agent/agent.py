@@ -19,9 +19,9 @@ _log = logging.getLogger(__name__)
 class Agent(Closing):
     """Runs a process for each published part of a model; what it registers goes with it."""
 
-    def __init__(self, registry: ServingRegistry, config: AgentConfig) -> None:
-        """Start nothing yet."""
-        self._registry, self._config = registry, config
+    def __init__(self, registry: ServingRegistry, config: AgentConfig, *, service: str | None = None) -> None:
+        """Start nothing yet; `service` is where the agent answers by gRPC."""
+        self._registry, self._config, self._service = registry, config, service
         self._wanted: dict[SavedModel, ServedPart] = {}
         self._servers: dict[SavedModel, ServerProcess] = {}
         self._pauses: dict[SavedModel, float] = {}
@@ -129,7 +129,8 @@ class Agent(Closing):
             if state is ModelState.AVAILABLE:
                 available[model] = ContainerServiceInfo(http=reachable(found.http), grpc=reachable(found.deltas))
         nodes = self._registry.replica_nodes(replicas)
-        self._keep_nodes(nodes | self._registry.container_nodes(self._config.container, available))
+        nodes |= self._registry.container_nodes(self._config.container, available, agent=self._service)
+        self._keep_nodes(nodes)
 
     def _keep_nodes(self, nodes: Mapping[str, bytes]) -> None:
         try:
