@@ -15,14 +15,20 @@ from monolith.cluster.discovery.zookeeper.client import connected_client
 from monolith.cluster.serving.records import ContainerServiceInfo
 from monolith.cluster.serving.registry import ServingRegistry
 from monolith.export import load_export
+from tests.agree.live_witness import answer_of
+from tests.agree.witness_model import asked
 from tests.launch.agent.realtime_trainer import realtime_config
 from tests.launch.agent.running_agent import agent_command, available, running_agent, until
 from tests.patience import PATIENCE_SECONDS
 from tests.serving.running_server import ROOT
 from tests.serving.shards.fleet import predict
+from tests.serving.shards.jobs.launched_job import LaunchedJob
 from tests.serving.shards.live_trainer import NUM_IDS, Clicks
 
 pytestmark = pytest.mark.services
+ONE_VERSION = ("--export-every-seconds", "3600")
+"""What a server learns after its first version, it learns from deltas."""
+
 PARTS = ("entry", "ps_0", "ps_1")
 COLUMNS = {name: np.random.default_rng(0).integers(0, NUM_IDS, 80) for name in ("uid", "mov")}
 
@@ -67,6 +73,32 @@ def test_registered_servers_follow_a_realtime_run(zookeeper, tmp_path, found_by)
             np.testing.assert_allclose(answer["outputs"], wanted, rtol=0, atol=1e-6)
             agent_command("unpublish", "movie:*", "--layout", "all", *at)
             until(lambda: not registry.replicas("movie"))
+
+
+def test_registered_servers_follow_the_parameter_servers_of_a_job(zookeeper, tmp_path, monkeypatch):
+    monkeypatch.setenv("zk_servers", zookeeper)  # the processes of the job read it
+    job = LaunchedJob(tmp_path, "--num-ps", "2", "--enable-realtime-training", "--bzid", "job", *ONE_VERSION)
+    at = ["--zk-servers", zookeeper, "--bzid", "job"]
+    try:
+        job.start()
+        until(lambda: list((job.base / "entry").glob("*/model.json")))
+        agent_command("declare", str(job.base), *at)
+        agent_command("publish", "witness:*", "--layout", "all", *at)
+        with running_agent(*at, "--layout", "all"), ServingRegistry(zookeeper, "job") as registry:
+            (entry,) = until(lambda: available(registry, "witness", "entry"))
+            begun = witness(entry)["step"][0]
+            until(lambda: witness(entry)["step"][0] > begun + 3)
+            job.stop()
+            wanted = job.predictions()
+            until(lambda: all(np.abs(witness(entry)[name] - wanted[name]).max() <= 1e-6 for name in wanted))
+    finally:
+        job.kill()
+
+
+def witness(entry):
+    """Return an answer of all rows, of one version."""
+    with httpx.Client(base_url=f"http://{entry.get_address()}", timeout=PATIENCE_SECONDS) as client:
+        return answer_of(client, asked())
 
 
 def whole(answer):
