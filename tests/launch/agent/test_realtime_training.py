@@ -49,7 +49,8 @@ def running_trainer(folder, zookeeper, found_by):
 
 
 @pytest.mark.parametrize("found_by", ["agents", "containers"])
-def test_registered_servers_follow_a_realtime_run(zookeeper, tmp_path, found_by):
+def test_registered_servers_follow_a_realtime_run(patient_zookeeper, tmp_path, found_by):
+    zookeeper = patient_zookeeper
     at = ["--zk-servers", zookeeper, "--bzid", found_by]  # each has its own nodes
     with running_trainer(tmp_path, zookeeper, found_by) as trainer:
         until(lambda: trainer.poll() is None and list((tmp_path / "base" / "entry").glob("*/model.json")))
@@ -75,7 +76,8 @@ def test_registered_servers_follow_a_realtime_run(zookeeper, tmp_path, found_by)
             until(lambda: not registry.replicas("movie"))
 
 
-def test_registered_servers_follow_the_parameter_servers_of_a_job(zookeeper, tmp_path, monkeypatch):
+def test_registered_servers_follow_the_parameter_servers_of_a_job(patient_zookeeper, tmp_path, monkeypatch):
+    zookeeper = patient_zookeeper
     monkeypatch.setenv("zk_servers", zookeeper)  # the processes of the job read it
     job = LaunchedJob(tmp_path, "--num-ps", "2", "--enable-realtime-training", "--bzid", "job", *ONE_VERSION)
     at = ["--zk-servers", zookeeper, "--bzid", "job"]
