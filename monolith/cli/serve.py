@@ -43,7 +43,7 @@ def serve(
         typer.Option(
             metavar="[NAME=]SPEC",
             help="Read rows from processes of `monolith serve-shard`, found by files:DIR, zk:HOST:PORT/NAME, "
-            "consul:NAME or static:ps_0=HOST:PORT,HOST:PORT;ps_1=...; repeat it.",
+            "consul:NAME, agents:HOST:PORT/BZID/MODEL or static:ps_0=HOST:PORT,HOST:PORT;ps_1=...; repeat it.",
         ),
     ] = None,
     rpc_deadline_millis: Annotated[

@@ -21,7 +21,10 @@ def serve_shard(
     ] = "127.0.0.1:0",
     discovery: Annotated[
         str | None,
-        typer.Option(help="Where to register: files:DIR, zk:HOST:PORT/NAME, consul:NAME or static:ps_0=HOST:PORT."),
+        typer.Option(
+            help="Where to register: files:DIR, zk:HOST:PORT/NAME, consul:NAME, agents:HOST:PORT/BZID/MODEL or "
+            "static:ps_0=HOST:PORT."
+        ),
     ] = None,
     replica: Annotated[
         int, typer.Option(help="Number of this replica among those of its shard, for --discovery.", min=0)

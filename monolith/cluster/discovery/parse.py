@@ -1,6 +1,7 @@
 """Make a discovery from one line of text, as a setting or a flag has it."""
 
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from typing import Final
 
@@ -29,11 +30,27 @@ def _consul(text: str) -> ServiceDiscovery:
     return found
 
 
+def _serving(kind: str, text: str) -> ServiceDiscovery:
+    place, slash, model = text.rpartition("/")
+    servers, second, bzid = place.rpartition("/")
+    if not (servers and bzid and model):
+        raise ValueError(f"servers of a model are found by {kind}:HOST:PORT/BZID/MODEL, got '{kind}:{text}'")
+    module = import_module("monolith.cluster.serving.agent_discovery")
+    found: ServiceDiscovery = {AGENTS: module.AgentDiscovery, CONTAINERS: module.ContainerDiscovery}[kind](
+        servers, bzid, model
+    )
+    return found
+
+
+AGENTS: Final = "agents"
+CONTAINERS: Final = "containers"
 KINDS: Final[dict[str, Callable[[str], ServiceDiscovery]]] = {
     "static": StaticServiceDiscovery.parse,
     "files": FilesServiceDiscovery,
     "zk": _zookeeper,
     "consul": _consul,
+    AGENTS: partial(_serving, AGENTS),
+    CONTAINERS: partial(_serving, CONTAINERS),
 }
 
 
@@ -42,7 +59,8 @@ def discovery_from(text: str) -> ServiceDiscovery:
 
     "static:ps=HOST:PORT,HOST:PORT;worker=HOST:PORT" is a list; "files:DIR" is a folder that all processes see;
     "zk:HOST:PORT,HOST:PORT/JOB" is a job's part of ZooKeeper; "consul:HOST:PORT/JOB", or "consul:JOB" with the agent
-    that the environment names, is a job's part of Consul.
+    that the environment names, is a job's part of Consul. "agents:HOST:PORT/BZID/MODEL" and
+    "containers:HOST:PORT/BZID/MODEL" are the servers of a model that agents register in ZooKeeper.
 
     >>> discovery_from("static:ps=10.0.0.7:7001").query("ps")
     {0: '10.0.0.7:7001'}

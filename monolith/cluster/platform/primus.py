@@ -2,20 +2,12 @@
 
 import logging
 import os
-import threading
 import time
 from typing import Any, Final
 
-try:
-    import grpc
-except ImportError as error:
-    raise ImportError(
-        "Primus needs the grpcio package: pip install 'monolith-recsys[primus]'",
-        name="grpc",
-    ) from error
-
 from google.protobuf.wrappers_pb2 import Int64Value
 
+from monolith.cluster.grpc_calls import RpcError, grpc_call
 from monolith.cluster.host_addresses import concat_ip_and_port
 from monolith.protos.primus_am_service_pb2 import (
     CreateSavepointRequest,
@@ -32,8 +24,6 @@ _SERVICE: Final = "/primus.AppMasterService/"
 _GRACE_MILLISECONDS: Final = 20_000
 _TIMEOUT_SECONDS: Final = 10
 _POLL_SECONDS = 5.0
-_CHANNEL_MAP: dict[str, Any] = {}
-_CHANNEL_LOCK = threading.Lock()
 _log = logging.getLogger(__name__)
 
 _State = CreateSavepointStatusResponse.CreateSavepointState
@@ -48,7 +38,7 @@ def maybe_kill_application(reason: str) -> bool:
     request = KillRequest(exit_code=1, diagnose=reason, graceful_shutdown_timeout_ms=_grace())
     try:
         _call(host, "kill", request, KillResponse)
-    except grpc.RpcError as error:
+    except RpcError as error:
         _log.error("Primus at %s did not take the request to kill: %s", host, error)
         return False
     return True
@@ -61,7 +51,7 @@ def maybe_finish_application() -> bool | None:
         try:
             _call(host, "succeed", SucceedRequest(graceful_shutdown_timeout_ms=_grace()), SucceedResponse)
             return True
-        except grpc.RpcError as error:
+        except RpcError as error:
             _log.error("Primus at %s did not take the request to finish: %s", host, error)
     return None
 
@@ -78,7 +68,7 @@ def create_primus_save_point(dst: str) -> bool | None:
             _log.error("Primus cannot create a savepoint in %s: code %d, %s", dst, created.code, created.message)
             return False
         return _savepoint_succeeds(host, dst, created.savepoint_id)
-    except grpc.RpcError as error:
+    except RpcError as error:
         _log.error("Primus at %s cannot create a savepoint in %s: %s", host, dst, error)
         return False
 
@@ -103,21 +93,8 @@ def _get_primus_am_host() -> str:
     return concat_ip_and_port(host, port) if host and port else ""
 
 
-def _get_channel(addr: str) -> Any:
-    """Return the channel to an address, the same one every time."""
-    with _CHANNEL_LOCK:
-        if addr not in _CHANNEL_MAP:
-            _CHANNEL_MAP[addr] = grpc.insecure_channel(addr)
-        return _CHANNEL_MAP[addr]
-
-
 def _call(addr: str, method: str, request: Any, response: type[Any]) -> Any:
-    call = _get_channel(addr).unary_unary(
-        f"{_SERVICE}{method}",
-        request_serializer=type(request).SerializeToString,
-        response_deserializer=response.FromString,
-    )
-    return call(request, timeout=_TIMEOUT_SECONDS)
+    return grpc_call(addr, f"{_SERVICE}{method}", request, response, timeout_seconds=_TIMEOUT_SECONDS)
 
 
 def _grace() -> Int64Value:

@@ -13,6 +13,11 @@ def get_zk_auth_data() -> list[tuple[str, str]] | None:
     return [("digest", secret)] if secret else None
 
 
+def zk_servers_of_environment() -> str | None:
+    """Return the servers of `zk_servers`, by comma; None if it is not set."""
+    return os.environ.get("zk_servers") or None
+
+
 def is_ipv6_only() -> bool:
     """Return whether this host has no IPv4 address.
 

@@ -1,9 +1,21 @@
 """What serving processes write into ZooKeeper: JSON in nodes whose paths are those of the original."""
 
 import json
+import re
 from dataclasses import asdict, dataclass, fields
 from enum import IntEnum
-from typing import Any, Self
+from typing import Any, Final, Self
+
+ENTRY: Final = "entry"
+"""The part of a model that answers requests; also the type of the server that does."""
+
+PS: Final = "ps"
+"""The type of a server where rows are read, and deltas taken."""
+
+DENSE: Final = "dense"
+"""The type of a server that takes dense weights alone: an entry, where its trainer finds it."""
+
+_SHARD = re.compile(r"ps_(0|[1-9]\d{0,4})")
 
 
 class ModelState(IntEnum):
@@ -51,7 +63,7 @@ class ReplicaMeta(Record):
     stat: int = ModelState.UNKNOWN
     model_name: str | None = None
     server_type: str | None = None
-    """"entry", or "ps": where deltas are taken."""
+    """"entry"; "ps", where rows are read and deltas taken; or "dense", where an entry takes dense weights."""
 
     task: int = -1
     """The shard, from 0."""
@@ -62,7 +74,7 @@ class ReplicaMeta(Record):
 
     def path(self, bzid: str) -> str:
         """Return the node; the replica of an entry has eleven digits."""
-        replica = f"{self.replica:011d}" if self.server_type == "entry" else str(self.replica)
+        replica = f"{self.replica:011d}" if self.server_type == ENTRY else str(self.replica)
         return f"/{bzid}/service/{self.model_name}/{self.server_type}:{self.task}/{replica}"
 
     def get_address(self, use_archon: bool = False, address_family: str = "ipv4") -> str | None:
@@ -95,6 +107,37 @@ class SavedModel:
         return cls(model, sub_graph)
 
 
+def shard_of(sub_graph: str) -> int | None:
+    """Return the number of the shard that a sub graph has the rows of; None if it is no shard.
+
+    >>> shard_of("ps_12"), shard_of("entry"), shard_of("ps_012")
+    (12, None, None)
+    """
+    found = _SHARD.fullmatch(sub_graph)
+    return None if found is None else int(found[1])
+
+
+def delta_server(sub_graph: str) -> tuple[str, int]:
+    """Return the type and task of the servers that take the deltas of a sub graph; a ValueError if none does.
+
+    >>> delta_server("ps_1"), delta_server("entry")
+    (('ps', 1), ('dense', 0))
+    """
+    shard = shard_of(sub_graph)
+    if shard is None and sub_graph != ENTRY:
+        raise ValueError(f"a sub graph is entry, or ps_0, ps_1 and so on, got {sub_graph!r}")
+    return (DENSE, 0) if shard is None else (PS, shard)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TargetExtraInfo:
+    """What is known of a server that takes deltas, beside its address."""
+
+    idc: str | None = None
+    cluster: str | None = None
+    replica_id: int = -1
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SavedModelDeployConfig(Record):
     """Where the versions of a saved model are."""
@@ -116,10 +159,10 @@ class Container:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ContainerServiceInfo(Record):
-    """Where a container answers."""
+    """Where a container, or one of its servers, answers."""
 
     grpc: str | None = None
-    """Where a model's deltas are taken; of several models that of the first."""
+    """Where deltas are taken; of several servers that of the first."""
 
     http: str | None = None
     archon: str | None = None

@@ -1,11 +1,19 @@
 """ServingRegistry: which models are published, and who serves them, in ZooKeeper."""
 
-from collections.abc import Iterable, Mapping
+import logging
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, NamedTuple
 
 from monolith.closing import Closing
-from monolith.cluster.discovery.zookeeper.client import NodeExistsError, NoNodeError, connected_client
+from monolith.cluster.discovery.zookeeper.client import (
+    NodeExistsError,
+    NoNodeError,
+    answer_in_time,
+    connected_client,
+)
+from monolith.cluster.discovery.zookeeper.servers import default_zk_servers
 from monolith.cluster.serving.records import (
     Container,
     ContainerServiceInfo,
@@ -14,25 +22,34 @@ from monolith.cluster.serving.records import (
     SavedModelDeployConfig,
 )
 
+_ANSWER_SECONDS = 5.0
+_log = logging.getLogger(__name__)
+
 
 class ServingRegistry(Closing):
     """Nodes of one business (`bzid`). Nodes of servers belong to the session of this client and end with it."""
 
     def __init__(self, zk_servers: str | None, bzid: str, *, connect_seconds: float = 15.0) -> None:
         """Connect; see `connected_client` for what can go wrong."""
-        if not bzid or "/" in bzid:
-            raise ValueError(f"bzid is the first part of all paths, without a slash, got {bzid!r}")
-        self.bzid = bzid
+        self.bzid, self.zk_servers = checked_bzid(bzid), zk_servers or default_zk_servers()
         self._client = connected_client(zk_servers, connect_seconds=connect_seconds, max_tries=8, delay=0.2)
-        # A lost connection, or an expired session, is no reason to fail: the next one is there in a moment.
-        self._ask = self._client.retry
+        self._lost: set[str] = set()
 
-    def declare(self, model: SavedModel, config: SavedModelDeployConfig, *, overwrite: bool = False) -> None:
-        """Say where the versions of a saved model are; a ValueError if somebody has, unless `overwrite`."""
-        path = self._at("saved_models", model.model_name, model.sub_graph)
-        if not overwrite and self._ask(self._client.exists, path):
-            raise ValueError(f"{model} is declared already; pass overwrite (--overwrite) to declare it anew")
-        self._write(path, config.to_bytes())
+    def declare(
+        self, model_name: str, parts: Mapping[SavedModel, SavedModelDeployConfig], *, overwrite: bool = False
+    ) -> None:
+        """Say where the versions of all parts of a model are; parts that it had before and has no longer go.
+
+        Raises:
+            ValueError: somebody has declared it, and `overwrite` is False.
+        """
+        before = self.declared(model_name)
+        if before and not overwrite:
+            raise ValueError(f"{model_name} is declared already; pass overwrite (--overwrite) to declare it anew")
+        for model, config in parts.items():
+            self._write(self._declaration(model), config.to_bytes())
+        for model in before.keys() - parts.keys():
+            self._remove(self._declaration(model))
 
     def declared(self, model_name: str | None = None) -> dict[SavedModel, SavedModelDeployConfig]:
         """Return the saved models that are declared, of one model or of all."""
@@ -58,35 +75,41 @@ class ServingRegistry(Closing):
         """Return what the agents of a layout are to serve."""
         return [SavedModel.parse(name) for name in self._children(self._at("layouts", layout))]
 
-    def keep(self, nodes: Mapping[str, bytes], before: Iterable[str] = ()) -> None:
+    def keep(self, nodes: Mapping[str, bytes], before: Collection[str] = ()) -> None:
         """Let exactly these nodes of this session be there, with this content; those of `before` that are not go.
 
-        A node of a session that was lost is made anew.
+        A node of a session that was lost is made anew. One of another process is replaced, but only once: if that
+        process takes it back, two have the same number, and the later one keeps it.
         """
         for path in set(before) - nodes.keys():
-            self._remove(path)
-        session = self._client.client_id[0] if self._client.client_id else None
+            self._remove_own(path)
+        self._lost &= nodes.keys()
         for path, data in nodes.items():
-            stat = self._ask(self._client.exists, path)
-            if stat is not None and stat.ephemeralOwner != session:
+            found = self._content(path)
+            if found is not None and not found.is_own:
+                if path in before and found.data != data:
+                    self._note_lost(path)
+                    continue
                 self._remove(path)
-                stat = None
-            if stat is None:
+                found = None
+            self._lost.discard(path)
+            if found is None:
                 self._create_ephemeral(path, data)
-            elif self._read(path) != data:
-                self._ask(self._client.set, path, data)
+            elif found.data != data:
+                self._ask("set", path, data)
 
     def replica_nodes(self, replicas: Iterable[ReplicaMeta]) -> dict[str, bytes]:
         """Return the nodes of servers."""
         return {one.path(self.bzid): one.to_bytes() for one in replicas}
 
     def container_nodes(
-        self, container: Container, info: ContainerServiceInfo, models: Iterable[SavedModel]
+        self, container: Container, servers: Mapping[SavedModel, ContainerServiceInfo], *, agent: str | None = None
     ) -> dict[str, bytes]:
-        """Return the nodes of a container and of what it serves."""
-        nodes = {self._at("container_service", str(container)): info.to_bytes()}
-        for model in models:
-            nodes[self._at("binding", model.model_name, f"{model.sub_graph}:{container}")] = b""
+        """Return the nodes of a container, of the servers in it that are available, and of its agent's service."""
+        first = next(iter(servers.values()), ContainerServiceInfo())
+        nodes = {self._at("container_service", str(container)): replace(first, agent=agent).to_bytes()}
+        for model, info in servers.items():
+            nodes[self._at("binding", model.model_name, f"{model.sub_graph}:{container}")] = info.to_bytes()
         return nodes
 
     def replicas(self, model_name: str) -> list[ReplicaMeta]:
@@ -129,43 +152,78 @@ class ServingRegistry(Closing):
             change(self._at("layouts", layout, str(model)))
         return models
 
+    def _declaration(self, model: SavedModel) -> str:
+        return self._at("saved_models", model.model_name, model.sub_graph)
+
     def _at(self, *parts: str) -> str:
         return "/".join(["", self.bzid, *parts])
 
     def _write(self, path: str, data: bytes) -> None:
         """Make a node that stays, or change it."""
         try:
-            self._ask(self._client.create, path, data, makepath=True)
+            self._ask("create", path, data, makepath=True)
         except NodeExistsError:
-            self._ask(self._client.set, path, data)
+            self._ask("set", path, data)
 
     def _write_empty(self, path: str) -> None:
         self._write(path, b"")
 
     def _create_ephemeral(self, path: str, data: bytes) -> None:
         try:
-            self._ask(self._client.create, path, data, ephemeral=True, makepath=True)
+            self._ask("create", path, data, ephemeral=True, makepath=True)
         except NodeExistsError:
-            self._ask(self._client.set, path, data)
+            self._ask("set", path, data)
 
     def _remove(self, path: str) -> None:
         try:
-            self._ask(self._client.delete, path)
+            self._ask("delete", path)
         except NoNodeError:
             return
 
+    def _remove_own(self, path: str) -> None:
+        found = self._content(path)
+        if found is not None and found.is_own:
+            self._remove(path)
+
+    def _note_lost(self, path: str) -> None:
+        if path not in self._lost:
+            self._lost.add(path)
+            _log.error("%s is now another process's; give each agent a --replica and a --container of its own", path)
+
+    def _ask(self, command: str, *args: Any, **kwargs: Any) -> Any:
+        # A lost connection, or an expired session, is no reason to fail: the next one is there in a moment.
+        return answer_in_time(self._client, _ANSWER_SECONDS, command, *args, **kwargs)
+
     def _children(self, path: str) -> list[str]:
         try:
-            return sorted(self._ask(self._client.get_children, path))
+            return sorted(self._ask("get_children", path))
         except NoNodeError:
             return []
 
     def _read(self, path: str) -> bytes | None:
+        found = self._content(path)
+        return None if found is None else found.data
+
+    def _content(self, path: str) -> "_Content | None":
         try:
-            data, _ = self._ask(self._client.get, path)
+            data, stat = self._ask("get", path)
         except NoNodeError:
             return None
-        return bytes(data)
+        session = self._client.client_id[0] if self._client.client_id else None
+        return _Content(bytes(data), stat.ephemeralOwner == session)
+
+
+class _Content(NamedTuple):
+    data: bytes
+    is_own: bool
+    """Whether the node belongs to this session."""
+
+
+def checked_bzid(bzid: str) -> str:
+    """Return the first part of all paths; a ValueError if it is empty or has a slash."""
+    if not bzid or "/" in bzid:
+        raise ValueError(f"bzid is the first part of all paths, without a slash, got {bzid!r}")
+    return bzid
 
 
 def _bound_to(subs: Mapping[str, Any], container: str) -> list[str]:

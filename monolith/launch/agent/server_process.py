@@ -1,4 +1,4 @@
-"""ServerProcess: one `monolith serve` that an agent started."""
+"""ServerProcess: one `monolith serve` or `monolith serve-shard` that an agent started."""
 
 import json
 import os
@@ -8,26 +8,28 @@ import sys
 import tempfile
 import urllib.error
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 
 from monolith.closing import Closing
 from monolith.cluster.serving.records import ModelState
+from monolith.launch.agent.served_part import Addresses, ServedPart
+from monolith.wire import Address
 
 _HEALTH_SECONDS = 2.0
 
 
 class ServerProcess(Closing):
-    """Serves the versions in a folder at ports that the system chooses."""
+    """Serves a part of a model at ports that the system chooses."""
 
-    def __init__(self, model: str, base: str, *, host: str, stop_seconds: float = 30.0) -> None:
-        """Start it; it waits for the first version if there is none."""
-        self.model, self.base = model, base
+    def __init__(self, part: ServedPart, arguments: Sequence[str], *, stop_seconds: float = 30.0) -> None:
+        """Start it with the arguments of the command line; it waits for the first version if there is none."""
+        self.part = part
         self._stop_seconds = stop_seconds
         self._folder = tempfile.TemporaryDirectory(prefix="monolith-agent-")
         self._ready_file = Path(self._folder.name, "ready.json")
         self._was_ready = False
-        command = [sys.executable, "-m", "monolith.launch.agent.serve_role", "serve", "--model", f"{model}={base}"]
-        command += ["--host", host, "--port", "0", "--sync-address", f"{model}={host}:0", "--wait"]
+        command = [sys.executable, "-m", "monolith.launch.agent.serve_role", *arguments]
         command += ["--ready-file", str(self._ready_file)]
         # The pipe ends with this process, and the server with the pipe.
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
@@ -42,13 +44,14 @@ class ServerProcess(Closing):
         """Whether the process runs."""
         return self._process.poll() is None
 
-    def addresses(self) -> tuple[str, str] | None:
-        """Return where it answers, and where it takes deltas; None before it does."""
+    def addresses(self) -> Addresses | None:
+        """Return where it is reached; None before it is."""
         try:
             ready = json.loads(self._ready_file.read_text())
         except (FileNotFoundError, ValueError):
             return None
-        return f"{ready['host']}:{ready['port']}", str(ready["sync_address"])
+        deltas = ready["sync_address"] if self.part.shard is None else ready["address"]
+        return Addresses(str(Address(ready["host"], ready["port"])), str(deltas))
 
     def state(self) -> ModelState:
         """Return how the model is, asked of the server itself."""
@@ -58,7 +61,7 @@ class ServerProcess(Closing):
         if found is None:
             return ModelState.LOADING
         try:
-            with urllib.request.urlopen(f"http://{found[0]}/v2/health/ready", timeout=_HEALTH_SECONDS):
+            with urllib.request.urlopen(f"http://{found.http}/v2/health/ready", timeout=_HEALTH_SECONDS):
                 self._was_ready = True
                 return ModelState.AVAILABLE
         except urllib.error.HTTPError:
@@ -66,15 +69,19 @@ class ServerProcess(Closing):
         except OSError:
             return ModelState.UNKNOWN
 
-    def close(self) -> None:
-        """End it as SIGTERM does: answers under way are finished; one that does not end is killed."""
+    def stop(self) -> None:
+        """Let it end as SIGTERM does: answers under way are finished."""
         if self.is_alive:
             os.kill(self._process.pid, signal.SIGTERM)
-            try:
-                self._process.wait(self._stop_seconds)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
+
+    def close(self) -> None:
+        """Stop it and wait for its end; one that does not end is killed."""
+        self.stop()
+        try:
+            self._process.wait(self._stop_seconds)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
         if self._process.stdin is not None:
             self._process.stdin.close()
         self._folder.cleanup()

@@ -19,13 +19,22 @@ def registered(discovery: ServiceDiscovery | None, name: str, index: int, addres
     if discovery is None:
         yield
         return
-    here = Address.parse(address)
-    if here.path is None and here.host in ("0.0.0.0", "::"):
-        # Listens on all networks: others reach it by the address of this host.
-        here = replace(here, host=get_local_host().strip("[]"))
-    addr = discovery.address_for(name, index) or str(here)
+    addr = discovery.address_for(name, index) or reachable(address)
     discovery.register(name, index, addr)
     try:
         yield
     finally:
         discovery.deregister(name, index, addr)
+
+
+def reachable(address: str) -> str:
+    """Return where others reach a process that listens at an address.
+
+    >>> reachable("10.0.0.7:7001")
+    '10.0.0.7:7001'
+    """
+    here = Address.parse(address)
+    if here.path is None and here.host in ("0.0.0.0", "::"):
+        # Listens on all networks: others reach it by the address of this host.
+        here = replace(here, host=get_local_host().strip("[]"))
+    return str(here)

@@ -65,6 +65,8 @@ READERS: Mapping[str, str] = {
     "enable_model_dump": "WatchConfig.model_dump",
     "keep_strings": "WatchConfig.keep_strings",
     "enable_realtime_training": "LiveConfig",
+    "bzid": "LiveConfig.sync_targets",
+    "unified_serving": "LiveConfig.sync_targets",
     "export_base": "LiveConfig.export_base",
     "base_name": "LiveConfig.name",
     "sync_targets": "LiveConfig.sync_targets",

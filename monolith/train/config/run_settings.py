@@ -1,11 +1,15 @@
 """RunSettings: what a run takes, one part per owner, made from the flat names that users know."""
 
+import warnings
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from monolith.checkpoint.keep.tide_window import TideConfig
+from monolith.cluster.discovery.parse import AGENTS, CONTAINERS
+from monolith.cluster.discovery.zookeeper.servers import default_zk_servers
+from monolith.cluster.platform.zk_environment import zk_servers_of_environment
 from monolith.data.input_config import InputConfig
 from monolith.embedding.admission import AdmissionConfig
 from monolith.model.hyper_params.spelling import to_snake_case
@@ -162,27 +166,51 @@ def _fields(config: RunnerConfig, owner: type, *, without: Collection[str] = ())
 
 
 def _live(config: RunnerConfig, model: Any) -> LiveConfig | None:
+    found = _registered_servers(config)
     if not (config.enable_realtime_training or config.export_base or config.sync_targets):
         return None
-    if config.enable_realtime_training:
-        _require_targets(config)
     targets = config.sync_targets or ()
+    named = split_targets(targets) if isinstance(targets, str) else targets
     default_seconds = REALTIME_SYNC_SECONDS if config.enable_realtime_training else DEFAULT_SYNC_SECONDS
     return replace(
         versions_of(config, model),
-        sync_targets=tuple(split_targets(targets) if isinstance(targets, str) else targets),
+        sync_targets=(*named, *found),
         sync_seconds=default_seconds if config.sync_every_seconds is None else config.sync_every_seconds,
         export_seconds=config.export_every_seconds,
         tls=tls_config(config),
     )
 
 
-def _require_targets(config: RunnerConfig) -> None:
-    if not config.sync_targets:
+def _registered_servers(config: RunnerConfig) -> list[str]:
+    """Return the discovery of the servers that agents registered for the model, if a realtime run names its `bzid`.
+
+    With `unified_serving` they are found by their containers. ZooKeeper is at `zk_server`, else where the environment
+    or the site says.
+    """
+    if not config.enable_realtime_training:
+        for name in ("bzid", "unified_serving"):
+            if getattr(config, name):
+                warnings.warn(f"{name} has no effect without enable_realtime_training", stacklevel=5)
+        return []
+    _require_servers(config)
+    if not config.bzid:
+        return []
+    zk_servers = config.zk_server or zk_servers_of_environment() or default_zk_servers()
+    if not zk_servers:
         raise ValueError(
-            "enable_realtime_training (enable_parameter_sync in a RunConfig) sends what is learned to servers, but "
-            'sync_targets is empty; name where they take deltas, such as sync_targets=["127.0.0.1:7001"] (`monolith '
-            "serve --sync-address`)"
+            f"bzid={config.bzid!r}: servers are found in ZooKeeper, and none is named; set zk_server, such as "
+            'zk_server="HOST:2181", several by comma'
+        )
+    kind = CONTAINERS if config.unified_serving else AGENTS
+    return [f"{kind}:{zk_servers}/{config.bzid}/{config.base_name}"]
+
+
+def _require_servers(config: RunnerConfig) -> None:
+    if not config.bzid and (config.unified_serving or not config.sync_targets):
+        raise ValueError(
+            "Business id cannot be none while realtime training (enable_realtime_training, enable_parameter_sync in a "
+            "RunConfig), and sync_targets is empty; set bzid to find servers that agents registered in ZooKeeper, or "
+            'sync_targets to where servers take deltas, such as ["127.0.0.1:7001"] (`monolith serve --sync-address`)'
         )
     if not config.base_name:
         raise ValueError(

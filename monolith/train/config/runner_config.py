@@ -35,7 +35,9 @@ class RunnerConfig(DistributedCpuTrainingConfig, SharedRunnerSettings):
     )
     deep_insight_name: str | None = setting(None, "Name of the model in metrics.")
     discovery_type: ServiceDiscoveryType = setting(ServiceDiscoveryType.CONSUL, "primus, consul, zk or mlp.")
-    zk_server: str | None = setting(None, "Address of ZooKeeper.")
+    zk_server: str | None = setting(
+        None, "Servers of ZooKeeper, several by comma; for bzid by default those of the environment's zk_servers."
+    )
     zk_watch_address_family: str = setting("ipv4", "Kind of address that is looked for: ipv4 or ipv6.")
     enable_fid_dedup: bool = setting(False, "Accepted; ids of a batch are always made unique.")
     tf_grpc_worker_cache_threads: int = setting(16, "Exported to TF_GRPC_WORKER_CACHE_THREADS.")
@@ -51,7 +53,7 @@ class RunnerConfig(DistributedCpuTrainingConfig, SharedRunnerSettings):
     kafka_dump_prefix: bool = setting(False, "Each input record has the prefix of a Kafka dump.")
     deep_insight_target: str | None = setting(None, "Heads whose predictions go to metrics, with commas between them.")
     deep_insight_sample_ratio: float | None = setting(None, "Share of the events that go to metrics.")
-    unified_serving: bool = setting(False, "Servers are found through the agents' ZooKeeper tree.")
+    unified_serving: bool = setting(False, "With bzid: servers are found by the containers that agents bind them to.")
     use_estimator: bool = setting(False, "Accepted; the Estimator is the only way.")
     input_path: str | None = setting(None, "Root of the input files.")
     is_hourly: bool = setting(False, "The input has a folder per hour.")

@@ -123,7 +123,9 @@ class SharedRunnerSettings:
         "this machine.",
     )
     insecure: bool = setting(False, "Let other machines connect without TLS: the network is trusted.")
-    bzid: str | None = setting(None, "Business id of the model, for serving.")
+    bzid: str | None = setting(
+        None, "Business id: with enable_realtime_training, changes go to the servers that agents registered under it."
+    )
     ps_replica_num: int | None = setting(None, "Replicas of each shard in serving.")
     base_name: str | None = setting(None, "Name of the model in serving.")
     restore_dir: str | None = setting(None, "Another model_dir, or a URL with copies of one, to start from.")

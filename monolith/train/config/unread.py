@@ -35,7 +35,6 @@ def _later(capability: str, *, refused: bool = False) -> Unread:
 
 
 _GPU = "training on a GPU"
-_FOUND = Unread("servers are found by sync_targets, such as zk:HOST:PORT/NAME; set that instead")
 _ITEMS = Unread("item rows are read from an export; write one with `monolith export`", ValueError)
 _FOUNTAIN = Unread("no public system has this name; read from a data service instead")
 
@@ -43,16 +42,14 @@ UNREAD: Mapping[str, Unread] = {
     "enable_variable_prefetch": Unread("workers always keep copies of the dense weights", happens_anyway=True),
     "enable_variable_partition": Unread("a dense weight is whole on one parameter server; they are spread by size"),
     "force_shutdown_ps": Unread("parameter servers always end with their job", happens_anyway=True),
-    "zk_watch_address_family": _FOUND,
-    "dc_aware": _FOUND,
+    "zk_watch_address_family": Unread("a server is reached by its IPv4 address, else by its IPv6 one"),
+    "dc_aware": Unread("agents register the servers of all data centres in one place"),
     "merge_sync_training_ckpt": Unread("all ranks share one model_dir and write one checkpoint", ValueError),
     "enable_gpu_training": _later(_GPU, refused=True),
     "processes_per_gpu": _later(_GPU),
     "device_fn": _later(_GPU, refused=True),
     "max_rpc_deadline_millis": Unread("entries have it: `monolith serve --rpc-deadline-millis`"),
-    "bzid": _FOUND,
     "ps_replica_num": Unread("each `monolith serve-shard` is a replica; start as many as wanted"),
-    "unified_serving": _FOUND,
     "mode": Unread("an Estimator's methods say what it does: train, evaluate or predict", ValueError),
     "only_feature_engineering": Unread("write parsed features with a pipeline of monolith.data", ValueError),
     "use_estimator": Unread("the Estimator is the only way", happens_anyway=True),

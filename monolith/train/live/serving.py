@@ -93,6 +93,8 @@ class LiveServing:
             self._targets.close()
 
     def _push_last(self) -> None:
+        if self._targets.fixed is None and not self._sender.links:
+            _log.warning("no server is registered that could take the last changes; the next export has them")
         for _ in range(_LAST_TRIES):
             try:
                 failures = self._sender.push_once().failures

@@ -115,7 +115,8 @@ def _check_others_exist(config: RunnerConfig) -> None:
             "or leave it out"
         )
     for name in ("tf_config", "zk_server", "uuid"):
-        if getattr(config, name):
+        finds_servers = name == "zk_server" and config.bzid and config.enable_realtime_training
+        if getattr(config, name) and not finds_servers:
             warnings.warn(f"{name} has no effect: it is for jobs, and this run is one process", stacklevel=4)
 
 

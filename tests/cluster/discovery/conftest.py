@@ -4,7 +4,9 @@ import pytest
 
 from monolith.cluster.discovery.zookeeper import client as zk_client
 from tests.cluster.discovery.memory_zookeeper import MemoryZooKeeper
-from tests.cluster.discovery.zookeeper_server import ZooKeeperServer, require_zookeeper
+from tests.cluster.discovery.zookeeper_server import zookeeper_server
+
+__all__ = ["zookeeper_server"]
 
 
 class InMemory:
@@ -32,15 +34,6 @@ class Real:
         double.start()
         double.stop()
         double.close()
-
-
-@pytest.fixture(scope="session")
-def zookeeper_server(tmp_path_factory):
-    require_zookeeper()
-    server = ZooKeeperServer(tmp_path_factory.mktemp("zookeeper"))
-    server.start()
-    yield server
-    server.stop()
 
 
 @pytest.fixture(params=["memory", pytest.param("real", marks=pytest.mark.services)])

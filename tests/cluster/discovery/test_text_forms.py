@@ -18,8 +18,17 @@ def test_each_kind_is_made(tmp_path):
 
 @pytest.mark.parametrize("text", ["", "files", "files:", "dns:ps", "static:"])
 def test_other_texts_are_refused_with_the_kinds(text):
-    with pytest.raises(ValueError, match=r"KIND:REST with a kind of static, files, zk, consul, got "):
+    with pytest.raises(
+        ValueError, match=r"KIND:REST with a kind of static, files, zk, consul, agents, containers, got "
+    ):
         discovery_from(text)
+
+
+@pytest.mark.parametrize("kind", ["agents", "containers"])
+@pytest.mark.parametrize("text", ["h:2181", "h:2181/bz", "h:2181//movie", "/bz/movie"])
+def test_servers_of_a_model_are_named_by_three_parts(kind, text):
+    with pytest.raises(ValueError, match=f"found by {kind}:HOST:PORT/BZID/MODEL, got '{kind}:{text}'"):
+        discovery_from(f"{kind}:{text}")
 
 
 @pytest.mark.parametrize("text", ["ps", "ps=", "ps=h:1;ps=h:2", ";", "ps=h", "ps=h:0", "p s=h:1", "=h:1"])

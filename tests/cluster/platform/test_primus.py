@@ -8,6 +8,7 @@ import grpc
 import pytest
 
 import monolith as mono
+from monolith.cluster import grpc_calls
 from monolith.cluster.platform import primus
 from monolith.cluster.platform.app_master import app_master_learns_the_end
 from monolith.cluster.platform.local_host import get_local_host
@@ -58,11 +59,11 @@ def app_master(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PRIMUS_AM_RPC_HOST", "unix")
     monkeypatch.setenv("PRIMUS_AM_RPC_PORT", "am.sock")
-    monkeypatch.setattr(primus, "_CHANNEL_MAP", {})
+    monkeypatch.setattr(grpc_calls, "_CHANNEL_MAP", {})
     monkeypatch.setattr(primus, "_POLL_SECONDS", 0.01)
     master = AppMaster("am.sock")
     yield master
-    for channel in primus._CHANNEL_MAP.values():
+    for channel in grpc_calls._CHANNEL_MAP.values():
         channel.close()
     master.server.stop(None).wait()
 
@@ -81,7 +82,7 @@ def test_kill(app_master):
     assert (request.exit_code, request.diagnose) == (1, "no more data")
     assert request.graceful_shutdown_timeout_ms.value == 20000
     assert 5 < app_master.patience[0] < 11, "ten seconds, with the rounding of gRPC"
-    assert len(primus._CHANNEL_MAP) == 1, "one channel per address"
+    assert len(grpc_calls._CHANNEL_MAP) == 1, "one channel per address"
 
 
 def test_finish(app_master):

@@ -38,6 +38,7 @@ OWNERS = {
 NIGHT = {"tide_start_hour": 22, "tide_start_minute": 30, "tide_end_hour": 6, "tide_end_minute": 15}
 PEM = {"tls_cert": "cert", "tls_key": "key", "tls_ca": "ca"}
 LIVE = {"sync_targets": ["127.0.0.1:1"], "base_name": "name"}
+REALTIME = {**LIVE, "enable_realtime_training": True, "zk_server": "h:2181"}
 
 # What a setting needs beside it to be accepted, and values that its type does not give away.
 COMPANY: dict[str, dict[str, Any]] = {
@@ -52,6 +53,8 @@ COMPANY: dict[str, dict[str, Any]] = {
     "export_num_shards": {"export_base": "exports", "export_mode": "distributed"},
     **dict.fromkeys(("skip_zero_embedding_when_serving", "warmup_file"), {"export_base": "exports"}),
     "enable_realtime_training": LIVE,
+    "bzid": REALTIME,
+    "unified_serving": {**REALTIME, "bzid": "bz"},
     "use_dataservice": {"data_service_dispatcher": "127.0.0.1:1"},
     "num_extra_dsworker_on_gpu_worker": {"num_ps": 1, "use_dataservice": True},
     "enable_dynamic_sharding": {"num_ps": 1, "use_dataservice": True},
@@ -77,7 +80,7 @@ SEEN_ELSEWHERE = {
     "insecure": "tests/train/job/test_place.py",
     "discovery_type": "tests/train/roles/test_discovery.py",
     "tf_config": "tests/train/roles/test_discovery.py",
-    "zk_server": "tests/train/roles/test_discovery.py",
+    "zk_server": "tests/train/roles/test_discovery.py and tests/train/config/test_registered_servers.py",
     "uuid": "tests/train/roles/test_discovery.py",
     "seed": "tests/train/test_modes_of_running.py",
     "params_override": "tests/train/config/test_config.py",

@@ -1,6 +1,7 @@
 """Which process of a job this one is: from settings, TF_CONFIG, the MLP platform, a list, or mpirun."""
 
 import json
+import warnings
 
 import pytest
 
@@ -112,4 +113,7 @@ def test_where_others_are_matters_only_if_there_are_others(tmp_path):
         mono.Estimator(mono.MonolithModel, RunConfig(model_dir=tmp_path, discovery="zk:h:2181/job"))
     with pytest.warns(UserWarning, match="zk_server has no effect: it is for jobs, and this run is one process"):
         with_role(RunnerConfig(zk_server="h:2181"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # here it says where servers are found
+        with_role(RunnerConfig(zk_server="h:2181", bzid="bz", base_name="movie", enable_realtime_training=True))
     assert role(discovery="zk:h:2181/job", is_local=True) == ("worker", 0, 0, 1)

@@ -11,6 +11,7 @@ try:
     from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
     from kazoo.handlers.threading import KazooTimeoutError
     from kazoo.protocol.states import KazooState
+    from kazoo.recipe.cache import TreeCache, TreeEvent
     from kazoo.retry import KazooRetry
 except ImportError as error:
     raise ImportError(
@@ -23,17 +24,24 @@ from monolith.cluster.platform.zk_environment import get_zk_auth_data
 
 __all__ = [
     "BASE_PATH",
+    "ZK_TROUBLE",
     "KazooException",
     "KazooState",
     "KazooTimeoutError",
     "MonolithKazooClient",
     "NoNodeError",
     "NodeExistsError",
+    "TreeCache",
+    "TreeEvent",
+    "answer_in_time",
     "clear_zk_path",
     "connected_client",
 ]
 
 BASE_PATH = "/monolith"
+ZK_TROUBLE = (KazooException, KazooTimeoutError)
+"""What a request may raise while ZooKeeper is away."""
+
 _MAX_PAUSE_SECONDS = 3.0
 _KEPT_UNUSED = timedelta(weeks=9)
 _log = logging.getLogger(__name__)
@@ -82,6 +90,16 @@ def connected_client(
             "the address"
         ) from None
     return client
+
+
+def answer_in_time(client: MonolithKazooClient, seconds: float, command: str, *args: Any, **kwargs: Any) -> Any:
+    """Return the answer to a command; KazooTimeoutError if the connection does not come back within `seconds`."""
+
+    # kazoo's plain commands wait without a limit while there is no connection.
+    def attempt() -> Any:
+        return getattr(client, f"{command}_async")(*args, **kwargs).get(timeout=seconds)
+
+    return client.retry(attempt)
 
 
 def clear_zk_path(zk_server: str | None, job_name: str, force_clear_zk_path: bool) -> None:

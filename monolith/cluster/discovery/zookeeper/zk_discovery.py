@@ -11,11 +11,11 @@ from monolith.cluster.discovery.member import checked
 from monolith.cluster.discovery.protocol import ServiceDiscovery
 from monolith.cluster.discovery.zookeeper.client import (
     BASE_PATH,
-    KazooException,
+    ZK_TROUBLE,
     KazooState,
-    KazooTimeoutError,
     NodeExistsError,
     NoNodeError,
+    answer_in_time,
     connected_client,
 )
 
@@ -23,7 +23,6 @@ _ZK_REGISTRATION_PERIOD = 30 * 60
 """Seconds between two checks that the registrations of this process are as it made them."""
 
 _PAUSE_AFTER_ERROR_SECONDS = 1.0
-_TROUBLE = (KazooException, KazooTimeoutError)
 _log = logging.getLogger(__name__)
 
 
@@ -124,17 +123,11 @@ class ZKServiceDiscovery(ServiceDiscovery):
     def _errors_about(self, attempt: str) -> Iterator[None]:
         try:
             yield
-        except _TROUBLE as error:
+        except ZK_TROUBLE as error:
             raise ConnectionError(f"cannot {attempt} in ZooKeeper under {self._path}: {error!r}") from error
 
     def _ask(self, command: str, *args: Any, **kwargs: Any) -> Any:
-        """Return the answer to a command; KazooTimeoutError if the connection does not come back in time."""
-
-        # kazoo's plain commands wait without a limit while there is no connection.
-        def attempt() -> Any:
-            return getattr(self._client, f"{command}_async")(*args, **kwargs).get(timeout=self._connect_seconds)
-
-        return self._client.retry(attempt)
+        return answer_in_time(self._client, self._connect_seconds, command, *args, **kwargs)
 
     def _on_state(self, state: str) -> None:
         # Runs in kazoo's own thread, which must not wait for an answer: leave everything to ours.
@@ -164,7 +157,7 @@ class ZKServiceDiscovery(ServiceDiscovery):
                         self._register_again()
                         due = time.monotonic() + _ZK_REGISTRATION_PERIOD
                     self._refresh()
-            except _TROUBLE as error:
+            except ZK_TROUBLE as error:
                 _log.warning("%s: ZooKeeper does not answer, trying again: %r", self._path, error)
                 self._all_is_stale = self._must_register = True
                 self._wake.set()
