@@ -24,8 +24,8 @@ from benchmarks.table.training import our_round
 from monolith._core import native
 
 PUSHES = 4
-"""Times that a writer pushes its round. Two threads that wake up often begin on the same core, and the system takes 4 ms
-to move one of them: a third of one round. The threads of a server's connections are on their cores already."""
+"""Times that a writer pushes its round. Two threads that wake up often begin on the same core, and the system takes
+4 ms to move one of them: a third of one round. The threads of a server's connections are on their cores already."""
 
 
 def measure_sharing(sizes: TableSizes, progress: Callable[[str], None]) -> dict[str, Any]:
