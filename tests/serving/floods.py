@@ -27,7 +27,7 @@ def bytes_taken_of_a_gigabyte(ready: dict[str, Any], *headers: str) -> int:
 
 @contextlib.contextmanager
 def may_open(num_files: int) -> Iterator[bool]:
-    """Let this process open so many files while the block runs; yield whether the system lets it."""
+    """Let this process open this number of files while the block runs; yield whether the system lets it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < num_files:
         yield False
