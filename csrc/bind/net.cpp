@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "bind/arrays.h"
@@ -38,7 +39,7 @@ nb::object memory_view(const std::byte* data, std::size_t size, int flags) {
   return nb::steal(PyMemoryView_FromMemory(memory, static_cast<Py_ssize_t>(size), flags));
 }
 
-// A reply, part by part, to write(memoryview).
+// A frame, part by part, to write(memoryview).
 class PythonSink : public ByteSink {
  public:
   explicit PythonSink(nb::callable write) : write_(std::move(write)) {}
@@ -49,6 +50,19 @@ class PythonSink : public ByteSink {
 
  private:
   nb::callable write_;
+};
+
+// A reply, part by part, from read_into(memoryview).
+class PythonSource : public ByteSource {
+ public:
+  explicit PythonSource(nb::callable read_into) : read_into_(std::move(read_into)) {}
+  void read(std::span<std::byte> to) override {
+    const nb::gil_scoped_acquire lock;
+    read_into_(memory_view(to.data(), to.size(), PyBUF_WRITE));
+  }
+
+ private:
+  nb::callable read_into_;
 };
 
 // A connection that only Python can use, by its methods write(memoryview) and read_into(memoryview).
@@ -110,12 +124,13 @@ bool answer(TableService& service, BytesIn frame, std::optional<std::int64_t> de
   });
 }
 
+nb::bytes refusal_of(const Failure& failure) {
+  return nb::bytes(reinterpret_cast<const char*>(failure.refusal.data()), failure.refusal.size());
+}
+
 nb::list to_python(const std::vector<Failure>& failures) {
   nb::list found;
-  for (const Failure& one : failures) {
-    const nb::bytes refusal(reinterpret_cast<const char*>(one.refusal.data()), one.refusal.size());
-    found.append(nb::make_tuple(one.shard, one.words, refusal));
-  }
+  for (const Failure& one : failures) found.append(nb::make_tuple(one.shard, one.words, refusal_of(one)));
   return found;
 }
 
@@ -132,6 +147,49 @@ nb::list exchange_over(ShardedCall& call, const std::vector<nb::object>& connect
   }
   const auto connect = [&](std::size_t shard) { return used.at(shard).get(); };
   return to_python(without_gil([&] { return call.exchange(connect, request_id, Milliseconds(timeout_ms)); }));
+}
+
+// What became of one server's part of a call: nothing if all went well, or the words and the refusal.
+using Trouble = std::optional<std::tuple<std::string, nb::bytes>>;
+
+Trouble to_python(const std::optional<Failure>& failure) {
+  if (!failure) return std::nullopt;
+  return std::tuple(failure->words, refusal_of(*failure));
+}
+
+std::optional<Failure> sent(ShardedCall& call, std::size_t shard, std::uint64_t request_id, std::int64_t timeout_ms,
+                            ByteSink& to) {
+  try {
+    call.send(shard, request_id, Milliseconds(timeout_ms), to);
+    return std::nullopt;
+  } catch (const std::runtime_error& error) {
+    return Failure{shard, error.what(), {}};
+  }
+}
+
+Trouble send(ShardedCall& call, std::size_t shard, int socket, std::uint64_t request_id, std::int64_t timeout_ms) {
+  return to_python(without_gil([&] {
+    SocketSink to(socket, deadline_after(Milliseconds(timeout_ms)));
+    return sent(call, shard, request_id, timeout_ms, to);
+  }));
+}
+
+Trouble send_over(ShardedCall& call, std::size_t shard, nb::callable write, std::uint64_t request_id,
+                  std::int64_t timeout_ms) {
+  PythonSink to(std::move(write));
+  return to_python(without_gil([&] { return sent(call, shard, request_id, timeout_ms, to); }));
+}
+
+Trouble receive(ShardedCall& call, std::size_t shard, int socket, std::uint64_t request_id, std::int64_t timeout_ms) {
+  return to_python(without_gil([&] {
+    SocketSource from(socket, deadline_after(Milliseconds(timeout_ms)));
+    return call.receive(shard, request_id, from);
+  }));
+}
+
+Trouble receive_over(ShardedCall& call, std::size_t shard, nb::callable read_into, std::uint64_t request_id) {
+  PythonSource from(std::move(read_into));
+  return to_python(without_gil([&] { return call.receive(shard, request_id, from); }));
 }
 
 ShardedCall pull(const ShardedBatch& batch, FloatsOut out, std::uint64_t plan_hash, bool half) {
@@ -233,7 +291,17 @@ void bind_client(nb::module_& m) {
       .def_prop_ro("result", &ShardedCall::result)
       .def_prop_ro("num_applied", &ShardedCall::num_applied)
       .def("exchange", &exchange, "sockets"_a, "request_id"_a, "timeout_ms"_a)
-      .def("exchange_over", &exchange_over, "connections"_a, "request_id"_a, "timeout_ms"_a);
+      .def("exchange_over", &exchange_over, "connections"_a, "request_id"_a, "timeout_ms"_a)
+      .def("send", &send, "shard"_a, "socket"_a, "request_id"_a, "timeout_ms"_a)
+      .def("send_over", &send_over, "shard"_a, "write"_a, "request_id"_a, "timeout_ms"_a)
+      .def("receive", &receive, "shard"_a, "socket"_a, "request_id"_a, "timeout_ms"_a)
+      .def("receive_over", &receive_over, "shard"_a, "read_into"_a, "request_id"_a);
+  m.def(
+      "await_any",
+      [](const std::vector<int>& sockets, std::int64_t timeout_ms) {
+        return with_os_errors([&] { return await_any(sockets, deadline_after(Milliseconds(timeout_ms))); });
+      },
+      "sockets"_a, "timeout_ms"_a);
   nb::class_<ShardedBatch>(m, "ShardedBatch")
       .def(
           "__init__",

@@ -66,6 +66,12 @@ class ShardedCall {
   std::vector<Failure> exchange(const std::function<Connection*(std::size_t shard)>& connect, std::uint64_t request_id,
                                 std::chrono::milliseconds timeout);
 
+  // One server at a time, for a caller that waits for several at once and asks another server for what one owes.
+  // `send` throws std::runtime_error. What follows it on the connection is a reply, which `receive` takes; then the
+  // shard is no longer pending.
+  void send(std::size_t shard, std::uint64_t request_id, std::chrono::milliseconds timeout, ByteSink& to);
+  std::optional<Failure> receive(std::size_t shard, std::uint64_t request_id, ByteSource& source);
+
   // Of a change: what all servers that have answered did; `num_applied` of them had not applied it before.
   const ChangeResult& result() const { return result_; }
   std::size_t num_applied() const { return num_applied_; }
@@ -81,9 +87,7 @@ class ShardedCall {
 
   void add_request(const Header& fields, std::span<const ArraySpec> arrays,
                    std::span<const std::span<const std::byte>> small);
-  void send(std::size_t shard, std::uint64_t request_id, std::chrono::milliseconds timeout, ByteSink& to);
   void send_values(std::size_t shard, bool more, ByteSink& to) const;
-  std::optional<Failure> receive(std::size_t shard, std::uint64_t request_id, ByteSource& source);
   void take_rows(std::size_t shard, const Header& header, ByteSource& source);
   void take_result(const Header& header, std::span<const std::byte> head, ByteSource& source);
 

@@ -25,19 +25,27 @@ constexpr std::chrono::microseconds kAwake{50};
 
 [[noreturn]] void fail(int number, const char* what) { throw std::system_error(number, std::generic_category(), what); }
 
+// As poll() takes it: below zero is for ever, zero is over.
+int left_ms(const Deadline& deadline) {
+  if (!deadline) return -1;
+  // Rounded up: a wait that ends a moment too early would spin.
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(*deadline - Clock::now()).count();
+  return static_cast<int>(std::clamp<std::int64_t>(left, 0, 1 << 30));
+}
+
+// Returns how many are ready: none after `timeout_ms`, or if a signal came.
+int poll_once(std::span<pollfd> sockets, int timeout_ms) {
+  const int ready = ::poll(sockets.data(), sockets.size(), timeout_ms);
+  if (ready < 0 && errno != EINTR) fail(errno, "waiting for the other side");
+  return std::max(ready, 0);
+}
+
 void wait_for(int socket, short event, const Deadline& deadline) {
   while (true) {
-    int timeout_ms = -1;
-    if (deadline) {
-      // Rounded up: a wait that ends a moment too early would spin.
-      const auto left = std::chrono::ceil<std::chrono::milliseconds>(*deadline - Clock::now()).count();
-      if (left <= 0) fail(ETIMEDOUT, "the other side took too long");
-      timeout_ms = static_cast<int>(std::min<std::int64_t>(left, 1 << 30));
-    }
+    const int timeout_ms = left_ms(deadline);
+    if (timeout_ms == 0) fail(ETIMEDOUT, "the other side took too long");
     pollfd one{socket, event, 0};
-    const int ready = ::poll(&one, 1, timeout_ms);
-    if (ready > 0) return;
-    if (ready < 0 && errno != EINTR) fail(errno, "waiting for the other side");
+    if (poll_once({&one, 1}, timeout_ms) > 0) return;
   }
 }
 
@@ -80,6 +88,24 @@ void write_all(int socket, std::span<const std::byte> from, const Deadline& dead
       fail(errno, "writing to the other side");
     }
   }
+}
+
+std::vector<std::size_t> await_any(std::span<const int> sockets, const Deadline& deadline) {
+  std::vector<pollfd> polled;
+  for (const int socket : sockets) polled.push_back({socket, POLLIN, 0});
+  const Clock::time_point awake_until = Clock::now() + kAwake;
+  std::vector<std::size_t> ready;
+  while (true) {
+    const int timeout_ms = left_ms(deadline);
+    const bool stays_awake = Clock::now() < awake_until;
+    if (poll_once(polled, stays_awake ? 0 : timeout_ms) > 0) break;
+    if (timeout_ms == 0) return ready;
+    if (stays_awake) std::this_thread::yield();
+  }
+  for (std::size_t i = 0; i < polled.size(); ++i) {
+    if (polled[i].revents != 0) ready.push_back(i);
+  }
+  return ready;
 }
 
 }  // namespace monolith::net

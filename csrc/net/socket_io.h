@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <optional>
 #include <span>
+#include <vector>
 
 namespace monolith::net {
 
@@ -25,5 +26,9 @@ void read_all(int socket, std::span<std::byte> to, const Deadline& deadline);
 
 // With `more`, the system may wait for the next write before it sends the end of this one.
 void write_all(int socket, std::span<const std::byte> from, const Deadline& deadline, bool more = false);
+
+// Returns the numbers of the sockets that have something to read, or were closed by the other side; none at the
+// deadline.
+std::vector<std::size_t> await_any(std::span<const int> sockets, const Deadline& deadline);
 
 }  // namespace monolith::net

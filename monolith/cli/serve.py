@@ -49,6 +49,14 @@ def serve(
     rpc_deadline_millis: Annotated[
         int, typer.Option(help="With --shards: how long all shards may take to answer for one batch.", min=1)
     ] = 1000,
+    hedge_millis: Annotated[
+        float | None,
+        typer.Option(
+            help="With --shards: ask another replica of a shard too if one is silent for this long; 0 never does. "
+            "Without it: twice what answers usually take.",
+            min=0,
+        ),
+    ] = None,
     require_rows: Annotated[
         bool, typer.Option("--require-rows", help="With --shards: answer 503 if a shard is away, not with zeros.")
     ] = False,
@@ -153,7 +161,10 @@ def serve(
         drain_seconds=drain_seconds,
         stop_seconds=stop_seconds,
         entry=server.EntryConfig(
-            deadline_seconds=rpc_deadline_millis / 1000, require_rows=require_rows, index=entry_index
+            deadline_seconds=rpc_deadline_millis / 1000,
+            hedge_seconds=None if hedge_millis is None else hedge_millis / 1000,
+            require_rows=require_rows,
+            index=entry_index,
         ),
     )
     if workers:

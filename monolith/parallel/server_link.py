@@ -36,6 +36,11 @@ class ServerLink(Closing):
         self._connection: Connection | None = None
         self._request_ids = itertools.count(1)
 
+    @property
+    def is_connected(self) -> bool:
+        """Whether a greeted connection is there, as far as anybody knows."""
+        return self._connection is not None
+
     def connection(self, deadline: Deadline = NO_DEADLINE) -> Connection:
         """Return the greeted connection.
 

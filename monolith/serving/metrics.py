@@ -112,6 +112,11 @@ class Metrics:
             "Rows read as zeros because no replica of their shard answered in time.",
             labels=["model", "shard"],
         )
+        hedged = CounterMetricFamily(
+            "monolith_hedged_reads",
+            "Reads for which a second replica of the shard was asked, because the first was silent.",
+            labels=["model", "shard"],
+        )
         gauges = {
             name: GaugeMetricFamily(name, meaning, labels=["model"])
             for name, meaning in (
@@ -140,7 +145,8 @@ class Metrics:
                 elif isinstance(elsewhere, ReplicatedTables):
                     for shard, addresses in enumerate(elsewhere.replicas):
                         replicas.add_metric([model.name, str(shard)], len(addresses))
-                        defaults.add_metric([model.name, str(shard)], elsewhere.default_rows[shard])
+                        defaults.add_metric([model.name, str(shard)], elsewhere.counts.default_rows[shard])
+                        hedged.add_metric([model.name, str(shard)], elsewhere.counts.hedged_reads[shard])
                 else:
                     for name, table in versions[0].tables.tables.items():
                         rows.add_metric([model.name, name], len(table))
@@ -151,4 +157,4 @@ class Metrics:
                 values["monolith_freshness_seconds"] = time.time() - now.as_of
             for name, value in values.items():
                 gauges[name].add_metric([model.name], value)
-        yield from (rows, held, replicas, defaults, *gauges.values())
+        yield from (rows, held, replicas, defaults, hedged, *gauges.values())

@@ -6,11 +6,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
 
 import torch
-import uvicorn
-from fastapi import FastAPI
 
 from monolith._core import native
 from monolith.export.versions import complete_versions, latest_version
@@ -204,7 +201,9 @@ def serve(
         connections = Connections(config.limits, metrics.count_dropped)
         protocol = connections.protocol if certificates is None else encrypted(connections, certificates)
         server = StoppableServer(
-            _http_config(app, protocol, config.stop_seconds),
+            app,
+            protocol,
+            stop_seconds=config.stop_seconds,
             drain_seconds=config.drain_seconds,
             on_drain=models.drain,
         )
@@ -299,16 +298,3 @@ def _has_version(model: ModelConfig) -> bool:
     if model.version is None:
         return latest_version(model.base) is not None
     return model.version in complete_versions(model.base)
-
-
-def _http_config(app: FastAPI, protocol: Callable[..., Any], stop_seconds: float) -> uvicorn.Config:
-    return uvicorn.Config(
-        app,
-        http=cast(Any, protocol),
-        ws="none",
-        log_config=None,
-        access_log=False,
-        lifespan="on",
-        # Answers under way are finished, but nobody waits for a client that never reads its own.
-        timeout_graceful_shutdown=cast(int, stop_seconds),
-    )

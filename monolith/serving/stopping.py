@@ -6,16 +6,40 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any, cast
 
 import uvicorn
+from fastapi import FastAPI
 
 
 class StoppableServer(uvicorn.Server):
     """uvicorn, with a time between SIGTERM and the moment from which connections are refused."""
 
-    def __init__(self, config: uvicorn.Config, *, drain_seconds: float, on_drain: Callable[[], None]) -> None:
-        """Call `on_drain` at the first signal, and go on answering for `drain_seconds`; Ctrl-C does not wait."""
-        super().__init__(config)
+    def __init__(
+        self,
+        app: FastAPI,
+        protocol: Callable[..., Any],
+        *,
+        stop_seconds: float,
+        drain_seconds: float,
+        on_drain: Callable[[], None],
+    ) -> None:
+        """Answer with `app` on connections that `protocol` makes.
+
+        Call `on_drain` at the first signal, and go on answering for `drain_seconds`; Ctrl-C does not wait.
+        """
+        super().__init__(
+            uvicorn.Config(
+                app,
+                http=cast(Any, protocol),
+                ws="none",
+                log_config=None,
+                access_log=False,
+                lifespan="on",
+                # Answers under way are finished, but nobody waits for a client that never reads its own.
+                timeout_graceful_shutdown=cast(int, stop_seconds),
+            )
+        )
         self._drain_seconds = drain_seconds
         self._on_drain = on_drain
         self._stop_at: float | None = None

@@ -39,6 +39,11 @@ class Deadline:
             raise TimeoutError("the deadline has passed")
         return left
 
+    def part(self, num_parts: int) -> "Deadline":
+        """Return when one of this number of equal parts of what is left has passed."""
+        now = time.monotonic()
+        return Deadline(now + max(0.0, self.at_seconds - now) / num_parts)
+
     def earlier(self, other: "Deadline") -> "Deadline":
         """Return the one that comes first."""
         return min(self, other, key=lambda deadline: deadline.at_seconds)

@@ -83,7 +83,7 @@ def test_predictions_are_those_of_one_process(fleet, path):
         np.testing.assert_array_equal(predicted(entry, seed), predicted(alone, seed))
     np.testing.assert_allclose(predicted(entry), eager(*trained(3), request(80)), rtol=0, atol=1e-6)
     assert sum(len(one[0].tables["uid"]) for one in fleet.models) == 200, "each shard has rows of its own"
-    assert entry.tables.default_rows == [0] * NUM_SHARDS
+    assert entry.tables.counts.default_rows == [0] * NUM_SHARDS
 
 
 def test_another_replica_answers_for_one_that_is_gone(fleet, path):
@@ -93,7 +93,7 @@ def test_another_replica_answers_for_one_that_is_gone(fleet, path):
         fleet.servers[shard][shard % 2].close()
     for _ in range(4):  # reads go to each replica in turn
         np.testing.assert_array_equal(predicted(entry), wanted)
-    assert entry.tables.default_rows == [0] * NUM_SHARDS
+    assert entry.tables.counts.default_rows == [0] * NUM_SHARDS
 
 
 def test_many_threads_read_while_replicas_come_and_go(fleet, path):
@@ -123,7 +123,7 @@ def test_many_threads_read_while_replicas_come_and_go(fleet, path):
         done.set()
         for thread in threads:
             thread.join()
-    assert not wrong and entry.tables.default_rows == [0] * NUM_SHARDS
+    assert not wrong and entry.tables.counts.default_rows == [0] * NUM_SHARDS
 
 
 def test_rows_of_a_shard_that_is_away_read_as_zeros_and_are_counted(fleet, path):
@@ -134,11 +134,11 @@ def test_rows_of_a_shard_that_is_away_read_as_zeros_and_are_counted(fleet, path)
     ids = {table: fleet.models[1][0].tables[table] for table in ("uid", "mov")}
     for table, rows in ids.items():
         alone.erase_rows(table, torch.cat([one for one, _ in rows.items()]))
-    before = entry.tables.default_rows[1]
+    before = entry.tables.counts.default_rows[1]
     np.testing.assert_array_equal(predicted(entry), alone.predict(columns)["pred"])
     away = sum(int(ids[table].contains(torch.from_numpy(columns[table])).sum()) for table in ids)
-    assert entry.tables.default_rows[1] - before == away > 0
-    assert entry.tables.default_rows[0] == entry.tables.default_rows[2] == 0
+    assert entry.tables.counts.default_rows[1] - before == away > 0
+    assert entry.tables.counts.default_rows[0] == entry.tables.counts.default_rows[2] == 0
     assert entry.shards_away == (1,)
     # It comes back at another address.
     back = fleet.served(fleet.models[1][0])
@@ -184,7 +184,7 @@ def test_a_newer_version_takes_the_place_of_the_one_before(fleet, path):
     for _ in range(3):
         np.testing.assert_array_equal(predicted(entry), before)
         np.testing.assert_array_equal(predicted(entry_of_newer), after)
-    assert entry.tables.default_rows == entry_of_newer.tables.default_rows == [0] * NUM_SHARDS
+    assert entry.tables.counts.default_rows == entry_of_newer.tables.counts.default_rows == [0] * NUM_SHARDS
 
 
 def replace_versions(fleet, base):
@@ -232,7 +232,7 @@ def test_an_entry_that_follows_a_trainer_reads_the_newest_rows(fleet, path):
     after = load_export(newer)
     entry.swap_dense(after.dense_weights)  # as a delta brings them
     np.testing.assert_array_equal(predicted(entry), predicted(after))
-    assert entry.tables.default_rows == [0] * NUM_SHARDS
+    assert entry.tables.counts.default_rows == [0] * NUM_SHARDS
 
 
 def test_an_entry_that_must_have_all_rows_says_so(fleet):

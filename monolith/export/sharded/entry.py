@@ -9,7 +9,7 @@ from monolith.embedding import MultiTable, TableConfig
 from monolith.export.description import Description
 from monolith.export.load import RowsElsewhere
 from monolith.export.versions import shard_folder
-from monolith.parallel.replicas.replicated_tables import FindReplicas, ReadConfig, ReplicatedTables
+from monolith.parallel.replicas.replicated_tables import FindReplicas, ReadConfig, ReadCounts, ReplicatedTables
 from monolith.wire import SharedSecret, TlsConfig
 
 ENTRY = "entry"
@@ -37,7 +37,7 @@ def rows_on_replicas(
     Loading is a ShardAwayError unless each shard has a replica that serves the version. If the model `is_live`, because
     deltas change its dense weights, it reads the newest rows of its plan, of no version in particular.
     """
-    counted: list[int] = []  # of all versions: a counter does not go back
+    counts = ReadCounts()  # of all versions: a counter does not go back
 
     def rows(description: Description, configs: Mapping[str, TableConfig]) -> MultiTable:
         if not description.shards:
@@ -51,7 +51,7 @@ def rows_on_replicas(
             find,
             plan_hash=description.plan_hash,
             version=0 if is_live else description.version,
-            default_rows=counted,
+            counts=counts,
             secret=secret,
             tls=tls,
             config=config,

@@ -1,11 +1,11 @@
 """ReplicatedTables: tables to read, with their rows on replicas of several shards."""
 
-import itertools
 import logging
 import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import as_completed
 from dataclasses import dataclass, field
 
 import torch
@@ -16,20 +16,14 @@ from monolith.closing import Closing
 from monolith.embedding import TableConfig
 from monolith.embedding.hash_shards import shards_of_ids
 from monolith.embedding.tensor_checks import check_out, flat_ids
-from monolith.errors import CorruptFrameError, FencedError, PlanMismatchError, RemoteError
-from monolith.parallel.messages import Hello, raise_refusal, tables_of
-from monolith.parallel.replicas.shard_replicas import Replica, ShardReplicas
-from monolith.parallel.server_link import ServerLink
+from monolith.parallel.messages import Hello, tables_of
+from monolith.parallel.replicas.hedging import Hedges
+from monolith.parallel.replicas.replica_read import ReplicaRead
+from monolith.parallel.replicas.shard_replicas import ShardReplicas
 from monolith.wire import Address, Deadline, SharedSecret, TlsConfig
-from monolith.wire.connection import Connection
 
 FindReplicas = Callable[[int], Sequence[str | Address]]
 """Returns the addresses of the replicas of a shard."""
-
-_FAILURES = (OSError, CorruptFrameError, RemoteError, PlanMismatchError, FencedError)
-"""What one replica may do to a read; another one is asked."""
-
-_PAUSE_SECONDS = 0.02
 
 
 class ShardAwayError(ConnectionError):
@@ -49,6 +43,9 @@ class ReadConfig:
     refresh_seconds: float = 5.0
     """Replicas are looked for this often, and whenever none of a shard answers."""
 
+    hedge_seconds: float | None = None
+    """A replica that is silent for this long gets a rival; 0: never. None: twice what answers usually take."""
+
     default_rows: bool = True
     """Whether the rows of a shard that does not answer read as zeros; otherwise the read is a ShardAwayError."""
 
@@ -57,6 +54,24 @@ class ReadConfig:
         for name in ("deadline_seconds", "refresh_seconds"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
+        if self.hedge_seconds is not None and not self.hedge_seconds >= 0:
+            raise ValueError(f"hedge_seconds must be zero or more, got {self.hedge_seconds}")
+
+
+@dataclass(slots=True)
+class ReadCounts:
+    """What happened to reads, for each shard."""
+
+    default_rows: list[int] = field(default_factory=list)
+    """Rows that were read as zeros because no replica answered."""
+
+    hedged_reads: list[int] = field(default_factory=list)
+    """Reads for which a second replica was asked because the first was silent."""
+
+    def widen(self, num_shards: int) -> None:
+        """Have a count for each shard."""
+        for counts in (self.default_rows, self.hedged_reads):
+            counts += [0] * (num_shards - len(counts))
 
 
 class ReplicatedTables(Closing):
@@ -64,7 +79,7 @@ class ReplicatedTables(Closing):
 
     A read is one request to each shard, with the ids of all tables, each id once. If a replica does not answer, another
     one is asked. Rows of a shard of which no replica answers in time are zeros, as those of ids without a row:
-    `default_rows` counts them.
+    `counts` has their number.
     """
 
     def __init__(
@@ -75,24 +90,23 @@ class ReplicatedTables(Closing):
         *,
         plan_hash: int,
         version: int = 0,
-        default_rows: list[int] | None = None,
+        counts: ReadCounts | None = None,
         secret: SharedSecret | None = None,
         tls: TlsConfig | None = None,
         config: ReadConfig | None = None,
     ) -> None:
         """Look for replicas; nothing is connected before the first read.
 
-        `version` is that of the model; replicas of another are not read. `default_rows` goes on from other tables.
+        `version` is that of the model; replicas of another are not read. `counts` go on from other tables.
         """
         self.config = config or ReadConfig()
         self.tables = {name: TableToRead(configs[name]) for name in sorted(configs)}
         self.plan_hash = plan_hash
         self.num_shards = num_shards
-        self.default_rows = [] if default_rows is None else default_rows
-        """For each shard, the rows that were read as zeros because no replica answered."""
-        self.default_rows += [0] * (num_shards - len(self.default_rows))
+        self.counts = counts or ReadCounts()
+        self.counts.widen(num_shards)
         self._find = find
-        self._is_encrypted = tls is not None
+        self._hedges = Hedges(self.config.hedge_seconds, deadline_seconds=self.config.deadline_seconds)
         self._shards = [
             ShardReplicas(
                 Hello(
@@ -115,7 +129,6 @@ class ReplicatedTables(Closing):
         self._refresh_lock = threading.Lock()
         self._refreshed_at = float("-inf")
         self._logged_at = float("-inf")
-        self._request_ids = itertools.count(1)
         self.refresh()
 
     @property
@@ -147,25 +160,23 @@ class ReplicatedTables(Closing):
     def require_replicas(self) -> None:
         """Raise a ShardAwayError unless every shard has a replica that would answer a read now."""
         deadline = Deadline.after(self.config.deadline_seconds)
-        for number, shard in enumerate(self._shards):
-            tried: set[Replica] = set()
-            why = "no replica is registered" if not shard.addresses else ""
-            while (replica := shard.next(tried)) is not None:
-                tried.add(replica)
-                link = replica.take()
-                try:
-                    link.connection(deadline)
-                except _FAILURES as error:
-                    replica.fail(link)
+        for number, asked in enumerate([shard.connect() for shard in self._shards]):
+            why = "no replica is registered"
+            try:
+                for one in as_completed(asked, max(0.0, deadline.at_seconds - time.monotonic())):
+                    if (error := one.exception()) is None:
+                        break
                     why = str(error)
-                    continue
-                replica.give_back(link)
-                break
-            else:
-                raise ShardAwayError(f"no replica of shard {number} of {self.num_shards} answers: {why}")
+                else:
+                    raise ShardAwayError(f"no replica of shard {number} of {self.num_shards} answers: {why}")
+            except TimeoutError as error:
+                words = f"no replica of shard {number} of {self.num_shards} answers: they are silent"
+                raise ShardAwayError(words) from error
 
-    def refresh(self) -> None:
-        """Look for replicas now; where none can be found, those of before stay."""
+    def refresh(self, max_age_seconds: float = 0.0) -> None:
+        """Look for replicas, unless that was done this lately; where none can be found, those of before stay."""
+        if time.monotonic() - self._refreshed_at < max_age_seconds:
+            return
         with self._refresh_lock:
             self._refreshed_at = time.monotonic()
             for number, shard in enumerate(self._shards):
@@ -179,42 +190,31 @@ class ReplicatedTables(Closing):
 
     def carry_out(self, call: native.ShardedCall) -> list[int]:
         """Read what the call asks for; return the shards that did not answer in time."""
-        if time.monotonic() - self._refreshed_at > self.config.refresh_seconds:
-            self.refresh()
+        self.refresh(self.config.refresh_seconds)
         deadline = Deadline.after(self.config.deadline_seconds)
-        tried: dict[int, set[Replica]] = {}
-        why = "no replica is known"
-        while (pending := call.pending) and not deadline.expired:
-            links = {}
-            for shard in pending:
-                replica = self._shards[shard].next(tried.setdefault(shard, set()))
-                if replica is not None:
-                    tried[shard].add(replica)
-                    links[shard] = _Asked(replica)
-            if links:
-                why = self._attempt(call, links, self._until(pending, tried, deadline)) or why
-                continue
-            # All of them failed: perhaps they are elsewhere now, or come back.
-            time.sleep(min(_PAUSE_SECONDS, max(0.0, deadline.at_seconds - time.monotonic())))
-            self.refresh()
-            tried.clear()
+        read = ReplicaRead(call, self._shards, self._hedges, deadline, refresh=self.refresh)
+        pending = read.run()
+        self._count(self.counts.hedged_reads, read.num_hedged)
         self._of_thread.away = tuple(pending)
         if pending:
-            words = f"shards {pending} did not answer within {self.config.deadline_seconds:g} s: {why}"
+            words = f"shards {pending} did not answer within {self.config.deadline_seconds:g} s: {read.why}"
             if not self.config.default_rows:
                 raise ShardAwayError(words)
             self._log_once_a_second(words)
         return pending
 
-    def count_default_rows(self, num_rows: Mapping[int, int]) -> None:
-        """Add to `default_rows`."""
-        with self._lock:
-            for shard, count in num_rows.items():
-                self.default_rows[shard] += count
+    def count_default_rows(self, num_rows: Sequence[int]) -> None:
+        """Add to the rows that were read as zeros, shard by shard."""
+        self._count(self.counts.default_rows, num_rows)
 
     def close(self) -> None:
         """Close all connections that no read uses."""
         self._at_exit()
+
+    def _count(self, totals: list[int], more: Sequence[int]) -> None:
+        with self._lock:
+            for shard, number in enumerate(more):
+                totals[shard] += number
 
     def _log_once_a_second(self, words: str) -> None:
         with self._lock:
@@ -223,53 +223,6 @@ class ReplicatedTables(Closing):
                 self._logged_at = time.monotonic()
         if is_due:
             _log.warning("%s; their rows read as zeros", words)
-
-    def _until(self, pending: Sequence[int], tried: Mapping[int, set[Replica]], deadline: Deadline) -> Deadline:
-        """Return when an attempt ends: early enough for every replica that is left to be asked."""
-        left = max(self._shards[shard].num_left(tried[shard]) for shard in pending)
-        seconds = max(0.001, deadline.at_seconds - time.monotonic())
-        return Deadline.after(seconds / (1 + left))
-
-    def _attempt(self, call: native.ShardedCall, asked: dict[int, "_Asked"], deadline: Deadline) -> str:
-        """Ask one replica of each shard; return why one did not answer."""
-        for one in asked.values():
-            try:
-                one.connection = one.link.connection(deadline)
-            except _FAILURES as error:
-                one.failure = str(error)
-        connections = [asked[shard].connection if shard in asked else None for shard in range(self.num_shards)]
-        left_ms = max(1, round((deadline.at_seconds - time.monotonic()) * 1000))
-        request_id = next(self._request_ids)
-        if self._is_encrypted:
-            failures = call.exchange_over(
-                [None if one is None else one.by(deadline) for one in connections], request_id, left_ms
-            )
-        else:
-            sockets = [-1 if one is None else one.fileno() for one in connections]
-            failures = call.exchange(sockets, request_id, left_ms)
-        for shard, words, refusal in failures:
-            asked[shard].failure = words or _words_of(asked[shard].replica.address, refusal)
-        why = ""
-        for one in asked.values():
-            if one.failure is None:
-                one.replica.give_back(one.link)
-            else:
-                one.replica.fail(one.link)
-                why = f"{one.replica.address}: {one.failure}"
-        return why
-
-
-@dataclass(slots=True)
-class _Asked:
-    """A replica that is asked in an attempt."""
-
-    replica: Replica
-    link: ServerLink = field(init=False)
-    connection: Connection | None = None
-    failure: str | None = None
-
-    def __post_init__(self) -> None:
-        self.link = self.replica.take()
 
 
 class ReplicatedRead:
@@ -296,7 +249,7 @@ class ReplicatedRead:
 
     def _write_defaults(self, out: Tensor) -> None:
         """Write zeros for the shards that are away: a reply that broke off may have left some rows."""
-        counts = dict.fromkeys(self.shards_away, 0)
+        counts = [0] * self._tables.num_shards
         widths = [size * dim for size, dim in zip(self._sizes, self._dims, strict=True)]
         parts = zip(torch.split(out, widths), torch.split(self._ids, self._sizes), self._dims, strict=True)
         for rows, ids, dim in parts:
@@ -324,12 +277,3 @@ class TableToRead:
 def _close_all(shards: Sequence[ShardReplicas]) -> None:
     for shard in shards:
         shard.close()
-
-
-def _words_of(address: Address, refusal: bytes) -> str:
-    """Return what a server's error reply says."""
-    try:
-        raise_refusal(address, refusal)
-    except _FAILURES as error:
-        return str(error)
-    return "an error without words"

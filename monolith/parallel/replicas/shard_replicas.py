@@ -4,9 +4,11 @@ import itertools
 import threading
 import time
 from collections.abc import Collection, Sequence
+from concurrent.futures import Future
 
 from monolith.closing import Closing
 from monolith.parallel.messages import Hello
+from monolith.parallel.replicas.background import in_background
 from monolith.parallel.server_link import ServerLink
 from monolith.wire import Address, SharedSecret, TlsConfig
 
@@ -34,6 +36,7 @@ class Replica(Closing):
         self.failed_at = float("-inf")
         """Moment of the last failure, unless it has answered since."""
         self._rest_seconds = 0.0
+        self._num_owed = 0
         self._hello, self._secret, self._tls = hello, secret, tls
         self._connect_seconds = connect_seconds
         self._lock = threading.Lock()
@@ -53,6 +56,20 @@ class Replica(Closing):
             connect_timeout_seconds=self._connect_seconds,
         )
 
+    def connect(self) -> "Future[object]":
+        """Return whether it answers, which a thread finds out; the connection waits to be used."""
+        link = self.take()
+        connected = in_background(link.connection, f"connect {self.address}")
+        connected.add_done_callback(lambda _: self.settle(link, connected))
+        return connected
+
+    def settle(self, link: ServerLink, news: "Future[object]") -> None:
+        """Keep a link or close it, by what became of it."""
+        if news.exception() is None:
+            self.give_back(link)
+        else:
+            self.fail(link)
+
     def give_back(self, link: ServerLink) -> None:
         """Keep a link on which a whole reply came."""
         self.failed_at, self._rest_seconds = float("-inf"), 0.0
@@ -70,6 +87,20 @@ class Replica(Closing):
         self.failed_at = now
         link.close()
         self._close_idle()
+
+    def owe(self) -> None:
+        """Count an answer that is late, and that nobody waits for any more."""
+        with self._lock:
+            self._num_owed += 1
+
+    def pay(self) -> None:
+        """Count that it came, or that it never will."""
+        with self._lock:
+            self._num_owed -= 1
+
+    def is_well(self, now: float) -> bool:
+        """Whether it neither failed lately nor owes an answer."""
+        return not self._num_owed and not self.is_resting(now)
 
     def is_resting(self, now: float) -> bool:
         """Whether others should be asked before it: it failed lately."""
@@ -89,7 +120,7 @@ class Replica(Closing):
 
 
 class ShardReplicas(Closing):
-    """The replicas of one shard: reads go to each of them in turn, and to those that failed only after the others."""
+    """The replicas of one shard: each is asked in turn; those that failed or are late, after the others."""
 
     def __init__(
         self, hello: Hello, *, secret: SharedSecret | None, tls: TlsConfig | None, connect_seconds: float
@@ -122,16 +153,21 @@ class ShardReplicas(Closing):
             if address not in replicas:
                 replica.close()
 
+    def connect(self) -> "list[Future[object]]":
+        """Ask every replica whether it answers."""
+        return [one.connect() for one in self._replicas.values()]
+
     def next(self, tried: Collection[Replica]) -> Replica | None:
         """Return the replica to ask now, none that was tried; None if all were."""
+        well = self.next_well(tried)
         left = [one for one in self._replicas.values() if one not in tried]
-        if not left:
-            return None
-        turn, now = next(self._turns), time.monotonic()
-        order = left[turn % len(left) :] + left[: turn % len(left)]
-        return next((one for one in order if not one.is_resting(now)), None) or min(
-            order, key=lambda one: one.failed_at
-        )
+        return well or min(left, key=lambda one: one.failed_at, default=None)
+
+    def next_well(self, tried: Collection[Replica]) -> Replica | None:
+        """Return a replica that will probably answer, none that was tried; each in turn."""
+        now = time.monotonic()
+        well = [one for one in self._replicas.values() if one not in tried and one.is_well(now)]
+        return well[next(self._turns) % len(well)] if well else None
 
     def num_left(self, tried: Collection[Replica]) -> int:
         """Return how many replicas were not tried."""

@@ -31,6 +31,9 @@ class EntryConfig:
     deadline_seconds: float = 1.0
     """How long the replicas of all shards together may take to answer for one batch of requests."""
 
+    hedge_seconds: float | None = None
+    """After how long another replica is asked too; 0: never. None: twice what answers usually take."""
+
     require_rows: bool = False
     """Answer 503 if a shard is away, instead of with zeros for its rows."""
 
@@ -55,7 +58,11 @@ class RowsOfModel(Closing):
         load = partial(load_export, num_threads=num_threads)
         if self._discovery is None:
             return load
-        config = ReadConfig(deadline_seconds=self._config.deadline_seconds, default_rows=not self._config.require_rows)
+        config = ReadConfig(
+            deadline_seconds=self._config.deadline_seconds,
+            hedge_seconds=self._config.hedge_seconds,
+            default_rows=not self._config.require_rows,
+        )
         secret = None if self._tls is not None else SharedSecret.of_folder(self._base)
         find = replicas_of(self._discovery)
         rows = rows_on_replicas(find, secret=secret, tls=self._tls, config=config, is_live=self._is_live)

@@ -7,9 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import cast
-
-import uvicorn
+from typing import Final, cast
 
 from monolith.cluster.discovery import discovery_from
 from monolith.delta.forgetting import forget_in_tables
@@ -19,6 +17,7 @@ from monolith.export.serving_model import ServingModel
 from monolith.export.sharded.shard_model import ShardModel, load_shard
 from monolith.export.versions import latest_version, shard_folder
 from monolith.parallel.replicas.replica_server import ReplicaServer
+from monolith.serving.connections import ConnectionLimits, Connections
 from monolith.serving.listening import better_bind_error, bind, start_listening
 from monolith.serving.metrics import Metrics
 from monolith.serving.models.follower import Follower
@@ -31,6 +30,8 @@ from monolith.wire import Address, Message, SharedSecret, TlsConfig
 
 _POLL_SECONDS = 0.2
 _RELEASE_SECONDS = 1.0
+_STOP_SECONDS = 5.0
+_HEALTH_LIMITS: Final = ConnectionLimits(max_connections=64)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -154,8 +155,11 @@ def serve_shard(config: ShardConfig, *, announce: Callable[[ReadyShard], None] =
             announce(ready)
 
         app = health_app(models, metrics, on_ready=on_ready)
-        http = uvicorn.Config(app, ws="none", log_config=None, access_log=False, lifespan="on")
-        server = StoppableServer(http, drain_seconds=0, on_drain=models.drain)
+        # Those who only ask for health must not take the files that entries need.
+        connections = Connections(_HEALTH_LIMITS, metrics.count_dropped)
+        server = StoppableServer(
+            app, connections.protocol, stop_seconds=_STOP_SECONDS, drain_seconds=0, on_drain=models.drain
+        )
         start_listening(sock, config.host, config.port)
         cleanup.enter_context(models.watched(config.poll_seconds))
         cleanup.enter_context(_released(rows.server))

@@ -38,6 +38,7 @@ def test_the_story_of_a_fleet(fleet, client):
     """One started fleet for all of it: each step goes on from the one before."""
     predictions_are_those_of_one_process(fleet, client)
     no_request_fails_when_a_replica_is_killed(fleet, client)
+    a_stopped_replica_costs_no_rows(fleet, client)
     a_new_version_answers_once_its_rows_are_there(fleet, client)
     a_shard_that_is_away_is_counted_and_named(fleet, client)
     a_signal_ends_a_replica_and_takes_its_address_back(fleet)
@@ -71,6 +72,28 @@ def no_request_fails_when_a_replica_is_killed(fleet, client):
     fleet.start_replica(0, 0)
     fleet.start_replica(1, 1)
     fleet.await_ready("ps_0.0", "ps_1.1")
+
+
+def a_stopped_replica_costs_no_rows(fleet, client):
+    """Neither an entry that knows all replicas, nor one that has not heard of the others yet; the deadline is long."""
+    wanted = alone(fleet, 1)
+    found, hidden = fleet.folder / "found" / "ps_0.1", fleet.folder / "ps_0.1.hidden"
+    found.rename(hidden)
+    fleet.start_entry("unaware", "--entry-index", "3")
+    fleet.await_ready("unaware")
+    hidden.rename(found)
+    stopped = fleet.processes["ps_0.0"]
+    stopped.send_signal(signal.SIGSTOP)
+    try:
+        with fleet.client("unaware") as unaware:
+            for asked in (unaware, *[client] * 20):
+                answer = predict(asked, COLUMNS)
+                assert answer.status_code == 200 and "Monolith-Shards-Away" not in answer.headers
+                np.testing.assert_allclose(answer.json()["outputs"], wanted, rtol=0, atol=1e-6)
+        for name in ("entry", "unaware"):
+            assert fleet.metric(name, 'monolith_hedged_reads_total{model="movie",shard="0"}') > 0
+    finally:
+        stopped.send_signal(signal.SIGCONT)
 
 
 def a_new_version_answers_once_its_rows_are_there(fleet, client):
