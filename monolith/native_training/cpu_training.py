@@ -24,10 +24,12 @@ from monolith.train.config.task_settings import task_parameter, task_settings
 from monolith.train.config.training_config import SERVER_TYPES
 from monolith.train.estimator import Estimator
 from monolith.train.job.evaluate_job import evaluate_job
+from monolith.train.job.place import PS
 from monolith.train.job.run_job import run_job
 from monolith.train.loop import RunResult
 from monolith.train.made_model import chosen_model, make_model, make_source
 from monolith.train.ranks.run_ranks import init_sync_train_and_update_conf as init_sync_train_and_update_conf
+from monolith.train.ranks.run_ranks import run_ranks
 from monolith.train.ranks.sync_hooks import SyncTrainingInfoHook
 from monolith.train.roles.cluster import ListedCluster
 from monolith.train.run import training_source
@@ -198,6 +200,9 @@ def distributed_sync_train(
 ) -> RunResult:
     """Train in step with the other ranks, as the rank that `init_sync_train_and_update_conf` has set.
 
+    With `enable_partial_sync_training` the ranks keep their rows on parameter servers; a process whose `server_type` is
+    "ps" calls this too, and holds rows until rank 0 ends the job.
+
     The task's `train.max_steps` ends the job; so does the end of any rank's data. The rows of each rank are counted in
     the log every ten minutes. Two variables of the environment stand for settings: MONOLITH_SAVE_SUMMARY_INTERVAL for
     `save_summary_steps`, MONOLITH_ROOT_LOG_INTERVAL for `log_step_count_steps`.
@@ -210,7 +215,7 @@ def distributed_sync_train(
     runner = _runner_config(config)
     runner.enable_sync_training = True
     rank = RankPlace.of_this_process().rank
-    if rank != config.index:
+    if rank != config.index and config.server_type != PS:
         raise ValueError(f"this is rank {rank}, and index={config.index}; call init_sync_train_and_update_conf first")
     runner.save_summary_steps = _steps_of("MONOLITH_SAVE_SUMMARY_INTERVAL", runner.save_summary_steps)
     runner.log_step_count_steps = _steps_of("MONOLITH_ROOT_LOG_INTERVAL", runner.log_step_count_steps)
@@ -236,7 +241,8 @@ def distributed_train(
     """Be the process of a job that the configuration names: a parameter server, the chief, or another worker.
 
     Returns how training ended, or with mode "eval" the metrics of this worker's part of the data. The task's
-    `train.max_steps` ends the job. Some discoveries know the role of this process; theirs counts.
+    `train.max_steps` ends the job. Some discoveries know the role of this process; theirs counts. With
+    `enable_partial_sync_training` the workers are ranks, which take each step together.
     """
     if sync_backend is not None:
         raise NotImplementedError("sync_backend: jobs send nothing to servers yet; export snapshots of theirs instead")
@@ -254,6 +260,11 @@ def distributed_train(
         raise ValueError("model dir can't be empty.")
     mode, values["mode"] = values["mode"], "train"
     runner = RunnerConfig(**values)
+    if runner.enable_full_sync_training:
+        raise ValueError(
+            "enable_sync_training: ranks that hold all rows themselves need no discovery; call distributed_sync_train, "
+            "or set enable_partial_sync_training to keep the rows on parameter servers"
+        )
     job_config(runner).check()
     model = make_model(chosen_model(params, runner.task), None, seed=runner.seed, override=runner.params_override)
     if mode == "eval":
@@ -262,4 +273,7 @@ def distributed_train(
         steps = task_parameter(model, "eval", "steps")
         return evaluate_job(model, runner, path, source, discovery=discovery, steps=steps, hooks=user_hooks or ())
     max_steps = task_parameter(model, "train", "max_steps")
-    return run_job(model, runner, discovery=discovery, max_steps=max_steps, hooks=user_hooks or ())
+    if runner.enable_sync_training:
+        init_sync_train_and_update_conf(runner)
+    be_process = run_ranks if runner.enable_sync_training else run_job
+    return be_process(model, runner, discovery=discovery, max_steps=max_steps, hooks=user_hooks or ())

@@ -112,7 +112,7 @@ class Estimator:
                 stacklevel=2,
             )
         self._name_metrics()
-        if self.config.enable_sync_training and self.config.server_type != "ps":
+        if self.config.enable_sync_training:
             init_sync_train_and_update_conf(self.config)
         job = job_config(self.config)
         job.check()
