@@ -26,6 +26,7 @@ from monolith.train.estimator import Estimator
 from monolith.train.job.evaluate_job import evaluate_job
 from monolith.train.job.place import PS
 from monolith.train.job.run_job import run_job
+from monolith.train.live.parameter_sync_hook import ParameterSyncHook, SyncBackend
 from monolith.train.loop import RunResult
 from monolith.train.made_model import chosen_model, make_model, make_source
 from monolith.train.ranks.run_ranks import init_sync_train_and_update_conf as init_sync_train_and_update_conf
@@ -195,23 +196,19 @@ def _runner_config(config: CpuTrainingConfig) -> RunnerConfig:
 def distributed_sync_train(
     config: "DistributedCpuTrainingConfig",
     params: InstantiableParams | MonolithModel,
-    sync_backend: Any = None,
+    sync_backend: SyncBackend | None = None,
     user_hooks: Sequence[Hook] | None = None,
 ) -> RunResult:
     """Train in step with the other ranks, as the rank that `init_sync_train_and_update_conf` has set.
 
     With `enable_partial_sync_training` the ranks keep their rows on parameter servers; a process whose `server_type` is
-    "ps" calls this too, and holds rows until rank 0 ends the job.
+    "ps" calls this too, and holds rows until rank 0 ends the job. The servers that `sync_backend` names for all shards
+    follow the job, whose `export_base` is set; they can also be listed in `sync_targets`.
 
     The task's `train.max_steps` ends the job; so does the end of any rank's data. The rows of each rank are counted in
     the log every ten minutes. Two variables of the environment stand for settings: MONOLITH_SAVE_SUMMARY_INTERVAL for
     `save_summary_steps`, MONOLITH_ROOT_LOG_INTERVAL for `log_step_count_steps`.
     """
-    if sync_backend is not None:
-        raise NotImplementedError(
-            "sync_backend: ranks send their rows to the servers that sync_targets names; set it, and export_base, in "
-            "the configuration"
-        )
     runner = _runner_config(config)
     runner.enable_sync_training = True
     rank = RankPlace.of_this_process().rank
@@ -219,7 +216,16 @@ def distributed_sync_train(
         raise ValueError(f"this is rank {rank}, and index={config.index}; call init_sync_train_and_update_conf first")
     runner.save_summary_steps = _steps_of("MONOLITH_SAVE_SUMMARY_INTERVAL", runner.save_summary_steps)
     runner.log_step_count_steps = _steps_of("MONOLITH_ROOT_LOG_INTERVAL", runner.log_step_count_steps)
-    return Estimator(params, runner).train(hooks=[SyncTrainingInfoHook(), *(user_hooks or ())])
+    hooks = [SyncTrainingInfoHook(), *_followed(sync_backend, runner), *(user_hooks or ())]
+    return Estimator(params, runner).train(hooks=hooks)
+
+
+def _followed(sync_backend: SyncBackend | None, config: RunnerConfig) -> list[Hook]:
+    """Return what lets the servers of all shards follow a job, on the process that finds them for the others."""
+    if sync_backend is None or config.server_type == PS or config.index:
+        return []
+    num_shards = config.num_workers if config.enable_full_sync_training else config.num_ps
+    return [ParameterSyncHook(sync_backend, shard) for shard in range(num_shards)]
 
 
 def _steps_of(variable: str, default: int) -> int:
@@ -235,17 +241,16 @@ def distributed_train(
     config: "DistributedCpuTrainingConfig",
     discovery: ServiceDiscovery,
     params: InstantiableParams | MonolithModel,
-    sync_backend: Any = None,
+    sync_backend: SyncBackend | None = None,
     user_hooks: Sequence[Hook] | None = None,
 ) -> RunResult | dict[str, float]:
     """Be the process of a job that the configuration names: a parameter server, the chief, or another worker.
 
     Returns how training ended, or with mode "eval" the metrics of this worker's part of the data. The task's
     `train.max_steps` ends the job. Some discoveries know the role of this process; theirs counts. With
-    `enable_partial_sync_training` the workers are ranks, which take each step together.
+    `enable_partial_sync_training` the workers are ranks, which take each step together. The servers that
+    `sync_backend` names for all shards follow the job.
     """
-    if sync_backend is not None:
-        raise NotImplementedError("sync_backend: jobs send nothing to servers yet; export snapshots of theirs instead")
     values = {one.name: getattr(config, one.name) for one in fields(config) if one.init}
     values |= {name: getattr(discovery, name) for name in ("index", "server_type") if hasattr(discovery, name)}
     cluster = ListedCluster.of(discovery)
@@ -276,4 +281,5 @@ def distributed_train(
     if runner.enable_sync_training:
         init_sync_train_and_update_conf(runner)
     be_process = run_ranks if runner.enable_sync_training else run_job
-    return be_process(model, runner, discovery=discovery, max_steps=max_steps, hooks=user_hooks or ())
+    hooks = [*_followed(sync_backend, runner), *(user_hooks or ())]
+    return be_process(model, runner, discovery=discovery, max_steps=max_steps, hooks=hooks)
