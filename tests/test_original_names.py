@@ -1,4 +1,4 @@
-"""Every name of the original system resolves under its original path, is retired with a reason, or is listed."""
+"""Every name of the original system resolves under its original path, or is retired with a reason."""
 
 import importlib
 import json
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import monolith
-from monolith.native_training.absent import NOT_YET, RETIRED
+from monolith.native_training.absent import RETIRED
 from monolith.native_training.finder import fetch
 from monolith.native_training.homes import EVERYTHING, HOMES
 from tests.patience import PATIENCE_SECONDS
@@ -37,9 +37,6 @@ def test_name(name):
     if name in RETIRED:
         with pytest.raises(ImportError, match="is retired: .{20,}"):
             import_from(name)
-    elif name in NOT_YET:
-        with pytest.raises(ImportError, match="is not there yet"):
-            import_from(name)
     else:
         module, _, attribute = name.partition(":")
         homes, found = HOMES.get(module, {}), import_from(name)
@@ -55,11 +52,6 @@ def has_file(path: str) -> bool:
     return ROOT.joinpath(*path.split(".")).with_suffix(".py").is_file()
 
 
-def is_there(name: str) -> bool:
-    module, _, attribute = name.partition(":")
-    return attribute in HOMES.get(module, {}) or attribute in vars(importlib.import_module(module))
-
-
 def test_no_original_path_needs_an_optional_package():
     program = f"""
 import importlib, sys
@@ -73,14 +65,8 @@ for path in {list(NAMES)!r}:
     assert done.returncode == 0, done.stderr
 
 
-def test_a_name_that_is_there_is_not_listed_as_missing():
-    done = sorted(filter(is_there, NOT_YET))
-    assert not done, f"delete these from NOT_YET in monolith/native_training/absent.py: {done}"
-
-
 def test_the_lists_hold_original_names_only():
-    assert set(ALL) >= NOT_YET | set(RETIRED)
-    assert not NOT_YET & set(RETIRED)
+    assert set(ALL) >= set(RETIRED)
     assert {*HOMES, *filter(has_file, NAMES)} == set(NAMES)
     wired = {f"{path}:{name}" for path, names in HOMES.items() for name in names if name != EVERYTHING}
     assert set(ALL) >= wired

@@ -5,7 +5,7 @@ ranks costs
 
     its own work              measured: a step less its calls to other ranks
     5 all-to-all calls        n - 1 messages each: whether all go on, numbers of ids, ids, rows, gradients
-    4 all-reduce calls        2 (n - 1) messages each: checks, event time, dense gradients
+    1 all-reduce call         2 (n - 1) messages: dense gradients, with checks and event times
 
 and the bytes of ids, rows and gradients, of which (n - 1) / n belong to other ranks. Lines through measured swaps give
 the costs: of a call and of a message by small swaps of more and more ranks, of a byte by larger and larger swaps of
@@ -21,7 +21,7 @@ from typing import Any
 from benchmarks.ps.growth import NETWORK_BYTES_PER_SECOND
 
 NUM_RANKS = (1, 2, 4, 16, 64, 256, 1024)
-_ALL_TO_ALLS, _ALL_REDUCES = 5, 4
+_ALL_TO_ALLS, _ALL_REDUCES = 5, 1
 _NUM_CALLS = _ALL_TO_ALLS + _ALL_REDUCES
 _ID_BYTES, _FLOAT_BYTES = 8, 4
 

@@ -1,4 +1,4 @@
-"""Names of the original that cannot be imported: gone for good, or not there yet."""
+"""Names of the original that cannot be imported: they are gone for good."""
 
 from typing import Final
 
@@ -13,6 +13,3 @@ RETIRED: Final[dict[str, str]] = {
     ),
 }
 """What has no job left on PyTorch, with the sentence a user reads who imports it."""
-
-NOT_YET: Final[frozenset[str]] = frozenset()
-"""What is still to be written; every name has a home now."""

@@ -25,10 +25,13 @@ from monolith.train.config.task_settings import task_parameter, task_settings
 from monolith.train.config.training_config import SERVER_TYPES
 from monolith.train.estimator import Estimator
 from monolith.train.job.evaluate_job import evaluate_job
+from monolith.train.job.place import PS
 from monolith.train.job.run_job import run_job
+from monolith.train.live.parameter_sync_hook import ParameterSyncHook, SyncBackend
 from monolith.train.loop import RunResult
 from monolith.train.made_model import chosen_model, make_model, make_source
 from monolith.train.ranks.run_ranks import init_sync_train_and_update_conf as init_sync_train_and_update_conf
+from monolith.train.ranks.run_ranks import run_ranks
 from monolith.train.ranks.sync_hooks import SyncTrainingInfoHook
 from monolith.train.roles.cluster import ListedCluster
 from monolith.train.run import training_source
@@ -203,28 +206,36 @@ def _runner_config(config: CpuTrainingConfig) -> RunnerConfig:
 def distributed_sync_train(
     config: "DistributedCpuTrainingConfig",
     params: InstantiableParams | MonolithModel,
-    sync_backend: Any = None,
+    sync_backend: SyncBackend | None = None,
     user_hooks: Sequence[Hook] | None = None,
 ) -> RunResult:
     """Train in step with the other ranks, as the rank that `init_sync_train_and_update_conf` has set.
+
+    With `enable_partial_sync_training` the ranks keep their rows on parameter servers; a process whose `server_type` is
+    "ps" calls this too, and holds rows until rank 0 ends the job. The servers that `sync_backend` names for all shards
+    follow the job, whose `export_base` is set; they can also be listed in `sync_targets`.
 
     The task's `train.max_steps` ends the job; so does the end of any rank's data. The rows of each rank are counted in
     the log every ten minutes. Two variables of the environment stand for settings: MONOLITH_SAVE_SUMMARY_INTERVAL for
     `save_summary_steps`, MONOLITH_ROOT_LOG_INTERVAL for `log_step_count_steps`.
     """
-    if sync_backend is not None:
-        raise NotImplementedError(
-            "sync_backend: ranks send their rows to the servers that sync_targets names; set it, and export_base, in "
-            "the configuration"
-        )
     runner = _runner_config(config)
     runner.enable_sync_training = True
     rank = RankPlace.of_this_process().rank
-    if rank != config.index:
+    if rank != config.index and config.server_type != PS:
         raise ValueError(f"this is rank {rank}, and index={config.index}; call init_sync_train_and_update_conf first")
     runner.save_summary_steps = _steps_of("MONOLITH_SAVE_SUMMARY_INTERVAL", runner.save_summary_steps)
     runner.log_step_count_steps = _steps_of("MONOLITH_ROOT_LOG_INTERVAL", runner.log_step_count_steps)
-    return Estimator(params, runner).train(hooks=[SyncTrainingInfoHook(), *(user_hooks or ())])
+    hooks = [SyncTrainingInfoHook(), *_followed(sync_backend, runner), *(user_hooks or ())]
+    return Estimator(params, runner).train(hooks=hooks)
+
+
+def _followed(sync_backend: SyncBackend | None, config: RunnerConfig) -> list[Hook]:
+    """Return what lets the servers of all shards follow a job, on the process that finds them for the others."""
+    if sync_backend is None or config.server_type == PS or config.index:
+        return []
+    num_shards = config.num_workers if config.enable_full_sync_training else config.num_ps
+    return [ParameterSyncHook(sync_backend, shard) for shard in range(num_shards)]
 
 
 def _steps_of(variable: str, default: int) -> int:
@@ -240,16 +251,16 @@ def distributed_train(
     config: "DistributedCpuTrainingConfig",
     discovery: ServiceDiscovery,
     params: InstantiableParams | MonolithModel,
-    sync_backend: Any = None,
+    sync_backend: SyncBackend | None = None,
     user_hooks: Sequence[Hook] | None = None,
 ) -> RunResult | dict[str, float]:
     """Be the process of a job that the configuration names: a parameter server, the chief, or another worker.
 
     Returns how training ended, or with mode "eval" the metrics of this worker's part of the data. The task's
-    `train.max_steps` ends the job. Some discoveries know the role of this process; theirs counts.
+    `train.max_steps` ends the job. Some discoveries know the role of this process; theirs counts. With
+    `enable_partial_sync_training` the workers are ranks, which take each step together. The servers that
+    `sync_backend` names for all shards follow the job.
     """
-    if sync_backend is not None:
-        raise NotImplementedError("sync_backend: jobs send nothing to servers yet; export snapshots of theirs instead")
     values = {one.name: getattr(config, one.name) for one in fields(config) if one.init}
     values |= {name: getattr(discovery, name) for name in ("index", "server_type") if hasattr(discovery, name)}
     cluster = ListedCluster.of(discovery)
@@ -264,6 +275,11 @@ def distributed_train(
         raise ValueError("model dir can't be empty.")
     mode, values["mode"] = values["mode"], "train"
     runner = RunnerConfig(**values)
+    if runner.enable_full_sync_training:
+        raise ValueError(
+            "enable_sync_training: ranks that hold all rows themselves need no discovery; call distributed_sync_train, "
+            "or set enable_partial_sync_training to keep the rows on parameter servers"
+        )
     job_config(runner).check()
     model = make_model(chosen_model(params, runner.task), None, seed=runner.seed, override=runner.params_override)
     if mode == "eval":
@@ -272,4 +288,8 @@ def distributed_train(
         steps = task_parameter(model, "eval", "steps")
         return evaluate_job(model, runner, path, source, discovery=discovery, steps=steps, hooks=user_hooks or ())
     max_steps = task_parameter(model, "train", "max_steps")
-    return run_job(model, runner, discovery=discovery, max_steps=max_steps, hooks=user_hooks or ())
+    if runner.enable_sync_training:
+        init_sync_train_and_update_conf(runner)
+    be_process = run_ranks if runner.enable_sync_training else run_job
+    hooks = [*_followed(sync_backend, runner), *(user_hooks or ())]
+    return be_process(model, runner, discovery=discovery, max_steps=max_steps, hooks=hooks)

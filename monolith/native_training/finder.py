@@ -13,7 +13,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-from monolith.native_training.absent import NOT_YET, RETIRED
+from monolith.native_training.absent import RETIRED
 from monolith.native_training.homes import EVERYTHING, HOMES
 
 
@@ -103,8 +103,6 @@ def reason_of_absence(name: str) -> str | None:
     """
     if name in RETIRED:
         return f"{name.replace(':', '.')} is retired: {RETIRED[name]}"
-    if name in NOT_YET:
-        return f"{name.replace(':', '.')} is not there yet in this version of Monolith"
     return None
 
 

@@ -114,7 +114,7 @@ class Estimator:
                 stacklevel=2,
             )
         self._name_metrics()
-        if self.config.enable_sync_training and self.config.server_type != "ps":
+        if self.config.enable_sync_training:
             init_sync_train_and_update_conf(self.config)
         job = job_config(self.config)
         job.check()
@@ -242,7 +242,10 @@ class Estimator:
         return sorted(self._variables())
 
     def get_variable_value(self, name: str) -> Tensor:
-        """Return a dense weight of the newest snapshot, or "global_step"."""
+        """Return a dense weight of the newest snapshot, or "global_step".
+
+        That is the number of steps, unless the model has a variable `global_step` of its own.
+        """
         variables = self._variables()
         if name not in variables:
             raise KeyError(f"there is no variable {name!r}; the snapshot has {', '.join(sorted(variables))}")

@@ -146,8 +146,7 @@ class JobConfig:
             if value is not None and value < 0:
                 raise ValueError(f"{name} must not be negative, got {value}")
         self._warn_of_no_effect()
-        if self.keeps_rows_on_ps:
-            self._check_ranks_with_ps()
+        self._check_ranks()
         if not self.is_job and not self.keeps_rows_on_ps:
             return
         if self.num_ps < 1:
@@ -160,7 +159,14 @@ class JobConfig:
             count = "a job has one" if self.server_type == "dispatcher" else f"{name}={getattr(self, name)}{spares}"
             raise ValueError(f"index={self.index}: there is no such {self.server_type}, {count}")
 
-    def _check_ranks_with_ps(self) -> None:
+    def _check_ranks(self) -> None:
+        if not self.keeps_rows_on_ps:
+            if self.is_sync and self.server_type == "ps":
+                raise ValueError(
+                    "server_type=ps: with enable_sync_training the ranks hold the rows themselves; set "
+                    "enable_partial_sync_training to keep them on parameter servers, or start no server"
+                )
+            return
         if not self.is_sync:
             raise ValueError(
                 "enable_partial_sync_training keeps the rows of ranks on parameter servers; set enable_sync_training "

@@ -23,6 +23,7 @@ from monolith.train.saving.run_saver import RunSaver
 from monolith.train.saving.save_listener import SaveListener
 from monolith.train.saving.saving_config import SavingConfig
 from monolith.train.state import TrainState
+from monolith.train.state.clock import Reading
 from monolith.train.stop_signals import StopSignals
 from monolith.train.turns import Turns
 
@@ -236,7 +237,7 @@ class Trainer:
         # Reading the clock does not move it: rows need the batch's time, but their update can still fail.
         reading = state.clock.read(batch, is_new_partition=batch.partition not in state.offsets)
         # Rows before weights: an update of rows can fail, and the weights must then have their old values.
-        self._push(pulled, batch, reading.time)
+        self._push(pulled, batch, reading)
         state.step_dense(batch)
         state.model.zero_grad()
         self.metrics.add(spec)  # its predictions were made before the update, so the metrics are of unseen events
@@ -291,9 +292,9 @@ class Trainer:
                     f"the gradient of {name} is not finite {self._where(batch)}. {blame(batch, pulled)}"
                 )
 
-    def _push(self, pulled: Pulled, batch: Batch, event_time: int) -> None:
+    def _push(self, pulled: Pulled, batch: Batch, reading: Reading) -> None:
         try:
-            self.state.push(pulled, batch, event_time)
+            self.state.push(pulled, batch, reading)
         except ValueError as error:
             self.state.model.zero_grad()
             failure = push_failure(error, pulled, self._place(batch))

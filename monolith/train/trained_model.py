@@ -118,8 +118,8 @@ class TrainedModel:
         return export.write_export(base, export.next_version(base) if version is None else version, made)
 
     def variables(self) -> dict[str, Tensor]:
-        """Return the dense weights and buffers by name, and "global_step"."""
-        return {**self.model.state_dict(), "global_step": torch.tensor(self.global_step)}
+        """Return the dense weights and buffers by name, and "global_step"; a model's own of that name comes first."""
+        return {"global_step": torch.tensor(self.global_step), **self.model.state_dict()}
 
     def _watched(
         self, source: Source, mode: Mode, steps: int | None, hooks: Sequence[Hook]

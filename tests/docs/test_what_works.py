@@ -7,7 +7,6 @@ import pytest
 import typer
 
 from monolith.cli.app import app
-from monolith.native_training.absent import NOT_YET
 from monolith.train.config.unread import UNREAD
 from tests.docs.page import ROOT
 
@@ -55,12 +54,6 @@ def test_what_is_not_yet_there_is_what_settings_wait_for():
 
 def test_every_command_is_named():
     assert not COMMANDS - set(WORKING), WAY_OUT
-
-
-def test_the_missing_names_of_the_original_are_those_that_raise():
-    section = PAGE.partition("## Names of the original that are missing")[2].partition("\n## ")[0]
-    listed = set(re.findall(r"`(monolith[\w.]*:\w+)`", section))
-    assert section and listed == NOT_YET, WAY_OUT
 
 
 def test_the_searches_find_something():

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 import monolith as mono
 from monolith.export import load_export
 from monolith.export.serving_model import Question
-from monolith.export.signature import Signature, TensorSpec
+from monolith.export.signature import NamedOutputs, Signature, TensorSpec
+from monolith.model.extra_outputs import SERVING_DEFAULT
 from monolith.serving.forms import predict_form
 from monolith.tensors import Ragged
 from tests.export.taste import (
@@ -265,7 +266,11 @@ def test_a_server_follows_a_live_run_of_lists(tmp_path):
 @pytest.mark.parametrize("form", ["instances", "inputs"])
 def test_a_model_of_one_input_takes_plain_lists(form):
     signature = Signature((TensorSpec("tags", "INT64", (-1, -1)),), ())
-    model: Any = SimpleNamespace(signature=signature, check=lambda columns: Question(signature.check(columns), 2))
+    model: Any = SimpleNamespace(
+        signature=signature,
+        signatures={SERVING_DEFAULT: NamedOutputs({"pred": "pred"})},
+        check=lambda columns: Question(signature.check(columns), 2),
+    )
     read = predict_form.read_request(model, json.dumps({form: [[1, 2], []]}).encode())
     tags = read.question.columns["tags"]
     assert isinstance(tags, Ragged)

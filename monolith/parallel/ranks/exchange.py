@@ -9,6 +9,9 @@ from torch import Tensor
 
 from monolith.errors import NotFiniteError
 
+_PIECES = 4
+"""Pieces of 16 bits of a number."""
+
 
 class Exchange:
     """The ranks of a process group. Every rank makes the same calls in the same order.
@@ -47,16 +50,23 @@ class Exchange:
             dist.all_to_all_single(out, counts, group=self._group)
         return out
 
-    def average(self, tensors: Sequence[Tensor]) -> None:
-        """Replace tensors of floats by their mean over all ranks, in place: one message for all of them."""
-        if not tensors:
-            return
-        flat = torch.cat([one.reshape(-1) for one in tensors])
+    def average(self, tensors: Sequence[Tensor], numbers: Sequence[int] = ()) -> list[list[int]]:
+        """Replace tensors of floats by their mean over all ranks, in place, and return the numbers of every rank.
+
+        One message carries all of them. All ranks give equally many numbers.
+        """
+        # A rank adds its numbers to the zeros of the others, 16 bits at a time: floats add those up exactly.
+        told = torch.zeros(self.num_ranks, _PIECES * len(numbers))
+        told[self.rank] = torch.tensor(numbers, dtype=torch.int64).view(torch.int16)
+        flat = torch.cat([*(one.reshape(-1) for one in tensors), told.reshape(-1)])
         with self._named():
             dist.all_reduce(flat, group=self._group)
-        flat /= self.num_ranks
-        for one, mean in zip(tensors, torch.split(flat, [one.numel() for one in tensors]), strict=True):
-            one.copy_(mean.view_as(one))
+        *sums, told = torch.split(flat, [*(one.numel() for one in tensors), told.numel()])
+        for one, total in zip(tensors, sums, strict=True):
+            total /= self.num_ranks
+            one.copy_(total.view_as(one))
+        found: list[list[int]] = told.to(torch.int16).view(torch.int64).view(self.num_ranks, len(numbers)).tolist()
+        return found
 
     def largest(self, *numbers: int) -> list[int]:
         """Return the largest of each number over all ranks."""
@@ -103,7 +113,7 @@ class Exchange:
         """Raise a NotFiniteError on every rank if the values of one are not finite; return the newest time of all."""
         worst, newest = self.largest(0 if is_finite else self.rank + 1, time)
         if worst:
-            raise NotFiniteError(f"{words} of rank {worst - 1} are not finite; no rank has changed a row")
+            raise not_finite(words, worst - 1)
         return newest
 
     def _gather(self, own: Tensor, sizes: Sequence[int]) -> Tensor:
@@ -122,3 +132,8 @@ class Exchange:
         except RuntimeError as error:
             words = str(error) if self._explain is None else self._explain(error)
             raise ConnectionError(words) from error
+
+
+def not_finite(words: str, rank: int) -> NotFiniteError:
+    """Return the error of all ranks if the values of one are not finite."""
+    return NotFiniteError(f"{words} of rank {rank} are not finite; no rank has changed a row")

@@ -13,6 +13,9 @@ from monolith.embedding.tensor_checks import check_out, detached_floats, flat_id
 from monolith.parallel.batch_key import BatchKey
 from monolith.parallel.ranks.exchange import Exchange
 
+GRADIENTS = "the gradients of rows"
+"""What ranks call them in errors."""
+
 
 class RankTables:
     """The rows of one rank's range of hashes, and the way to those of the others; used like a `MultiTable`.
@@ -124,44 +127,35 @@ class RankBatchPlan:
 
         If a gradient of some rank is NaN or infinite, all ranks get a NotFiniteError, and no row changes.
         """
-        flat, time = self.check_gradients(gradients, time)
+        flat, is_finite = self.checked(gradients)
+        # Rows have the newest time of all ranks, as if their batches were one.
+        time = self.exchange.check_all_finite(is_finite, GRADIENTS, time)
         return self.send_gradients(flat, global_step=global_step, time=time)
 
-    def check_gradients(self, gradients: Tensor, time: int = NO_TIME) -> tuple[Tensor, int]:
-        """Return what to send of gradients, and the newest time of all ranks; raises as `apply_gradients` does."""
+    def checked(self, gradients: Tensor) -> tuple[Tensor, bool]:
+        """Return gradients laid out like `lookup`'s as `send_gradients` takes them, and whether all are finite."""
         if gradients.shape != (self._batch.num_floats,):
             raise ValueError(
                 f"gradients must be one flat tensor of {self._batch.num_floats} floats, laid out like lookup's, got "
                 f"shape {tuple(gradients.shape)}"
             )
         flat = detached_floats(gradients, "gradients")
-        is_finite = native.first_not_finite(flat) == flat.numel()
-        # Rows have the newest time of all ranks, as if their batches were one.
-        return flat, self.exchange.check_all_finite(is_finite, "the gradients of rows", time)
+        return flat, native.first_not_finite(flat) == flat.numel()
 
     def send_gradients(self, flat: Tensor, *, global_step: int = 0, time: int = NO_TIME) -> native.ChangeResult:
-        """Step the optimizers of all owners with what `check_gradients` returned."""
+        """Step the optimizers of all owners with gradients that are finite on every rank.
+
+        A row of this rank that would become NaN or infinite is an error here alone: a rank that has it ends.
+        """
         exchange = self.exchange
         sums = torch.empty(self._batch.part_floats)
         self._batch.sum_parts(flat, sums)
         received = exchange.swap(sums, self._floats_wanted, self._floats_asked)
         if self._tables.average:
             received /= exchange.num_ranks
-        ruined = None
-        try:
-            result = self._tables.step_own(
-                self._own_plan,
-                _by_column(received, self._own_floats),
-                global_step=global_step,
-                time=time,
-                key=self.key,
-            )
-        except native.NotFiniteRow as error:
-            ruined = error
-        # The others must not go on: their next call would wait for this rank.
-        if exchange.largest(ruined is not None)[0]:
-            raise ruined or native.NotFiniteRow("a row of another rank would be NaN or infinite; it keeps its value")
-        return result
+        return self._tables.step_own(
+            self._own_plan, _by_column(received, self._own_floats), global_step=global_step, time=time, key=self.key
+        )
 
     @property
     def _own_floats(self) -> Tensor:

@@ -19,6 +19,7 @@ from monolith.train.job.served_state import push_named
 from monolith.train.loop import RunResult
 from monolith.train.run import run
 from monolith.train.state import StateConfig, TrainState
+from monolith.train.state.clock import Reading
 from monolith.train.state.restore_config import RestoreConfig
 from monolith.wire import SharedSecret
 
@@ -49,9 +50,9 @@ class LocalState(TrainState):
         """Return what saves all shards."""
         return ShardsSaver(model_dir, self.plan, self.shards, retention=retention, mirror=mirror)
 
-    def push(self, pulled: Pulled, batch: Batch, time: int) -> None:
+    def push(self, pulled: Pulled, batch: Batch, reading: Reading) -> None:
         """Step the rows of a batch, on the servers that have not done so."""
-        push_named(pulled, batch, global_step=self.global_step, time=time)
+        push_named(pulled, batch, global_step=self.global_step, time=reading.time)
 
     def _make_tables(self, config: StateConfig) -> MultiTable:
         secret = SharedSecret.new("the parameter servers of this process")

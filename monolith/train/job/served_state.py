@@ -22,6 +22,7 @@ from monolith.parallel.server_group import GivenUp
 from monolith.train.culprit import place_of_batch, push_failure
 from monolith.train.job.ahead import WorkingAhead
 from monolith.train.state import TrainState
+from monolith.train.state.clock import Reading
 from monolith.train.state.train_state import StateConfig
 from monolith.wire import SharedSecret, TlsConfig
 
@@ -100,9 +101,9 @@ class ServedState(TrainState):
         self.dense.assign()
         return pulled
 
-    def push(self, pulled: Pulled, batch: Batch, time: int) -> None:
+    def push(self, pulled: Pulled, batch: Batch, reading: Reading) -> None:
         """Step the rows of a batch, on the servers that have not done so."""
-        push = partial(push_named, pulled, batch, global_step=self.global_step, time=time)
+        push = partial(push_named, pulled, batch, global_step=self.global_step, time=reading.time)
         if self._ahead is None:
             push()
         else:

@@ -11,16 +11,19 @@ import torch
 
 from monolith.data import Batch, Source
 from monolith.embedding import MultiTable
+from monolith.embedding.table import NO_TIME
 from monolith.model import MonolithModel, Pulled
 from monolith.model.lookup import PlannedBatch
 from monolith.parallel.ranks import Exchange, RankTables
-from monolith.parallel.ranks.rank_tables import RankBatchPlan
+from monolith.parallel.ranks.exchange import not_finite
+from monolith.parallel.ranks.rank_tables import GRADIENTS, RankBatchPlan
 from monolith.train.culprit import place_of_batch
 from monolith.train.job.served_state import key_of, push_behind
 from monolith.train.ranks.pipeline import RankPipeline
 from monolith.train.ranks.rank_job import RankJob, check_same_model
 from monolith.train.ranks.rank_rows import make_rows
 from monolith.train.state import StateConfig, TrainState
+from monolith.train.state.clock import Reading
 
 
 class Say(IntEnum):
@@ -56,6 +59,7 @@ class RankState(TrainState):
         self.exchange, self._job = exchange, job
         self._cleanup = ExitStack()
         self._has_ended = False
+        self._newest = (NO_TIME, NO_TIME)  # of all ranks: the newest event time, and where periods of eviction begin
         self._pipeline: RankPipeline[PlannedBatch | Pulled] | None = None
         super().__init__(model, source, config)
         if job.background is not None:
@@ -91,15 +95,19 @@ class RankState(TrainState):
         cast(RankBatchPlan, found.batch_plan).exchange = self.exchange
         return found
 
-    def push(self, pulled: Pulled, batch: Batch, time: int) -> None:
-        """Step the rows of a batch; if that happens in the background, the gradients are checked before."""
+    def push(self, pulled: Pulled, batch: Batch, reading: Reading) -> None:
+        """Give weights the mean of all ranks' gradients, and step the rows of a batch, maybe in the background.
+
+        If a gradient of some rank is NaN or infinite, all ranks get a NotFiniteError, and no row changes.
+        """
         plan = cast(RankBatchPlan, pulled.batch_plan)
         plan.key = key_of(batch)
-        if self._pipeline is None or not self._job.overlap.pushes_behind:
-            super().push(pulled, batch, time)
-            return
         assert pulled.row_gradients is not None
-        flat, time = plan.check_gradients(pulled.row_gradients(), time)
+        flat, is_finite = plan.checked(pulled.row_gradients())
+        time = self._average_gradients(is_finite, reading)
+        if self._pipeline is None or not self._job.overlap.pushes_behind:
+            plan.send_gradients(flat, global_step=self.global_step, time=time)
+            return
         plan.exchange = self._pipeline.exchange
         # The step before must be done if rows may lack one step only.
         self._pipeline.wait_for_pushes()
@@ -112,20 +120,29 @@ class RankState(TrainState):
         if self._pipeline is not None:
             self._pipeline.wait_for_pushes()
 
-    def step_dense(self, batch: Batch) -> None:
-        """Step the dense weights with the mean of all ranks' gradients."""
+    def _average_gradients(self, is_finite: bool, reading: Reading) -> int:
+        """Replace the gradients of weights by their means; return the newest time of all ranks' batches.
+
+        What ranks have to agree on for this step travels with the means: every message makes all of them wait.
+        """
         weights = [one for one in self.model.parameters() if one.requires_grad]
         # A rank whose batch does not use a weight has no gradient for it; it counts as zeros if another rank has one.
         found = torch.tensor([float(one.grad is not None) for one in weights])
         means = [_gradient_of(one) for one in weights]
-        self.exchange.average([*means, found])
+        own = [is_finite, reading.time, reading.now, self.clock.first_time_after(reading)]
+        said = self.exchange.average([*means, found], own)
+        for rank, (ok, *_) in enumerate(said):
+            if not ok:
+                raise not_finite(GRADIENTS, rank)
+        newest, now, first_time = (max(one[place] for one in said) for place in (1, 2, 3))
+        self._newest = now, first_time
         for one, mean, share in zip(weights, means, found.tolist(), strict=True):
             one.grad = mean if share else None
-        super().step_dense(batch)
+        return newest
 
     def evict_if_due(self) -> None:
         """Remove expired rows if it is time to, by the newest event time of all ranks."""
-        self.clock.now, self.clock.first_time = self.exchange.largest(self.clock.now, self.clock.first_time)
+        self.clock.now, self.clock.first_time = self._newest
         if self.clock.is_eviction_due(self.tables):
             self.drain()
             super().evict_if_due()

@@ -6,6 +6,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+from monolith.cluster.discovery import ServiceDiscovery
 from monolith.cluster.host_addresses import loopback_ip
 from monolith.cluster.platform.local_host import get_local_host
 from monolith.data import Source
@@ -40,10 +41,12 @@ _OWN = ("index", "from_command_line", "derived", "metrics_port", "status_path", 
 def init_sync_train_and_update_conf(conf: CpuTrainingConfig) -> None:
     """Let a configuration say which rank this process is, of how many: `index`, `num_workers`, and no servers.
 
-    With `enable_partial_sync_training` there are servers, which hold the rows.
+    With `enable_partial_sync_training` there are servers, which hold the rows; the configuration of one stays as it is.
 
     torchrun, mpirun and `monolith launch --sync` tell a process that; without them it is the only rank.
     """
+    if conf.server_type == PS:
+        return
     place = RankPlace.of_this_process()
     if conf.num_workers not in (1, place.num_ranks):
         raise ValueError(
@@ -55,16 +58,24 @@ def init_sync_train_and_update_conf(conf: CpuTrainingConfig) -> None:
         conf.num_ps = 0
 
 
-def run_ranks(model: MonolithModel, config: RunnerConfig, *, hooks: Sequence[Hook] = (), **how: Any) -> RunResult:
+def run_ranks(
+    model: MonolithModel,
+    config: RunnerConfig,
+    *,
+    discovery: ServiceDiscovery | None = None,
+    hooks: Sequence[Hook] = (),
+    **how: Any,
+) -> RunResult:
     """Train as `run` does, in step with all other ranks, and return how it ended.
 
     Every rank reads its part of the data. The rows are spread over the ranks, or are on parameter servers, as which
     some processes call this. The dense weights are the same on all ranks. Rank 0 writes one checkpoint for all, which
-    any number of ranks, a job with parameter servers or one process restores.
+    any number of ranks, a job with parameter servers or one process restores. Ranks find the servers through
+    `discovery`, by default files in `<model_dir>/cluster`.
     """
     settings = RunSettings.of(config, model)
     with ExitStack() as cleanup:
-        servers = cleanup.enter_context(place_of(config, None)) if settings.job.keeps_rows_on_ps else None
+        servers = cleanup.enter_context(place_of(config, discovery)) if settings.job.keeps_rows_on_ps else None
         if servers is not None and config.server_type == PS:
             run_ps(servers, config.index)
             return not_begun("rank 0 ended the job")

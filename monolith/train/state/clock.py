@@ -135,11 +135,15 @@ class EventClock:
         if reading.count:
             self._streaks[reading.partition] = reading.count, reading.newest
         self._partition = reading.partition
-        self.first_time = self.now if self.first_time == NO_TIME else min(self.first_time, self.now)
+        self.first_time = self.first_time_after(reading)
         self.last_evictions = {name: min(then, self.now) for name, then in self.last_evictions.items()}
         # At 1, 2, 4, 8 ... of them: a stream that is full of such times must not fill the log.
         if before.bit_length() < self._rejected.bit_length():
             self._warn(reading.partition)
+
+    def first_time_after(self, reading: Reading) -> int:
+        """Return what `first_time` becomes when the clock advances to a reading."""
+        return reading.now if self.first_time == NO_TIME else min(self.first_time, reading.now)
 
     def is_eviction_due(self, tables: MultiTable) -> bool:
         """Return whether `evict_if_due` has something to do."""

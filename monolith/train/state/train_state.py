@@ -38,7 +38,7 @@ from monolith.export.obstacles import export_obstacles
 from monolith.model import FusedLookup, Lookup, Mode, MonolithModel, Pulled, admission_filters, dry_run, make_tables
 from monolith.model.spec import EstimatorSpec
 from monolith.parallel import RemoteShard
-from monolith.train.state.clock import JUMP_EVENTS, JUMP_SECONDS, EventClock
+from monolith.train.state.clock import JUMP_EVENTS, JUMP_SECONDS, EventClock, Reading
 from monolith.train.state.progressive_metrics import ProgressiveMetrics
 from monolith.train.state.restore_config import RestoreConfig, clears_weights, mark_cleared
 
@@ -226,9 +226,9 @@ class TrainState:
         """Return the rows of a batch, and bring the dense weights up to date."""
         return self.lookup.pull(batch.columns)
 
-    def push(self, pulled: Pulled, batch: Batch, time: int) -> None:
-        """Step the rows of a batch with the gradients that they collected."""
-        self.lookup.push(pulled, global_step=self.global_step, time=time)
+    def push(self, pulled: Pulled, batch: Batch, reading: Reading) -> None:
+        """Step the rows of a batch with the gradients that they collected; `reading` says when the batch happened."""
+        self.lookup.push(pulled, global_step=self.global_step, time=reading.time)
 
     def step_dense(self, batch: Batch) -> None:
         """Step the dense weights with the gradients of a batch."""

@@ -2,6 +2,7 @@
 
 import torch
 
+from monolith.native_training.cpu_training import distributed_sync_train, init_sync_train_and_update_conf
 from tests.patience import PATIENCE_SECONDS
 from tests.train.job.live_part import BATCH, live_estimator
 from tests.train.ranks.every_optimizer import OVERLAPS
@@ -35,8 +36,28 @@ def train_in_phases(folder):
     for number, (changes, steps) in enumerate(PHASES):
         wait_for_file(folder / f"go-{number}")
         target = (folder / f"go-{number}").read_text()
-        live_estimator(folder / "model", NUM_EVENTS, **settings_of(changes, target)).train(steps=steps)
+        if steps is None:
+            train_with_backend(folder / "model", changes, target)
+        else:
+            live_estimator(folder / "model", NUM_EVENTS, **settings_of(changes, target)).train(steps=steps)
         (folder / f"done-{number}").touch()
+
+
+class Backend:
+    """Knows one server, which takes the deltas of shard 1."""
+
+    def __init__(self, target):
+        self._target = target
+
+    def get_sync_targets(self, sub_graph):
+        return f"rated:{sub_graph}", {self._target: {"replica_id": 0}} if sub_graph == "ps_1" else {}
+
+
+def train_with_backend(model_dir, changes, target):
+    """Be a rank of the original's function, to the end of the data."""
+    estimator = live_estimator(model_dir, NUM_EVENTS, **settings_of(changes))
+    init_sync_train_and_update_conf(estimator.config)
+    distributed_sync_train(estimator.config, estimator.model, Backend(target))
 
 
 def serve_phases(folder, index):

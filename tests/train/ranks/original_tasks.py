@@ -142,11 +142,11 @@ class NonFeatureTask(NativeTask):
 
 
 class CountingTask(NativeTask):
-    """Its train operation adds each number that it reads to its own counter; the rows that it has to look up stay."""
+    """Its train operation adds each number that it reads to `global_step`; the rows that it has to look up stay."""
 
     def __init__(self, params=None, numbers=(1, 2, 3), column="1"):
         super().__init__(params)
-        self.register_buffer("counter", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("global_step", torch.zeros((), dtype=torch.int64))
         self.numbers, self.column = numbers, column
 
     def create_input_fn(self, mode):
@@ -158,7 +158,7 @@ class CountingTask(NativeTask):
             rows = rows_of(self, column=self.column)
 
             def train_step():
-                self.counter += number
+                self.global_step += number
 
             return TaskSpec(
                 predictions=features[self.column].float(), loss=1.0 + 0.0 * rows.sum(), train_step=train_step
@@ -210,7 +210,7 @@ def train_all(folder):
     os.environ["MONOLITH_SAVE_SUMMARY_INTERVAL"] = "2"
     task = EofAwareTask(CountingTask(numbers=(1, 1, 2, 2, 3, 3)))
     steps = distributed_sync_train(sync_config(folder / "end"), task).global_step
-    found["end"] = (steps, int(task.counter))
+    found["end"] = (steps, int(task.global_step))
     return found
 
 

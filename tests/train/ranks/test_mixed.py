@@ -93,6 +93,7 @@ def test_launch_starts_servers_and_ranks_again(tmp_path, victim):
         ({"num_ps": 0}, "num_ps=0: workers have their tables on parameter servers"),
         ({"server_type": "ps", "index": 2}, "index=2: there is no such ps, num_ps=2"),
         ({"server_type": "dispatcher"}, "start a data service by itself"),
+        ({"enable_partial_sync_training": False, "server_type": "ps"}, "the ranks hold the rows themselves"),
     ],
 )
 def test_settings_that_make_no_such_job_are_refused(changes, words):

@@ -104,8 +104,10 @@ def test_distributed_sync_train(trained, name):
 
 
 def test_ranks_end_with_their_data(trained):
-    _, found = trained
+    folder, found = trained
     assert [one["end"] for one in found] == [(3, 6), (3, 6)]
+    config = config_of(folder / "end", enable_sync_training=False)
+    assert mono.Estimator(CountingTask(), config).get_variable_value("global_step") == 6
 
 
 def test_rank_0_writes_summaries_as_often_as_the_environment_says(trained):
@@ -131,9 +133,13 @@ def test_the_rows_of_a_rank_are_counted_in_the_log(tmp_path, caplog):
 @pytest.mark.parametrize("column", ["number", "1"], ids=["basic", "dict"])
 def test_eof_aware_task(tmp_path, column):
     task = EofAwareTask(CountingTask(column=column), use_dataservice=True)
-    result = mono.Estimator(task, config_of(tmp_path)).train()
-    assert (result.global_step, result.ending) == (3, "the data ended")
-    assert int(task.counter) == 6
+    estimator = mono.Estimator(task, config_of(tmp_path))
+    result = estimator.train()
+    assert (result.num_steps, result.ending) == (3, "the data ended")
+    assert estimator.get_variable_value("global_step") == 6
+    # What is saved is the task's: a new one goes on from it.
+    again = mono.Estimator(CountingTask(column=column), config_of(tmp_path))
+    assert again.get_variable_value("global_step") == 6
 
 
 STEERED = {

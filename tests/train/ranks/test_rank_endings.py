@@ -101,6 +101,7 @@ SERVICES = pytest.mark.services
 FAULTS = {
     "nan": ("rank 1: NotFiniteError: the loss is nan at step 3", 0),
     "nan gradients": ("the gradients of rows of rank 1 are not finite", 0),
+    "ruined row": ("the step would make the row of id", 0),
     "hook fails elsewhere": ("rank 1: OSError: the hook of rank 1", 4),
     "hook fails": ("rank 0: OSError: the hook of rank 0", 6),
     "kill": ("lost others (rank 1)", 4),
@@ -110,7 +111,7 @@ FAULTS = {
 
 def check_fault(kind, said_by_rank, step):
     words, saved = FAULTS[kind]
-    culprit = {"hook fails": 0, "nan gradients": None}.get(kind, 1)
+    culprit = {"hook fails": 0, "nan gradients": None, "ruined row": None}.get(kind, 1)
     for rank, said in said_by_rank.items():
         if culprit is None:
             assert "NotFiniteError" in said and words in said, said
@@ -119,7 +120,7 @@ def check_fault(kind, said_by_rank, step):
     assert step == saved
 
 
-@pytest.mark.parametrize("kind", ["nan", pytest.param("kill", marks=SERVICES)])
+@pytest.mark.parametrize("kind", ["nan", *(pytest.param(one, marks=SERVICES) for one in ("kill", "ruined row"))])
 def test_every_rank_says_which_failed_and_why(tmp_path, kind):
     with Ranks(3, train_watched, tmp_path, 3, kind) as ranks:
         found = ranks.reports(2 if kind == "kill" else 3)
