@@ -14,11 +14,16 @@ from typing import Any
 import httpx
 import pytest
 
+from monolith.cli.agent.commands import run as run_agent
 from monolith.cli.serve import serve as serve_command
+from monolith.cluster.grpc_calls import GrpcServer
 from monolith.data_service import DataWorker, DataWorkerConfig, Dispatcher, DispatcherConfig, service_status
 from monolith.delta import DeltaReceiver
 from monolith.errors import SecretError
 from monolith.observe.counters import MetricsEndpoint
+from monolith.parallel.replicas.replica_server import ReplicaServer
+from monolith.protos import agent_service_pb2
+from monolith.serving.shards.shard_server import ShardConfig
 from monolith.train.config import RunConfig
 from monolith.train.controller import ControllerClient, ServerHook
 from monolith.train.controller.requests import ADDRESS_FILE, ServerAddress
@@ -71,6 +76,41 @@ def test_the_controller_answers_only_those_who_can_read_its_file(tmp_path):
             ours.stop_training()  # which would be refused if the stranger had been let in
     finally:
         hook.end(context=None)
+
+
+@line(
+    "rows and deltas of a shard",
+    "`monolith serve-shard`, `monolith agent`",
+    "127.0.0.1, a free port",
+    "shared secret, or certificates",
+)
+def test_where_the_rows_of_a_shard_are_read(tmp_path):
+    assert ShardConfig(export_base=tmp_path, shard=0).listen == "127.0.0.1:0"
+    with pytest.raises(ValueError, match="secret"):
+        ReplicaServer()
+    with ReplicaServer(secret=SECRET) as server:
+        assert re.fullmatch(r"127\.0\.0\.1:[1-9]\d*", str(server.address))
+        with pytest.raises(SecretError), Client(server.address) as stranger:
+            stranger.request(Message(type=1), PATIENCE_SECONDS)
+
+
+@line(
+    "an agent's gRPC",
+    "`monolith agent run --grpc-port`",
+    "not opened",
+    "127.0.0.1 alone; addresses can be read, nothing more",
+)
+def test_an_agent_answers_questions_of_this_machine_alone():
+    assert inspect.signature(run_agent).parameters["grpc_port"].default is None
+    service = agent_service_pb2.DESCRIPTOR.services_by_name["AgentService"]
+    methods = [method.name for method in service.methods]
+    assert sorted(methods) == ["GetReplicas", "GetResource", "HeartBeat"]
+    with GrpcServer(service, dict.fromkeys(methods, lambda request: request)) as server:
+        port = int(server.address.rpartition(":")[2])
+        assert server.address == f"127.0.0.1:{port}"
+        # Another address of this machine, which a server at all addresses would have.
+        with socket.socket() as elsewhere:
+            assert elsewhere.connect_ex(("127.0.0.2", port)) != 0
 
 
 @line("counters of a run", "`--metrics-port`", "not opened", "127.0.0.1 alone; they can be read, nothing more")

@@ -1,4 +1,4 @@
-"""A hostile export folder is refused by `serve` and `serve-shard`, with the file's name and no traceback."""
+"""A hostile export folder is refused by `serve`, its workers and `serve-shard`, with the file's name and no traceback."""
 
 import os
 import subprocess
@@ -17,6 +17,7 @@ pytestmark = pytest.mark.services
 
 DOORS = {
     "serve": (["serve"], {}),
+    "workers": (["serve", "--workers", "1"], {}),
     "replica": (["serve-shard", "--shard", "0"], {"num_shards": 1}),
 }
 
