@@ -1,4 +1,4 @@
-"""A hostile export folder is refused by `serve`, its workers and `serve-shard`, with the file's name and no traceback."""
+"""`serve`, its workers and `serve-shard` refuse a hostile export folder: they name the file, without a traceback."""
 
 import os
 import subprocess

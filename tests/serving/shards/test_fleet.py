@@ -74,6 +74,14 @@ def no_request_fails_when_a_replica_is_killed(fleet, client):
     fleet.await_ready("ps_0.0", "ps_1.1")
 
 
+def _is_hedged(fleet, name, client, wanted) -> bool:
+    """Ask, and return whether the entry has asked a rival by now: it asks the replicas in turn, once it knows them."""
+    answer = predict(client, COLUMNS)
+    assert answer.status_code == 200 and "Monolith-Shards-Away" not in answer.headers
+    np.testing.assert_allclose(answer.json()["outputs"], wanted, rtol=0, atol=1e-6)
+    return fleet.metric(name, 'monolith_hedged_reads_total{model="movie",shard="0"}') > 0
+
+
 def a_stopped_replica_costs_no_rows(fleet, client):
     """Neither an entry that knows all replicas, nor one that has not heard of the others yet; the deadline is long."""
     wanted = alone(fleet, 1)
@@ -86,12 +94,10 @@ def a_stopped_replica_costs_no_rows(fleet, client):
     stopped.send_signal(signal.SIGSTOP)
     try:
         with fleet.client("unaware") as unaware:
-            for asked in (unaware, *[client] * 20):
-                answer = predict(asked, COLUMNS)
-                assert answer.status_code == 200 and "Monolith-Shards-Away" not in answer.headers
-                np.testing.assert_allclose(answer.json()["outputs"], wanted, rtol=0, atol=1e-6)
-        for name in ("entry", "unaware"):
-            assert fleet.metric(name, 'monolith_hedged_reads_total{model="movie",shard="0"}') > 0
+            for name, asked in (("unaware", unaware), ("entry", client)):
+                until(
+                    lambda n=name, a=asked: _is_hedged(fleet, n, a, wanted), f"{name} asks a rival of the stopped one"
+                )
     finally:
         stopped.send_signal(signal.SIGCONT)
 
