@@ -2,12 +2,15 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Final, cast
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
 from monolith.errors import NotFiniteError
+
+CPU: Final = torch.device("cpu")
 
 _PIECES = 4
 """Pieces of 16 bits of a number."""
@@ -20,15 +23,24 @@ class Exchange:
     """
 
     def __init__(
-        self, group: dist.ProcessGroup | None = None, *, explain: Callable[[RuntimeError], str] | None = None
+        self,
+        group: dist.ProcessGroup | None = None,
+        *,
+        device: torch.device = CPU,
+        explain: Callable[[RuntimeError], str] | None = None,
     ) -> None:
-        """Use a process group, by default that of all ranks; `explain` says in words why a call failed."""
+        """Use a process group, by default that of all ranks; `explain` says in words why a call failed.
+
+        Messages leave from the memory of `device`: the processor with gloo, this rank's GPU with NCCL. Tensors that are
+        elsewhere are copied there and back.
+        """
         if not dist.is_initialized():
             raise ValueError(
                 "there is no process group; start the job with torchrun, mpirun or `monolith launch --sync`, or call "
                 "torch.distributed.init_process_group"
             )
         self._group = group
+        self._device = device
         self._explain = explain
         self.rank = dist.get_rank(group)
         self.num_ranks = dist.get_world_size(group)
@@ -38,17 +50,17 @@ class Exchange:
 
         `sent` and `received` are the sizes of the pieces.
         """
-        out = pieces.new_empty(sum(received))
+        out = pieces.new_empty(sum(received), device=self._device)
         with self._named():
-            dist.all_to_all_single(out, pieces, list(received), list(sent), group=self._group)
-        return out
+            dist.all_to_all_single(out, pieces.to(self._device), list(received), list(sent), group=self._group)
+        return out.to(pieces.device)
 
     def swap_counts(self, counts: Tensor) -> Tensor:
         """Send row r of a matrix to rank r, and return a matrix with the row of each rank."""
-        out = torch.empty_like(counts)
+        out = torch.empty_like(counts, device=self._device)
         with self._named():
-            dist.all_to_all_single(out, counts, group=self._group)
-        return out
+            dist.all_to_all_single(out, counts.to(self._device), group=self._group)
+        return out.to(counts.device)
 
     def average(self, tensors: Sequence[Tensor], numbers: Sequence[int] = ()) -> list[list[int]]:
         """Replace tensors of floats by their mean over all ranks, in place, and return the numbers of every rank.
@@ -58,19 +70,19 @@ class Exchange:
         # A rank adds its numbers to the zeros of the others, 16 bits at a time: floats add those up exactly.
         told = torch.zeros(self.num_ranks, _PIECES * len(numbers))
         told[self.rank] = torch.tensor(numbers, dtype=torch.int64).view(torch.int16)
-        flat = torch.cat([*(one.reshape(-1) for one in tensors), told.reshape(-1)])
+        flat = torch.cat([one.reshape(-1).to(self._device) for one in (*tensors, told)])
         with self._named():
             dist.all_reduce(flat, group=self._group)
         *sums, told = torch.split(flat, [*(one.numel() for one in tensors), told.numel()])
         for one, total in zip(tensors, sums, strict=True):
             total /= self.num_ranks
             one.copy_(total.view_as(one))
-        found: list[list[int]] = told.to(torch.int16).view(torch.int64).view(self.num_ranks, len(numbers)).tolist()
-        return found
+        found = told.cpu().to(torch.int16).view(torch.int64).view(self.num_ranks, len(numbers))
+        return cast("list[list[int]]", found.tolist())
 
     def largest(self, *numbers: int) -> list[int]:
         """Return the largest of each number over all ranks."""
-        values = torch.tensor(numbers)
+        values = torch.tensor(numbers, device=self._device)
         with self._named():
             dist.all_reduce(values, dist.ReduceOp.MAX, group=self._group)
         found: list[int] = values.tolist()
@@ -95,15 +107,15 @@ class Exchange:
 
     def send_from_first(self, data: bytes | None = None) -> bytes:
         """Return on every rank the bytes that rank 0 gives."""
-        size = torch.tensor([0 if data is None else len(data)])
+        size = torch.tensor([0 if data is None else len(data)], device=self._device)
         with self._named():
             dist.broadcast(size, 0, group=self._group)
-            flat = torch.zeros(int(size), dtype=torch.uint8)
+            flat = torch.zeros(int(size), dtype=torch.uint8, device=self._device)
             if data:
                 flat.copy_(torch.frombuffer(bytearray(data), dtype=torch.uint8))
             if len(flat):
                 dist.broadcast(flat, 0, group=self._group)
-        return flat.numpy().tobytes()
+        return flat.cpu().numpy().tobytes()
 
     def barrier(self) -> None:
         """Return when all ranks are here."""
@@ -117,13 +129,8 @@ class Exchange:
         return newest
 
     def _gather(self, own: Tensor, sizes: Sequence[int]) -> Tensor:
-        out = own.new_empty(sum(sizes))
-        with self._named():
-            # As a swap in which every rank gets the same piece: gloo's own gather wants pieces of one size.
-            dist.all_to_all_single(
-                out, own.repeat(self.num_ranks), list(sizes), [len(own)] * self.num_ranks, group=self._group
-            )
-        return out
+        # As a swap in which every rank gets the same piece: gloo's own gather wants pieces of one size.
+        return self.swap(own.repeat(self.num_ranks), [len(own)] * self.num_ranks, sizes)
 
     @contextmanager
     def _named(self) -> Iterator[None]:

@@ -12,11 +12,12 @@ from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 
+import torch
 import torch.distributed as dist
 from torch.distributed import FileStore, HashStore, PrefixStore, Store, rendezvous  # type: ignore[attr-defined]
 
 from monolith.cluster.platform.mpi import get_mpi_local_size, get_mpi_rank, get_mpi_size, is_under_mpi
-from monolith.parallel.ranks.exchange import Exchange
+from monolith.parallel.ranks.exchange import CPU, Exchange
 
 WORDS_SECONDS = 5.0
 """How long a rank waits for others to say why they ended."""
@@ -64,9 +65,13 @@ class RankGroup:
     failed to others. A rank that fails leaves its error for the others, whose calls raise a ConnectionError with it.
     """
 
-    def __init__(self, place: RankPlace, folder: Path, *, timeout_seconds: float) -> None:
-        """Meet in `folder`, or at the address in MASTER_ADDR; a rank may be silent for `timeout_seconds`."""
+    def __init__(self, place: RankPlace, folder: Path, *, timeout_seconds: float, device: torch.device = CPU) -> None:
+        """Meet in `folder`, or at the address in MASTER_ADDR; a rank may be silent for `timeout_seconds`.
+
+        Messages leave from the memory of `device`, a GPU's by NCCL and the processor's by gloo.
+        """
         self._place = place
+        self._device = device
         self._folder = folder
         self._timeout = timedelta(seconds=timeout_seconds)
 
@@ -83,13 +88,13 @@ class RankGroup:
         self._store.set_timeout(self._timeout)
         with _loopback(place.is_one_machine):
             dist.init_process_group(
-                "gloo",
-                store=PrefixStore("gloo", self._store),
+                "nccl" if self._device.type == "cuda" else "gloo",
+                store=PrefixStore("group", self._store),
                 rank=place.rank,
                 world_size=place.num_ranks,
                 timeout=self._timeout,
             )
-        return Exchange(explain=self._explain)
+        return Exchange(device=self._device, explain=self._explain)
 
     def another_exchange(self) -> Exchange:
         """Return an exchange for a thread beside the main one; all ranks ask for one at the same time.
@@ -97,7 +102,7 @@ class RankGroup:
         Calls of two threads must not get mixed up.
         """
         with _loopback(self._place.is_one_machine):
-            return Exchange(dist.new_group(timeout=self._timeout), explain=self._explain)
+            return Exchange(dist.new_group(timeout=self._timeout), device=self._device, explain=self._explain)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
