@@ -1,5 +1,8 @@
 """A small model of users and movies, whose events have an id and a text that can be searched for in files."""
 
+import os
+from pathlib import Path
+
 import numpy as np
 import torch
 
@@ -61,9 +64,18 @@ def train(model_dir, *, steps=12, **settings):
 def files_with(folder, id_):
     """The files below a folder that have the 8 bytes of an id, or its decimal digits."""
     needles = [id_.to_bytes(8, "little", signed=True), str(id_).encode()]
-    paths = [path for path in folder.rglob("*") if path.is_file()]
-    return sorted(path.name for path in paths if any(needle in path.read_bytes() for needle in needles))
+    return sorted(name for name, content in _files(folder) if any(needle in content for needle in needles))
 
 
 def files_with_text(folder, text=TEXT):
-    return sorted(path.name for path in folder.rglob("*") if path.is_file() and text.encode() in path.read_bytes())
+    return sorted(name for name, content in _files(folder) if text.encode() in content)
+
+
+def _files(folder):
+    """Yield the names of all files below a folder, with their contents; a run may remove and rename some meanwhile."""
+    for place, _, names in os.walk(folder):
+        for name in names:
+            try:
+                yield name, Path(place, name).read_bytes()
+            except FileNotFoundError:
+                continue

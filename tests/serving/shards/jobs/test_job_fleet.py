@@ -171,7 +171,7 @@ def test_an_id_is_forgotten_by_a_job_its_files_and_its_shards(tmp_path, flags):
     with followed(tmp_path, *flags, model=UserOfOldEvents) as (job, fleet):
         until(lambda: step(fleet) > 2 * NUM_WITH_USER, "the events of USER are over")
         until(lambda: job.snapshot.name != "model.ckpt-0", "there is a snapshot with USER")
-        until(lambda: is_exported(job), "there is an export with USER")
+        until(lambda: files_with(job.base, USER), "there is an export with USER")
         assert row_of_user(fleet) == 1
         report = forget(job, "--server", fleet.discovery)
         places = {one["place"] for one in report["found"]}
@@ -187,14 +187,6 @@ def test_an_id_is_forgotten_by_a_job_its_files_and_its_shards(tmp_path, flags):
         assert row_of_user(fleet) == 0
         assert files_with(job.model_dir, USER) == [] and files_with(job.base, USER) == []
         check_same(fleet, job)
-
-
-def is_exported(job: LaunchedJob) -> bool:
-    """Whether USER is in an export; the job removes old ones meanwhile."""
-    try:
-        return bool(files_with(job.base, USER))
-    except FileNotFoundError:
-        return False
 
 
 def row_of_user(fleet: Fleet) -> float:
