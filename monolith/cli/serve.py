@@ -1,8 +1,8 @@
 """`monolith serve`: answer predictions over HTTP from an export, and follow the trainer."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -12,6 +12,8 @@ from monolith.cli.tls import tls_config
 
 if TYPE_CHECKING:
     from monolith.serving.ready import Ready
+
+_RPC_DEADLINE_MILLIS: Final = 1000
 
 
 def serve(
@@ -48,7 +50,7 @@ def serve(
     ] = None,
     rpc_deadline_millis: Annotated[
         int, typer.Option(help="With --shards: how long all shards may take to answer for one batch.", min=1)
-    ] = 1000,
+    ] = _RPC_DEADLINE_MILLIS,
     hedge_millis: Annotated[
         float | None,
         typer.Option(
@@ -132,6 +134,15 @@ def serve(
     pins = _by_model("--pin", pin or (), bases)
     addresses = _by_model("--sync-address", sync_address or (), bases)
     spread = _by_model("--shards", shards or (), bases)
+    if not spread:
+        _refuse_for_entries(
+            {
+                "--rpc-deadline-millis": rpc_deadline_millis != _RPC_DEADLINE_MILLIS,
+                "--hedge-millis": hedge_millis is not None,
+                "--require-rows": require_rows,
+                "--entry-index": entry_index != 0,
+            }
+        )
     server = serving_module("monolith.serving.server")
     config = server.ServerConfig(
         models=tuple(
@@ -173,6 +184,13 @@ def serve(
         by_workers.serve_by_workers(config, workers, worker, announce=_announce)
         return
     server.serve(config, announce=_announce)
+
+
+def _refuse_for_entries(is_given: Mapping[str, bool]) -> None:
+    """Raise a ValueError if one of these options is given: they are for entries, which read rows elsewhere."""
+    given = ", ".join(option for option, is_there in is_given.items() if is_there)
+    if given:
+        raise ValueError(f"without --shards the rows are in this process, so {given} would do nothing; leave it out")
 
 
 def _by_model(option: str, values: Sequence[str], bases: Collection[str | None]) -> dict[str | None, str]:

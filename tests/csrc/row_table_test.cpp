@@ -84,6 +84,16 @@ std::size_t visited_rows(const RowTable& table) {
   return rows;
 }
 
+// A block of ids is searched for at once, before any of it is inserted.
+void test_new_ids_that_repeat_get_one_row() {
+  RowTable table(options(1));
+  const std::vector<std::int64_t> ids{7, 7, 8, 7};
+  BatchPlan plan(ids, false);
+  CHECK_EQ(change(table, plan, ChangeRequest::Kind::kAssign, {1, 2, 3, 4}, 0).inserted, 2U);
+  CHECK_EQ(table.size(), 2U);
+  CHECK(lookup(table, {7, 8}) == (std::vector<float>{4, 3}));
+}
+
 void test_lookup_and_change() {
   RowTable table(options(3));
   const std::vector<std::int64_t> ids{7, -8, 7, 9, 7};
@@ -376,6 +386,7 @@ void test_running_out_of_memory() {
 int main() {
   test_running_out_of_memory();  // first: a process that runs OpenMP threads cannot be forked well
   test_lookup_and_change();
+  test_new_ids_that_repeat_get_one_row();
   test_entries_and_reinitialize();
   test_erase_and_evict();
   test_rows_erased_between_lookup_and_step_come_back();

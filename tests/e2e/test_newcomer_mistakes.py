@@ -107,6 +107,8 @@ TRAIN = ("train", "ranking:Ranking", "--model-dir", "trained")
         (("predict", *TRAIN[1:], "--predict-keys", "click"), ("no prediction 'click'", "the model predicts pred")),
         (("export", "ranking:Ranking", "--model-dir", "nowhere"), ("no snapshot in nowhere", "train the model")),
         (("serve",), ("`monolith serve` needs EXPORT_BASE", "`monolith serve --help` shows how")),
+        (("serve", "exports", "--hedge-millis", "5"), ("--hedge-millis would do nothing", "leave it out")),
+        (("serve", "exports", "--entry-index", "1", "--require-rows"), ("--require-rows, --entry-index would do",)),
         (("serve", "nowhere"), ("the folder nowhere does not exist", "`monolith export` writes one")),
         (("serve", "trained"), ("no export in trained", "export a model to it")),
         (("serve", "trained", "--prot", "1"), ("no option --prot", "did you mean --port", "--help` lists all")),
