@@ -8,7 +8,7 @@
 
 #include "net/aligned_buffer.h"
 #include "net/table_service.h"
-#include "optim/half.h"
+#include "optim/halves.h"
 
 namespace monolith::net {
 
@@ -16,7 +16,6 @@ namespace {
 
 // Rows are taken in parts that stay in the cache, while the server reads the next ones.
 constexpr std::size_t kPartBytes = 256 << 10;
-constexpr float kMaxHalf = 65504.0F;
 constexpr std::size_t kMaxErrorBytes = 64 << 10;
 
 const FrameLimits kReplyLimits{.max_frame_bytes = std::uint64_t{1} << 40};
@@ -43,11 +42,6 @@ RequestType type_of(ChangeRequest::Kind kind) {
 template <typename T>
 std::span<const std::byte> bytes_of(const T& value) {
   return std::as_bytes(std::span(&value, 1));
-}
-
-void to_halves(std::span<const float> from, std::uint16_t* to) {
-  // Beyond the largest half there is only infinity, which no table takes.
-  for (const float value : from) *to++ = float_to_half(std::clamp(value, -kMaxHalf, kMaxHalf));
 }
 
 }  // namespace
@@ -179,7 +173,7 @@ void ShardedCall::send_values(std::size_t shard, bool more, ByteSink& to) const 
       std::span<const std::byte> bytes = std::as_bytes(these);
       if (half_) {
         halves.resize(std::max(halves.size(), count * dim));
-        to_halves(these, halves.data());
+        floats_to_finite_halves(these, halves.data());  // no table takes infinities
         bytes = std::as_bytes(std::span<const std::uint16_t>(halves.data(), count * dim));
       }
       floats_left -= these.size();
@@ -283,8 +277,7 @@ void ShardedCall::take_rows(std::size_t shard, const Header& header, ByteSource&
       if (half_) {
         halves.resize(std::max(halves.size(), count * dim));
         source.read(std::as_writable_bytes(std::span(halves).first(count * dim)));
-        std::transform(halves.begin(), halves.begin() + static_cast<std::ptrdiff_t>(count * dim), these.begin(),
-                       half_to_float);
+        halves_to_floats(std::span(halves).first(count * dim), these.data());
       } else {
         source.read(std::as_writable_bytes(these));
       }

@@ -11,7 +11,7 @@
 #include "net/table_reply.h"
 #include "ops/finite.h"
 #include "ops/parallel_for.h"
-#include "optim/half.h"
+#include "optim/halves.h"
 #include "table/hash_shard.h"
 
 namespace monolith::net {
@@ -131,7 +131,7 @@ std::span<const float> TableService::values_of(const FrameView& request, const I
   if (request.type_of("values") == ElementType::kFloat16) {
     const auto halves = request.halves("values");
     scratch.values.resize(std::max(scratch.values.size(), halves.size()));
-    std::ranges::transform(halves, scratch.values.begin(), half_to_float);
+    halves_to_floats(halves, scratch.values.data());
     values = {scratch.values.data(), halves.size()};
   } else {
     values = request.floats("values");

@@ -8,7 +8,7 @@
 #include "net/table_reply.h"
 #include "net/table_service.h"
 #include "ops/parallel_for.h"
-#include "optim/half.h"
+#include "optim/halves.h"
 
 namespace monolith::net {
 
@@ -92,7 +92,7 @@ void TableService::pull(const FrameView& request, Scratch& scratch, ByteSink& si
     const std::span<const float> floats(own.rows.data(), part.num_floats());
     std::span<const std::byte> bytes = std::as_bytes(floats);
     if (half) {
-      std::ranges::transform(floats, own.halves.begin(), float_to_half);
+      floats_to_halves(floats, own.halves.data());
       bytes = std::as_bytes(std::span<const std::uint16_t>(own.halves.data(), floats.size()));
     }
     if (!turns.wait_for(number)) return;

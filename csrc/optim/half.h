@@ -29,7 +29,8 @@ inline float half_to_float(std::uint16_t half) {
   const std::uint32_t normal = magnitude + (112U << 23);
   // A subnormal half is its fraction under the exponent of 2^-14, less the 1 that the exponent implies.
   const float subnormal = std::bit_cast<float>(magnitude + (113U << 23)) - 0x1p-14F;
-  const std::uint32_t special = magnitude + (224U << 23);  // infinity, NaN
+  const std::uint32_t quiet = magnitude > (31U << 23) ? 1U << 22 : 0U;  // as processors return a NaN
+  const std::uint32_t special = (magnitude + (224U << 23)) | quiet;     // infinity, NaN
   std::uint32_t bits = magnitude < (1U << 23) ? std::bit_cast<std::uint32_t>(subnormal) : normal;
   bits = magnitude >= (31U << 23) ? special : bits;
   return std::bit_cast<float>(bits | sign);

@@ -213,10 +213,11 @@ class DeltaLink:
     def _push_since_export(self, position: DeltaPosition, ends: Ends) -> Delivery | None:
         """Send what changed since the export that the target has loaded; None if it needs everything."""
         self._loaded = None
+        # Taken first: a row that is trained between the two is in both, and not in neither.
+        self._changes.take()
         changes = self._job.since_export.of(position)
         if changes is None:
-            return None
-        self._changes.take()  # among them
+            return None  # everything comes, and what was taken with it
         self._bases, self._dense_version = [position], None
         delivery = self._send_changes(changes, ends)
         self._needs_full = delivery is None

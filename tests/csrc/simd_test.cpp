@@ -1,17 +1,22 @@
-// Every instruction set that this processor has gives the same bits: optimizers, compressors, the search of an index.
+// Every instruction set that this processor has gives the same bits: optimizers, compressors, halves, the search of an
+// index.
 #include "ops/simd.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <iostream>
 #include <limits>
+#include <numeric>
 #include <random>
 #include <vector>
 
 #include "check.h"
 #include "optim/compressor.h"
+#include "optim/half.h"
+#include "optim/halves.h"
 #include "optim/optimizer.h"
 #include "table/id_index.h"
 
@@ -125,6 +130,38 @@ void test_index() {
   }
 }
 
+// Every half, and floats of any bits: the borders of the halves' range, subnormals and NaNs of all kinds among them.
+void test_halves() {
+  std::vector<std::uint16_t> halves(1U << 16);
+  std::iota(halves.begin(), halves.end(), std::uint16_t{0});
+  std::vector<float> floats{65504.0F, 65519.996F, 65520.0F, -65536.0F, 0x1p-14F, 0x1.FFCp-15F, 0x1p-24F, 0x1p-25F};
+  for (const std::uint32_t bits : {0x7F800000U, 0xFF800000U, 0x7F800001U, 0xFFC00000U, 0x7FFFFFFFU, 1U, 0x80000000U}) {
+    floats.push_back(std::bit_cast<float>(bits));
+  }
+  std::mt19937 random(5);
+  while (floats.size() < 1'000'003) floats.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(random())));
+  for (const std::uint16_t half : halves) floats.push_back(monolith::half_to_float(half));
+  for (const SimdLevel level : levels()) {
+    monolith::set_simd_level(level);
+    std::size_t wrong = 0;
+    std::vector<float> read(halves.size());
+    monolith::halves_to_floats(halves, read.data());
+    for (std::size_t i = 0; i < halves.size(); ++i) {
+      wrong +=
+          std::bit_cast<std::uint32_t>(read[i]) != std::bit_cast<std::uint32_t>(monolith::half_to_float(halves[i]));
+    }
+    std::vector<std::uint16_t> plain(floats.size());
+    std::vector<std::uint16_t> finite(floats.size());
+    monolith::floats_to_halves(floats, plain.data());
+    monolith::floats_to_finite_halves(floats, finite.data());
+    for (std::size_t i = 0; i < floats.size(); ++i) {
+      wrong += plain[i] != monolith::float_to_half(floats[i]);
+      wrong += finite[i] != monolith::float_to_half(std::clamp(floats[i], -65504.0F, 65504.0F));
+    }
+    CHECK_EQ(wrong, 0U);
+  }
+}
+
 }  // namespace
 
 int main() {
@@ -132,5 +169,6 @@ int main() {
   test_optimizers();
   test_not_finite();
   test_index();
+  test_halves();
   return monolith::test::finish();
 }

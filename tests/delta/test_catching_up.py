@@ -6,6 +6,7 @@ import threading
 import torch
 
 from monolith.delta import DeltaLoop
+from monolith.delta.since_export import SinceExport
 from tests.delta.flaky_serving import FlakyServing, make_sender, push, train
 from tests.delta.table_target import content, training_tables
 
@@ -37,6 +38,28 @@ def test_a_target_that_loads_an_export_gets_what_changed_since(serving):
         assert content(serving.target.tables) == content(tables)
         train(tables, [4], seed=3)
         assert push(sender).num_rows == 2
+        assert content(serving.target.tables) == content(tables)
+
+
+def test_training_goes_on_while_the_changes_since_an_export_are_collected(serving, monkeypatch):
+    tables = training_tables()
+    train(tables, list(range(50)))
+
+    def train_before_and_after(since_export, position, of=SinceExport.of):
+        train(tables, [7], seed=4)
+        changes = of(since_export, position)
+        train(tables, [8], seed=5)
+        return changes
+
+    with make_sender(tables, serving) as sender:
+        push(sender)
+        sequence, exported = sender.begin_export(), copy_of(tables)
+        train(tables, [1], seed=1)
+        push(sender)
+        serving.load_export(exported, 1, sequence)
+        monkeypatch.setattr(SinceExport, "of", train_before_and_after)
+        assert not push(sender).full
+        push(sender)
         assert content(serving.target.tables) == content(tables)
 
 
