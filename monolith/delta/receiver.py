@@ -3,7 +3,8 @@
 import logging
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -117,7 +118,7 @@ class DeltaReceiver:
 
         Of every message, only what the target `takes` is applied.
         """
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self.adopt(target, plan_hash=plan_hash, generation=generation, sequence=sequence, parts=parts, takes=takes)
 
     def adopt(
@@ -139,6 +140,12 @@ class DeltaReceiver:
             self._parts = {part: _PartState(DeltaPosition(generation, number)) for part, number in sequences.items()}
             self._watermark: Mapping[str, int] = {}
             self._note_freshness()
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Let messages wait while the block runs: what it learns stays true until it has acted on it."""
+        with self._lock:
+            yield
 
     @property
     def freshness(self) -> Freshness:

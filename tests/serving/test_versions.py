@@ -159,11 +159,12 @@ def test_two_models_of_one_name_are_refused(tmp_path):
 class Training:
     """A trainer that a served model follows."""
 
-    def __init__(self, base, cleanup):
+    def __init__(self, base, cleanup, generation=1):
         self.base = base
         self.model, self.plan, self.tables = trained(1)
         self.export(1)
-        self.served = served(base)
+        self.while_loading = lambda: None
+        self.served = served(base, prepare=lambda model, path: self.while_loading())
         secret = SharedSecret.of_folder(base)
         follower = cleanup.enter_context(Follower(self.served.current, "127.0.0.1:0", secret=secret))
         self.served.follow(follower)
@@ -171,7 +172,7 @@ class Training:
             DeltaSender(
                 self.tables,
                 plan_hash=self.plan.hash,
-                generation=1,
+                generation=generation,
                 targets=[follower.address],
                 settings=DeltaSettings(secret=secret),
                 dense_weights=lambda: (self.step, {key: one.clone() for key, one in self.model.state_dict().items()}),
@@ -220,6 +221,38 @@ def test_a_version_that_is_ahead_of_the_deltas_is_loaded_and_followed(tmp_path):
         job.train()
         # The trainer is asked for everything, for what is served now is not what it built on.
         assert not job.sender.push_once().failures
+        assert_near(answer(job.served.find()), job.truth())
+
+
+def test_deltas_that_come_while_a_version_is_being_loaded_stay(tmp_path):
+    """Their sender may have ended, and would not send them again."""
+    with ExitStack() as cleanup:
+        job = Training(tmp_path, cleanup)
+        assert not job.sender.push_once().failures
+        sequence = job.sender.begin_export()
+        job.export(2, sequence)
+
+        def train_a_last_time():
+            job.train()
+            assert not job.sender.push_once().failures
+
+        job.while_loading = train_a_last_time
+        job.served.refresh()
+        assert job.served.find().version == 2
+        assert_near(answer(job.served.find()), job.truth())
+
+
+def test_a_version_of_an_earlier_life_does_not_replace_what_came_while_it_was_being_loaded(tmp_path):
+    with ExitStack() as cleanup:
+        job = Training(tmp_path, cleanup, generation=2)
+        job.export(2, 10)
+
+        def replace_the_trainer():
+            job.train()
+            assert not job.sender.push_once().failures
+
+        job.while_loading = replace_the_trainer
+        job.served.refresh()
         assert_near(answer(job.served.find()), job.truth())
 
 

@@ -1,6 +1,7 @@
 """Deltas for a served model: a trainer's changes go into the version that answers."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Self
 
@@ -46,6 +47,10 @@ class Follower:
         as_of = self._model.created if now.applied_at_seconds is None else now.applied_at_seconds
         return Progress(now.position.generation, now.position.sequence, as_of, len(now.missing))
 
+    def held(self) -> AbstractContextManager[None]:
+        """Let deltas wait while the block runs."""
+        return self._receiver.held()
+
     def adopt(self, model: ServingModel) -> None:
         """Apply deltas to this version from now on; a trainer that is ahead of it is asked for everything."""
         self._model = model
@@ -65,11 +70,6 @@ class Follower:
         """Whether the trainer that wrote a version is sending everything just now."""
         now = self._receiver.freshness
         return not now.complete and now.position.generation == description.generation
-
-    @property
-    def has_deltas(self) -> bool:
-        """Whether the tables are not those of a version any more: deltas have come."""
-        return self._receiver.freshness.applied_at_seconds is not None
 
     def has(self, description: Description) -> bool:
         """Whether deltas have brought all that a version holds: loading it could only go back."""

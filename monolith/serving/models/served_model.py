@@ -3,6 +3,7 @@
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -278,7 +279,7 @@ class ServedModel:
                     self._damaged[one.stamp] = error
                     continue
                 if model is not None:
-                    self._switch(model, one, found)
+                    self._switch_to_newer(model, one, found, again=again)
             for stamp in self._damaged.keys() - known:
                 words = "version %d is served in place of a newer one: %s"
                 _log.warning(words, self.current.version, self._damaged[stamp])
@@ -291,13 +292,28 @@ class ServedModel:
         if now is None or follower is None or again:
             return self._loaded(found, again=again and follower is not None)
         description = Description.read(found.path)
-        if found.version < now.version or follower.is_past(description) or follower.is_amid_full_sync(description):
+        if found.version < now.version or self._is_overtaken(description):
             return None
-        if found.version == now.version and not follower.has_deltas:
-            return self._loaded(found)  # it was written anew: ids were forgotten
-        if follower.has(description):
-            return now.as_version(found.version)
-        return self._loaded(found)
+        # A version of the same number was written anew, if no deltas came: ids were forgotten.
+        return now.as_version(found.version) if follower.has(description) else self._loaded(found)
+
+    def _switch_to_newer(
+        self, model: ServingModel, found: FoundVersion, all_found: Sequence[FoundVersion], *, again: bool
+    ) -> None:
+        now, follower = self._versions.current, self._follower
+        with nullcontext() if follower is None else follower.held():
+            if follower is not None and now is not None and not again:
+                # Deltas came while it was being loaded. Their sender may have ended: nobody would send them again.
+                if self._is_overtaken(model.description):
+                    return
+                if follower.has(model.description):
+                    model = now.as_version(found.version)
+            self._switch(model, found, all_found)
+
+    def _is_overtaken(self, description: Description) -> bool:
+        """Whether deltas are at, or on the way to, what a version cannot bring."""
+        follower = self._follower
+        return follower is not None and (follower.is_past(description) or follower.is_amid_full_sync(description))
 
     def _loaded(self, found: FoundVersion, *, again: bool = False) -> ServingModel:
         """Return a version from memory, or from its files, ready to answer."""
