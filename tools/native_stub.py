@@ -47,6 +47,7 @@ RETURNS = {
     ),
     "RowTable.read_rows": ROWS,
     "RowTable.read_snapshot": ROWS,
+    "RowTable.sub_tables_of": "tuple[int, int]",
     "RowTable.take_changes": "tuple[NDArray[numpy.int64], NDArray[numpy.int64], bool]",
     "ShardedCall.exchange": "list[tuple[int, str, bytes]]",
     "ShardedCall.exchange_over": "list[tuple[int, str, bytes]]",

@@ -11,7 +11,7 @@ void check_finite(const RowTable& table, const BatchPlan& plan, std::span<const 
   const std::size_t place = first_not_finite(values);
   if (place == values.size()) return;
   const std::size_t row = place / table.dim();
-  const std::int64_t id = per_group ? id_of_hash(plan.hashes()[row]) : plan.id_at(row);
+  const std::int64_t id = per_group ? plan.id_of_group(row) : plan.id_at(row);
   const bool gradients = meaning == Meaning::kGradients;
   throw std::invalid_argument(
       "table '" + table.options().name + "': the " + (gradients ? "gradient" : "value") + " of id " +

@@ -71,7 +71,7 @@ ChangeRequest step_request(const float* gradients, const std::vector<float>& rat
 class BoundBatchPlan {
  public:
   BoundBatchPlan(SharedTable table, IdsIn ids, bool merge_repeated) : table_(std::move(table)), plan_(acquire_plan()) {
-    plan_->build(as_span(ids), merge_repeated);
+    plan_->build(as_span(ids), merge_repeated, table_->hash());
   }
 
   std::size_t num_ids() const { return plan_->num_ids(); }
@@ -256,9 +256,10 @@ void bind_results(nb::module_& m) {
 SharedTable make_table(std::string name, std::vector<SegmentConfig> segments, bool serving, bool skip_zero_embedding,
                        std::size_t initial_capacity, std::size_t max_memory_bytes, bool evict_oldest,
                        std::uint32_t expire_days, std::unordered_map<std::uint32_t, std::uint32_t> slot_expire_days,
-                       std::size_t max_changes) {
+                       std::size_t max_changes, std::uint32_t shard, std::uint32_t num_shards) {
   TableOptions options;
   options.name = std::move(name);
+  options.shard = {shard, num_shards};
   options.segments = std::move(segments);
   options.serving = serving;
   options.skip_zero_embedding = skip_zero_embedding;
@@ -277,7 +278,7 @@ void bind_row_table(nb::module_& m) {
       .def(nb::new_(&make_table), "name"_a, "segments"_a, "serving"_a = false, "skip_zero_embedding"_a = false,
            "initial_capacity"_a = 0, "max_memory_bytes"_a = 0, "evict_oldest"_a = false, "expire_days"_a = 36500,
            "slot_expire_days"_a = std::unordered_map<std::uint32_t, std::uint32_t>{},
-           "max_changes_per_consumer"_a = std::size_t{64} << 20)
+           "max_changes_per_consumer"_a = std::size_t{64} << 20, "shard"_a = 0, "num_shards"_a = 1)
       .def_prop_ro("dim", &RowTable::dim)
       .def_prop_ro("row_bytes", [](const RowTable& t) { return t.layout().row_bytes(); })
       .def_prop_ro("weight_bytes", [](const RowTable& t) { return t.layout().weight_bytes(); })
@@ -285,6 +286,15 @@ void bind_row_table(nb::module_& m) {
       .def("raise_max_time", &RowTable::raise_max_time, "time"_a)
       .def_prop_ro("max_step", &RowTable::max_step)
       .def("raise_max_step", &RowTable::raise_max_step, "global_step"_a)
+      .def(
+          "sub_tables_of",
+          [](const RowTable& t, std::uint32_t shard, std::uint32_t num_shards) {
+            const HashShard wanted{shard, num_shards};
+            wanted.check();
+            const TableHash::SubTables touched = t.hash().sub_tables_of(wanted);
+            return nb::make_tuple(touched.first, touched.last);
+          },
+          "shard"_a, "num_shards"_a)
       .def("size", &RowTable::size, release)
       .def("memory", &RowTable::memory, release)
       .def("set_filter", &RowTable::set_filter, "filter"_a.none(), "thresholds"_a)

@@ -46,6 +46,7 @@ class ShardReader {
 
   const Header& header() const { return header_; }
   bool is_old() const { return header_.major == kOldMajor; }
+  HashShard shard() const { return {header_.shard, header_.num_shards}; }
 
   // The hashes that belong to its shard, the last one included.
   std::uint64_t first_hash() const {
@@ -119,7 +120,6 @@ class ShardReader {
 
  private:
   const BucketEntry& bucket_entry(std::uint32_t bucket) const { return index_[bucket - header_.first_bucket]; }
-  HashShard shard() const { return {header_.shard, header_.num_shards}; }
 
   void read_header() {
     const auto bytes = std::as_writable_bytes(std::span(&header_, 1));

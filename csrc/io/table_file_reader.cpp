@@ -123,10 +123,36 @@ std::size_t restore_finite(RowTable& table, const RowBlock& block) {
 
 using RowsOfSubTables = std::array<std::uint64_t, kNumSubTables>;
 
-void add_rows_of(const ShardReader& file, RowsOfSubTables& num_rows) {
+// What the file's index tells: a sub-table is a few buckets, or has its even share of the file of the table's shard.
+void add_rows_of(const RowTable& table, const ShardReader& file, RowsOfSubTables& num_rows) {
+  if (!table.hash().shard().is_all()) {
+    if (file.is_old() || file.shard() != table.hash().shard()) return;
+    for (std::uint64_t& rows : num_rows) rows += (file.footer().num_rows + kNumSubTables - 1) / kNumSubTables;
+    return;
+  }
   for (std::uint32_t bucket = file.header().first_bucket; bucket < file.header().last_bucket; ++bucket) {
     num_rows[bucket / table_file::kBucketsPerSubTable] += file.num_rows(bucket);
   }
+}
+
+// Safe for concurrent use.
+void add_rows_of(const RowTable& table, const RowBlock& block, RowsOfSubTables& num_rows) {
+  if (table.hash().shard().is_all()) {  // a block is of one bucket
+    std::atomic_ref(num_rows[sub_table_of_hash(table.hash().of(block.ids.front()))]).fetch_add(block.ids.size());
+    return;
+  }
+  RowsOfSubTables here{};
+  for (const std::int64_t id : block.ids) ++here[sub_table_of_hash(table.hash().of(id))];
+  for (std::uint32_t i = 0; i < kNumSubTables; ++i) {
+    if (here[i] != 0) std::atomic_ref(num_rows[i]).fetch_add(here[i]);
+  }
+}
+
+void check_holds(const RowTable& table, HashShard shard) {
+  const HashShard own = table.hash().shard();
+  if (own.is_all() || own == shard) return;
+  throw std::invalid_argument("table '" + table.options().name + "' holds " + own.name() +
+                              ", and cannot take rows of " + shard.name());
 }
 
 void check_room(const RowTable& table, const RowsOfSubTables& num_rows, const std::string& path, bool cleared) {
@@ -153,19 +179,20 @@ void check_table_fits(const RowTable& table, const std::vector<std::string>& pat
   for (const std::string& path : paths) {
     const ShardReader file(path);
     file.check_rows_fit(table);
-    add_rows_of(file, num_rows);
+    add_rows_of(table, file, num_rows);
   }
   check_room(table, num_rows, paths[0], cleared);
 }
 
 SavedTable check_table_files(const RowTable& table, const std::vector<std::string>& paths, bool cleared,
                              NotFinite not_finite, HashShard shard) {
+  check_holds(table, shard);
   if (shard.is_all()) check_table_fits(table, paths, cleared);
-  RowsOfSubTables num_rows{};  // one thread at a time counts those of a sub-table
+  RowsOfSubTables num_rows{};
   const SavedTable checked =
       visit_files(table, paths, shard, [&](const RowBlock& block, const std::string& path) -> std::size_t {
         if (not_finite == NotFinite::kRefuse) check_finite(table, block, path);
-        num_rows[sub_table_of_hash(hash_id(block.ids.front()))] += block.ids.size();
+        add_rows_of(table, block, num_rows);
         return 0;
       });
   // The index does not tell how many rows of a bucket belong to a shard.
@@ -174,17 +201,18 @@ SavedTable check_table_files(const RowTable& table, const std::vector<std::strin
 }
 
 SavedTable load_table(RowTable& table, const std::vector<std::string>& paths, HashShard shard, NotFinite not_finite) {
+  check_holds(table, shard);
   RowsOfSubTables num_rows{};
   for (const std::string& path : paths) {
     const ShardReader file(path);
     file.check_rows_fit(table);
     table.raise_max_time(file.header().max_time);
     table.raise_max_step(file.header().max_step);
-    add_rows_of(file, num_rows);
+    add_rows_of(table, file, num_rows);
   }
   // Rows come in the order of hashes: each index would grow alone to its full size, through memory that nobody else
   // uses.
-  for (std::uint32_t i = 0; i < kNumSubTables && shard.is_all(); ++i) table.expect_rows(i, num_rows[i]);
+  for (std::uint32_t i = 0; i < kNumSubTables && shard == table.hash().shard(); ++i) table.expect_rows(i, num_rows[i]);
   return visit_files(table, paths, shard, [&](const RowBlock& block, const std::string& path) -> std::size_t {
     if (not_finite == NotFinite::kDrop) return restore_finite(table, block);
     if (not_finite == NotFinite::kRefuse) check_finite(table, block, path);

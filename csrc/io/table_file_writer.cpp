@@ -39,8 +39,10 @@ void drop_expired_rows(const RowTable& table, std::uint32_t now, RowBatch& batch
 // Rows of sub-tables, each of which is read once, and kept until every shard that has some of its rows has seen them.
 class SharedSubTables {
  public:
-  SharedSubTables(const ReadSubTable& read, std::uint32_t num_shards)
-      : read_(read), num_shards_(num_shards), entries_(kNumSubTables) {}
+  SharedSubTables(const ReadSubTable& read, const TableHash& hash, std::uint32_t num_shards)
+      : read_(read), hash_(hash), num_shards_(num_shards), entries_(kNumSubTables) {}
+
+  const TableHash& hash() const { return hash_; }
 
   // Each shard calls this once for each of the sub-tables that its range touches. Safe for concurrent use.
   std::shared_ptr<const RowBatch> rows_of(std::uint32_t sub_table) {
@@ -48,17 +50,14 @@ class SharedSubTables {
     const std::lock_guard lock(entry.mutex);
     if (!entry.rows) {
       entry.rows = std::make_shared<const RowBatch>(read_(sub_table));
-      const std::uint32_t first = shard_of_hash(first_hash_of_bucket(first_bucket(sub_table)), num_shards_);
-      const std::uint32_t last = shard_of_hash(last_hash_of_bucket(last_bucket(sub_table)), num_shards_);
+      const std::uint32_t first = shard_of_hash(hash_.first_of_sub_table(sub_table), num_shards_);
+      const std::uint32_t last = shard_of_hash(hash_.last_of_sub_table(sub_table), num_shards_);
       entry.num_to_come = last - first + 1;
     }
     std::shared_ptr<const RowBatch> rows = entry.rows;
     if (--entry.num_to_come == 0) entry.rows.reset();
     return rows;
   }
-
-  static std::uint32_t first_bucket(std::uint32_t sub_table) { return sub_table * kBucketsPerSubTable; }
-  static std::uint32_t last_bucket(std::uint32_t sub_table) { return (sub_table + 1) * kBucketsPerSubTable - 1; }
 
  private:
   struct Entry {
@@ -68,35 +67,101 @@ class SharedSubTables {
   };
 
   const ReadSubTable& read_;
+  const TableHash hash_;
   std::uint32_t num_shards_;
   std::vector<Entry> entries_;
+};
+
+// Writes the rows of a shard bucket by bucket. A sub-table has several buckets, or, in a table of one of many shards, a
+// bucket several sub-tables. Blocks do not depend on it: the same rows are the same bytes.
+class BucketWriter {
+ public:
+  BucketWriter(ShardWriter& file, HashShard own, std::size_t row_bytes)
+      : file_(file), own_(own), row_bytes_(row_bytes), bucket_(own.first_bucket()) {
+    index_.push_back({file_.offset(), 0});
+  }
+
+  // The shard's own of these rows, which are all up to `last_hash` that did not come before.
+  void append(const RowBatch& batch, std::uint64_t last_hash) {
+    const auto row_after = [&](std::uint64_t hash) {
+      return static_cast<std::size_t>(std::ranges::upper_bound(batch.ids, hash, {}, by_hash) - batch.ids.begin());
+    };
+    std::size_t row = own_.first_hash() == 0 ? 0 : row_after(own_.first_hash() - 1);
+    const std::size_t end = row_after(own_.last_hash());
+    while (row < end) {
+      const std::size_t end_of_bucket = std::min(end, row_after(last_hash_of_bucket(bucket_)));
+      index_.back().num_rows += end_of_bucket - row;
+      write(batch, row, end_of_bucket, std::min(own_.last_hash(), last_hash_of_bucket(bucket_)) <= last_hash);
+      row = end_of_bucket;
+      if (row < end) next_bucket();
+    }
+  }
+
+  // Returns where each bucket of the shard begins, and how many rows it has.
+  std::vector<BucketEntry> finish() {
+    while (bucket_ + 1 < own_.end_bucket()) next_bucket();
+    flush();
+    return std::move(index_);
+  }
+
+ private:
+  // Straight from the batch; but what does not fill a block waits for the next rows of the bucket, if they are to come.
+  void write(const RowBatch& batch, std::size_t first, std::size_t last, bool is_end_of_bucket) {
+    if (!pending_.ids.empty()) {
+      const std::size_t filled = std::min(last, first + kBlockRows - pending_.ids.size());
+      pend(batch, first, filled);
+      if (pending_.ids.size() == kBlockRows) flush();
+      first = filled;
+    }
+    const std::size_t end = is_end_of_bucket ? last : first + (last - first) / kBlockRows * kBlockRows;
+    write_bucket(file_, bucket_, batch, first, end, row_bytes_, buffer_);
+    pend(batch, end, last);
+  }
+
+  void pend(const RowBatch& batch, std::size_t first, std::size_t last) {
+    const auto add = [&](auto& to, const auto& from, std::size_t size) {
+      to.insert(to.end(), from.begin() + static_cast<std::ptrdiff_t>(first * size),
+                from.begin() + static_cast<std::ptrdiff_t>(last * size));
+    };
+    add(pending_.ids, batch.ids, 1);
+    add(pending_.last_seen, batch.last_seen, 1);
+    add(pending_.rows, batch.rows, row_bytes_);
+  }
+
+  void flush() {
+    write_bucket(file_, bucket_, pending_, 0, pending_.ids.size(), row_bytes_, buffer_);
+    pending_.ids.clear();
+    pending_.last_seen.clear();
+    pending_.rows.clear();
+  }
+
+  void next_bucket() {
+    flush();
+    ++bucket_;
+    index_.push_back({file_.offset(), 0});
+  }
+
+  ShardWriter& file_;
+  const HashShard own_;
+  const std::size_t row_bytes_;
+  std::uint32_t bucket_;
+  std::vector<BucketEntry> index_;
+  RowBatch pending_;
+  std::vector<std::byte> buffer_;
 };
 
 // Writes one shard's file up to its last byte. Returns the number of its rows.
 std::uint64_t write_shard(ShardWriter& file, const TableFileInfo& info, SharedSubTables& sub_tables) {
   const HashShard own{info.shard, info.num_shards};
-  const std::size_t row_bytes = std::size_t{info.weight_bytes} + info.state_bytes;
   write_header(file, info);
-  std::vector<BucketEntry> index;
-  std::vector<std::byte> buffer;
-  std::uint64_t num_rows = 0;
-  const std::uint32_t last_sub_table = sub_table_of_hash(own.last_hash());
-  for (std::uint32_t sub_table = sub_table_of_hash(own.first_hash()); sub_table <= last_sub_table; ++sub_table) {
-    const std::shared_ptr<const RowBatch> batch = sub_tables.rows_of(sub_table);
-    const auto row_after = [&](std::uint64_t hash) {
-      return static_cast<std::size_t>(std::ranges::upper_bound(batch->ids, hash, {}, by_hash) - batch->ids.begin());
-    };
-    const std::uint32_t first = std::max(SharedSubTables::first_bucket(sub_table), own.first_bucket());
-    const std::uint32_t last = std::min(SharedSubTables::last_bucket(sub_table), own.end_bucket() - 1);
-    std::size_t row = own.first_hash() == 0 ? 0 : row_after(own.first_hash() - 1);
-    for (std::uint32_t bucket = first; bucket <= last; ++bucket) {
-      const std::size_t begin = row;
-      row = row_after(std::min(own.last_hash(), last_hash_of_bucket(bucket)));
-      index.push_back({file.offset(), row - begin});
-      write_bucket(file, bucket, *batch, begin, row, row_bytes, buffer);
-      num_rows += row - begin;
-    }
+  BucketWriter buckets(file, own, std::size_t{info.weight_bytes} + info.state_bytes);
+  const TableHash::SubTables touched = sub_tables.hash().sub_tables_of(own);
+  for (std::uint32_t sub_table = touched.first; sub_table < touched.last; ++sub_table) {
+    buckets.append(*sub_tables.rows_of(sub_table), sub_tables.hash().last_of_sub_table(sub_table));
   }
+  const std::vector<BucketEntry> index = buckets.finish();
+  std::uint64_t num_rows = 0;
+  for (const BucketEntry& bucket : index) num_rows += bucket.num_rows;
   write_end(file, index, num_rows);
   return num_rows;
 }
@@ -243,11 +308,12 @@ SavedTable FrozenTable::write(const std::string& basename, TableFileInfo info, s
   if (only_shard) {
     shards = {*only_shard, *only_shard + 1};
     const HashShard own{*only_shard, info.num_shards};
+    const TableHash::SubTables touched = table_->hash().sub_tables_of(own);
     for (std::uint32_t i = 0; i < kNumSubTables; ++i) {
-      if (i < sub_table_of_hash(own.first_hash()) || i > sub_table_of_hash(own.last_hash())) read(i);
+      if (i < touched.first || i >= touched.last) read(i);
     }
   }
-  table_file::SharedSubTables sub_tables(read, info.num_shards);
+  table_file::SharedSubTables sub_tables(read, table_->hash(), info.num_shards);
   SavedTable saved = table_file::write_shards(basename, info, shards, in_parallel, [&]() -> table_file::WriteShard {
     return [&](table_file::ShardWriter& file, const TableFileInfo& own) {
       return table_file::write_shard(file, own, sub_tables);

@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "ops/parallel_for.h"
-#include "table/id_hash.h"
 
 namespace monolith {
 
@@ -102,7 +101,8 @@ class DenseGroups {
   // Returns the number of groups. No branch depends on whether an id is new, which no processor can foresee: the next
   // group is written down for every id, and counts if it was needed. Nor does an id's way depend on what was written
   // just before: an empty slot names a group past the last.
-  std::size_t find(std::span<const std::int64_t> ids, const Arrays& arrays, std::uint64_t factor) {
+  std::size_t find(std::span<const std::int64_t> ids, const TableHash& table_hash, const Arrays& arrays,
+                   std::uint64_t factor) {
     const auto nowhere = static_cast<std::uint32_t>(ids.size());
     const std::size_t num_slots = std::bit_ceil(slots_for(ids.size()));
     if (slots_.size() < num_slots) slots_.resize(num_slots);
@@ -114,9 +114,10 @@ class DenseGroups {
     Number* const slots = slots_.data();
     std::uint32_t* const lasts = lasts_.data();
     const Arrays to = arrays;
+    const TableHash hash_of = table_hash;
     std::size_t num_groups = 0;
     for (std::uint32_t i = 0; i < nowhere; ++i) {
-      const std::uint64_t hash = hash_id(ids[i]);
+      const std::uint64_t hash = hash_of.of(ids[i]);
       to.hashes[num_groups] = hash;
       to.firsts[num_groups] = i;
       std::size_t slot = hash * factor >> shift;
@@ -162,10 +163,12 @@ std::size_t pool_bytes = 0;
 
 }  // namespace
 
-void BatchPlan::build(std::span<const std::int64_t> ids, bool merge_repeated) {
+void BatchPlan::build(std::span<const std::int64_t> ids, bool merge_repeated, const TableHash& hash) {
   if (ids.size() >= std::numeric_limits<std::uint32_t>::max()) {
     throw std::invalid_argument("a batch holds at most 4294967294 ids, got " + std::to_string(ids.size()));
   }
+  hash.check(ids);
+  hash_ = hash;
   merged_ = merge_repeated;
   rows_known_ = false;
   num_ids_ = ids.size();
@@ -178,7 +181,7 @@ void BatchPlan::build(std::span<const std::int64_t> ids, bool merge_repeated) {
   }
   parallel_for(num_parts, [&](std::size_t part) {
     const std::size_t end = num_ids_ * (part + 1) / num_parts;
-    for (std::size_t i = num_ids_ * part / num_parts; i < end; ++i) hashes_[i] = hash_id(ids[i]);
+    for (std::size_t i = num_ids_ * part / num_parts; i < end; ++i) hashes_[i] = hash_.of(ids[i]);
   });
   if (merged_) {
     merge_by_parts();
@@ -210,7 +213,7 @@ std::size_t BatchPlan::Shares::bytes() const {
 
 void BatchPlan::merge_alone(std::span<const std::int64_t> ids) {
   const auto find = [&](auto& groups) {
-    num_groups_ = groups.find(ids, {group_hashes_.data(), firsts_.data(), nexts_.data()}, scatter_factor());
+    num_groups_ = groups.find(ids, hash_, {group_hashes_.data(), firsts_.data(), nexts_.data()}, scatter_factor());
   };
   if (num_ids_ < std::numeric_limits<std::uint16_t>::max()) {
     thread_local DenseGroups<std::uint16_t> few;
@@ -297,14 +300,14 @@ std::size_t BatchPlan::bytes() const {
 }
 
 std::int64_t BatchPlan::id_at(std::size_t position) const {
-  if (!merged_ || merged_by_parts_) return id_of_hash(hashes_[position]);
+  if (!merged_ || merged_by_parts_) return hash_.id_of(hashes_[position]);
   std::size_t g = 0;
   while (std::find(positions(g).begin(), positions(g).end(), position) == positions(g).end()) ++g;
-  return id_of_hash(group_hashes_[g]);
+  return hash_.id_of(group_hashes_[g]);
 }
 
 void BatchPlan::write_ids(std::span<std::int64_t> out) const {
-  for (std::size_t g = 0; g < num_groups(); ++g) out[g] = id_of_hash(hashes()[g]);
+  for (std::size_t g = 0; g < num_groups(); ++g) out[g] = id_of_group(g);
 }
 
 void BatchPlan::write_inverse(std::span<std::int32_t> out) const {

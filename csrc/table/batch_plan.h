@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "table/found_row.h"
+#include "table/table_hash.h"
 
 namespace monolith {
 
@@ -65,18 +66,25 @@ class BatchPlan {
   };
 
   BatchPlan() = default;
-  BatchPlan(std::span<const std::int64_t> ids, bool merge_repeated) { build(ids, merge_repeated); }
+  BatchPlan(std::span<const std::int64_t> ids, bool merge_repeated, const TableHash& hash = {}) {
+    build(ids, merge_repeated, hash);
+  }
 
-  // Groups `ids`. Without `merge_repeated`, every occurrence is a group of its own. Memory of an earlier build is used
-  // again.
-  void build(std::span<const std::int64_t> ids, bool merge_repeated);
+  // Groups `ids` for a table of this hash; ids of another shard are a std::invalid_argument. Without `merge_repeated`,
+  // every occurrence is a group of its own. Memory of an earlier build is used again.
+  void build(std::span<const std::int64_t> ids, bool merge_repeated, const TableHash& hash = {});
 
   std::size_t num_ids() const { return num_ids_; }
   std::size_t num_groups() const { return num_groups_; }
 
   bool is_merged() const { return merged_; }
 
-  // One hash a group.
+  // Throws std::logic_error if it was not made for a table of this hash.
+  void check_made_for(const TableHash& hash) const {
+    if (hash_.shard() != hash.shard()) throw std::logic_error("a plan of another shard than the table's");
+  }
+
+  // One hash a group, as the table has it.
   std::span<const std::uint64_t> hashes() const {
     return {merged_ ? group_hashes_.data() : hashes_.data(), num_groups_};
   }
@@ -93,6 +101,8 @@ class BatchPlan {
   // kNoPosition. nullptr if every position is a group of its own.
   const std::uint32_t* firsts() const { return merged_ ? firsts_.data() : nullptr; }
   const std::uint32_t* nexts() const { return merged_ ? nexts_.data() : nullptr; }
+
+  std::int64_t id_of_group(std::size_t g) const { return hash_.id_of(hashes()[g]); }
 
   // The id at a place of the batch; for messages, since it may search for it.
   std::int64_t id_at(std::size_t position) const;
@@ -126,6 +136,7 @@ class BatchPlan {
     firsts_[g] = position;
   }
 
+  TableHash hash_;
   bool merged_ = false;
   bool merged_by_parts_ = false;  // by several threads
   bool rows_known_ = false;

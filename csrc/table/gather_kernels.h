@@ -6,6 +6,7 @@
 
 #include "table/found_row.h"
 #include "table/sub_table_view.h"
+#include "table/table_hash.h"
 
 namespace monolith {
 
@@ -24,6 +25,7 @@ struct RowCopies {
 struct IdsToGather {
   const SubTableView* sub_tables;
   const std::int64_t* ids;
+  TableHash hash;
   std::size_t count;
   RowCopies copies;
 };

@@ -3,7 +3,6 @@
 // and it might keep the AVX-512 one.
 #include "table/gather_kernels.h"
 #include "table/id_entry.h"
-#include "table/id_hash.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -21,7 +20,7 @@ constexpr std::size_t kRing = 128;  // ids under way, a power of two
 // What a gather of ids and one of groups differ in: where hashes come from and where rows go.
 struct IdsSource {
   const IdsToGather& request;
-  [[gnu::always_inline]] std::uint64_t hash_at(std::size_t i) const { return hash_id(request.ids[i]); }
+  [[gnu::always_inline]] std::uint64_t hash_at(std::size_t i) const { return request.hash.of(request.ids[i]); }
   [[gnu::always_inline]] void note(std::size_t, std::byte*, std::uint32_t) const {}
   template <typename CopyTo>
   [[gnu::always_inline]] std::size_t copy(std::size_t i, const CopyTo& copy_to) const {

@@ -39,7 +39,7 @@ MultiBatchPlan::MultiBatchPlan(std::vector<std::shared_ptr<RowTable>> tables, st
                                 std::to_string(ids.size()));
   }
   parallel_for(tables_.size(), [&](std::size_t t) {
-    plans_[t]->build(ids.subspan(first_id[t], static_cast<std::size_t>(sizes[t])), merge_repeated);
+    plans_[t]->build(ids.subspan(first_id[t], static_cast<std::size_t>(sizes[t])), merge_repeated, tables_[t]->hash());
   });
 }
 

@@ -136,8 +136,9 @@ void RowLayout::initialize_state(std::byte* weights, std::byte* state) const {
   for (const Segment& segment : segments_) segment.optimizer.init_state(floats(state) + segment.first_state);
 }
 
-bool RowLayout::step(std::uint64_t hash, std::byte* weights, std::byte* state, const float* gradient,
-                     std::span<const float> learning_rates, std::int64_t global_step, const OldRow& old) const {
+bool RowLayout::step(const TableHash& ids, std::uint64_t hash, std::byte* weights, std::byte* state,
+                     const float* gradient, std::span<const float> learning_rates, std::int64_t global_step,
+                     const OldRow& old) const {
   StepContext context;
   context.global_step = global_step;
   bool is_finite = true;
@@ -151,7 +152,7 @@ bool RowLayout::step(std::uint64_t hash, std::byte* weights, std::byte* state, c
     if (segment.stochastic_rounding) {
       // Depends on id, step and segment alone, so rounding does not depend on threads or order.
       const auto step_hash = static_cast<std::int64_t>(hash_id(global_step * 1024 + static_cast<std::int64_t>(i)));
-      context.random_key = hash_id(id_of_hash(hash) ^ step_hash);
+      context.random_key = hash_id(ids.id_of(hash) ^ step_hash);
     }
     if (segment.compressor.is_identity()) {
       is_finite &= segment.optimizer.step(segment_weights, segment_state, segment_gradient, context, old_segment);

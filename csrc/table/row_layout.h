@@ -10,6 +10,7 @@
 #include "optim/compressor.h"
 #include "optim/initializer.h"
 #include "optim/optimizer.h"
+#include "table/table_hash.h"
 
 namespace monolith {
 
@@ -56,10 +57,10 @@ class RowLayout {
   void advance_compressors(std::int64_t global_step) const;
   void restart_compressors() const;
 
-  // One optimizer step of the row of the id with this hash. `learning_rates` has one value a segment. Returns whether
-  // all weights and all numbers of the state are finite then; if not, the caller puts back what they were, which is in
-  // `old`.
-  bool step(std::uint64_t hash, std::byte* weights, std::byte* state, const float* gradient,
+  // One optimizer step of the row of the id that has this hash in its table. `learning_rates` has one value a segment.
+  // Returns whether all weights and all numbers of the state are finite then; if not, the caller puts back what they
+  // were, which is in `old`.
+  bool step(const TableHash& ids, std::uint64_t hash, std::byte* weights, std::byte* state, const float* gradient,
             std::span<const float> learning_rates, std::int64_t global_step, const OldRow& old) const;
 
   // Whether one optimizer steps whole rows, so that step_rows may step several with one call (StepFunction).

@@ -11,6 +11,7 @@ namespace monolith {
 
 RowTable::RowTable(TableOptions options)
     : options_(std::move(options)),
+      hash_(options_.shard),
       layout_(options_.segments, options_.serving),
       chunk_layout_(layout_),
       sub_tables_(std::make_unique<SubTable[]>(kNumSubTables)),
@@ -112,7 +113,8 @@ std::size_t RowTable::erase(std::span<const std::int64_t> ids) {
 std::size_t RowTable::erase_rows(std::span<const std::int64_t> ids) {
   std::size_t erased = 0;
   for (const std::int64_t id : ids) {
-    const std::uint64_t hash = hash_id(id);
+    if (!hash_.has(id)) continue;
+    const std::uint64_t hash = hash_.of(id);
     const Block block(gate_, sub_tables_.get(), std::span(&hash, 1), Access::kExclusive);
     erased += erase_row(sub_table_of(hash), hash);
   }
@@ -125,10 +127,11 @@ bool RowTable::erase_row(SubTable& sub_table, std::uint64_t hash) {
 }
 
 void RowTable::reinitialize(std::span<const std::int64_t> ids, std::uint32_t time, std::int32_t* status) {
+  hash_.check(ids);
   const std::shared_lock batch(batch_mutex_);
   const Writer writer(gate_);
   for (std::size_t i = 0; i < ids.size(); ++i) {
-    const std::uint64_t hash = hash_id(ids[i]);
+    const std::uint64_t hash = hash_.of(ids[i]);
     const Block block(gate_, sub_tables_.get(), std::span(&hash, 1), Access::kExclusive);
     SubTable& sub_table = sub_table_of(hash);
     std::uint32_t row = sub_table.index.find_row(hash);
@@ -176,7 +179,7 @@ std::size_t RowTable::evict(std::uint32_t now) {
       const std::size_t last = std::min(lines, line + kLinesAtOnce);
       victims.clear();
       sub_table.index.visit_lines(line, last, [&](std::uint64_t hash, std::uint32_t row) {
-        if (is_expired(id_of_hash(hash), sub_table.last_seen(row), now)) victims.push_back(hash);
+        if (is_expired(hash_.id_of(hash), sub_table.last_seen(row), now)) victims.push_back(hash);
       });
       for (const std::uint64_t hash : victims) erase_row(sub_table, hash);
       evicted.fetch_add(victims.size(), std::memory_order_relaxed);
@@ -251,13 +254,13 @@ Changes RowTable::take_changes(std::size_t consumer) {
     taken.erased_hashes.erase(first, last);
     for (const std::uint64_t hash : taken.erased_hashes) {
       // An id that came back is among the touched.
-      if (sub_table.index.find_row(hash) == kNoRow) changes.erased.push_back(id_of_hash(hash));
+      if (sub_table.index.find_row(hash) == kNoRow) changes.erased.push_back(hash_.id_of(hash));
     }
     std::ranges::sort(taken.touched_hashes);
     const auto repeated = std::ranges::unique(taken.touched_hashes);
     taken.touched_hashes.erase(repeated.begin(), repeated.end());
     for (const std::uint64_t hash : taken.touched_hashes) {
-      if (sub_table.index.find_row(hash) != kNoRow) changes.touched.push_back(id_of_hash(hash));
+      if (sub_table.index.find_row(hash) != kNoRow) changes.touched.push_back(hash_.id_of(hash));
     }
   }
   return changes;
@@ -266,8 +269,10 @@ Changes RowTable::take_changes(std::size_t consumer) {
 void RowTable::give_back_changes(std::size_t consumer, const Changes& changes) {
   const std::unique_lock batch(batch_mutex_);
   check_consumer(consumer);
+  hash_.check(changes.erased);
+  hash_.check(changes.touched);
   const auto mark = [&](std::int64_t id) {
-    const std::uint64_t hash = hash_id(id);
+    const std::uint64_t hash = hash_.of(id);
     SubTable& sub_table = sub_table_of(hash);
     const std::unique_lock lock(sub_table.lock);
     const std::uint32_t row = sub_table.index.find_row(hash);

@@ -26,6 +26,7 @@
 #include "table/sub_table.h"
 #include "table/sub_table_order.h"
 #include "table/table_gate.h"
+#include "table/table_hash.h"
 
 namespace monolith {
 
@@ -33,6 +34,7 @@ enum class MemoryPolicy { kRefuseNewIds, kEvictOldest };
 
 struct TableOptions {
   std::string name;
+  HashShard shard;  // the ids that may have rows; others are refused, or found to have none
   std::vector<SegmentConfig> segments;
   bool serving = false;              // rows are compressed, have no optimizer state and take no gradients
   bool skip_zero_embedding = false;  // serving: assigning or restoring a row that is or reads as zeros erases the id
@@ -108,6 +110,7 @@ class RowTable {
   const TableOptions& options() const { return options_; }
   const RowLayout& layout() const { return layout_; }
   std::size_t dim() const { return layout_.dim(); }
+  const TableHash& hash() const { return hash_; }
   std::size_t size() const;
   TableMemory memory() const;
   std::uint32_t max_time() const { return max_time_.load(std::memory_order_relaxed); }
@@ -245,6 +248,7 @@ class RowTable {
   [[noreturn]] void refuse_not_finite(ChangeRequest::Kind kind, std::int64_t id, std::size_t count) const;
 
   TableOptions options_;
+  TableHash hash_;
   RowLayout layout_;
   ChunkLayout chunk_layout_;
   std::unique_ptr<SubTable[]> sub_tables_;

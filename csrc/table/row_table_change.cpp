@@ -36,6 +36,7 @@ std::size_t rows_alone() { return kTaskRows * std::max<std::size_t>(4, static_ca
 }  // namespace
 
 ChangeResult RowTable::change(BatchPlan& plan, const ChangeRequest& request) {
+  plan.check_made_for(hash_);
   const std::shared_lock batch(batch_mutex_);
   const Writer writer(gate_);
   raise_max_time(request.time);
@@ -58,7 +59,7 @@ ChangeResult RowTable::change(BatchPlan& plan, const ChangeRequest& request) {
   result.inserted += change.inserted.load();
   result.refused += change.refused.load();
   if (const std::size_t g = change.first_not_finite.load(); g < plan.num_groups()) {
-    refuse_not_finite(request.kind, id_of_hash(plan.hashes()[g]), change.num_not_finite.load());
+    refuse_not_finite(request.kind, hash_.id_of(plan.hashes()[g]), change.num_not_finite.load());
   }
   return result;
 }
@@ -335,7 +336,8 @@ bool RowTable::change_row(Change& change, std::size_t g, BatchPlan::Positions po
   std::byte* state = chunk_layout_.state(at.chunk, at.row);
   const auto value = [&](std::size_t position) { return request.values + position * dim; };
   const auto step = [&](const float* gradient, const OldRow& old) {
-    return layout_.step(change.hashes[g], weights, state, gradient, request.learning_rates, request.global_step, old);
+    return layout_.step(hash_, change.hashes[g], weights, state, gradient, request.learning_rates, request.global_step,
+                        old);
   };
   if (request.kind == ChangeRequest::Kind::kAssign) {
     assign_row(change.hashes[g], weights, value(change.plan.last_position(g)));

@@ -40,7 +40,7 @@ void RowTable::admit(BatchPlan& plan, const ChangeRequest& request, std::vector<
   const bool one_by_one = request.kind != ChangeRequest::Kind::kStep || !request.sum_repeated;
   for (std::size_t g = 0; g < plan.num_groups(); ++g) {
     if (plan.found()[g].row != kNoRow) continue;
-    const std::int64_t id = id_of_hash(plan.hashes()[g]);
+    const std::int64_t id = hash_.id_of(plan.hashes()[g]);
     const std::uint32_t threshold = thresholds_.threshold(id);
     const auto occurrences = static_cast<std::uint32_t>(plan.positions(g).size());
     if (one_by_one) {
@@ -84,7 +84,7 @@ void RowTable::insert_missing(BatchPlan& plan, bool rows_are_known, const Change
       for (std::size_t i = run.first; i < run.first + run.count; ++i) {
         std::uint32_t row = rows[i];
         // Without merging, an earlier group of the block may be the same id. Few are searched for again in vain.
-        const std::size_t mark = hashes[i] % inserted_here.size();
+        const std::size_t mark = (hashes[i] >> 24) % inserted_here.size();  // the last bits of a shard's are alike
         if (row == kNoRow && inserted_here[mark]) row = run.sub_table->index.find_row(hashes[i]);
         if (row == kNoRow) {
           inserted_here[mark] = !plan.is_merged();
@@ -103,7 +103,7 @@ void RowTable::insert_missing(BatchPlan& plan, bool rows_are_known, const Change
   } catch (...) {
     std::vector<std::int64_t> inserted;
     for (std::size_t i = 0; i < is_new.size(); ++i) {
-      if (is_new[i] != 0) inserted.push_back(id_of_hash(order.hashes()[i]));
+      if (is_new[i] != 0) inserted.push_back(hash_.id_of(order.hashes()[i]));
     }
     erase_rows(inserted);
     plan.set_rows_known(false);
@@ -125,7 +125,7 @@ std::uint32_t RowTable::insert_row(SubTable& sub_table, std::uint64_t hash, std:
   if (assigned) {
     layout_.initialize_state(weights, state);
   } else {
-    layout_.initialize(id_of_hash(hash), weights, state);
+    layout_.initialize(hash_.id_of(hash), weights, state);
   }
   sub_table.last_seen(row) = time;
   sub_table.after_insert(chunk_layout_, hash, row);

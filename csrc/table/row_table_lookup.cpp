@@ -76,16 +76,17 @@ GroupsToGather RowTable::groups_to_gather(BatchPlan& plan, std::size_t first, st
 std::size_t RowTable::lookup(std::span<const std::int64_t> ids, float* out, std::size_t stride) const {
   const auto locked = [&](std::span<const std::int64_t> part, float* part_out) {
     const PooledPlan plan = acquire_plan();
-    plan->build(part, false);
+    plan->build(part, false, hash_);
     return lookup(*plan, part_out, stride);
   };
   if (!layout_.reads_plain()) return locked(ids, out);
+  hash_.check(ids);
   const bool streaming = streams(ids.size(), out, stride);
   return sum_of_tasks(ids.size(), [&](std::size_t first, std::size_t count) {
     const auto part = ids.subspan(first, count);
     float* const part_out = out + first * stride;
     if (!gate_.try_enter_reader()) return locked(part, part_out);
-    const std::size_t hits = gather({views_.data(), part.data(), count, copies_to(part_out, stride, streaming)});
+    const std::size_t hits = gather({views_.data(), part.data(), hash_, count, copies_to(part_out, stride, streaming)});
     gate_.leave_reader();
     return hits;
   });
@@ -124,10 +125,18 @@ std::size_t RowTable::lookup_groups(BatchPlan& plan, float* out) const {
 }
 
 void RowTable::contains(std::span<const std::int64_t> ids, bool* out) const {
+  std::vector<std::int64_t> own;
+  std::vector<std::size_t> places;
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    out[i] = false;
+    if (!hash_.has(ids[i])) continue;
+    own.push_back(ids[i]);
+    places.push_back(i);
+  }
   const PooledPlan plan = acquire_plan();
-  plan->build(ids, false);
+  plan->build(own, false, hash_);
   read_groups(*plan, copies_to(nullptr, 0, false), [&](std::size_t group, const std::byte* weights) {
-    out[group] = weights != nullptr;
+    out[places[group]] = weights != nullptr;
     return std::size_t{0};
   });
 }
@@ -136,6 +145,7 @@ void RowTable::contains(std::span<const std::int64_t> ids, bool* out) const {
 // while the row cannot change. The plan remembers the rows for the step that follows. Returns the sum of the calls.
 template <typename Read>
 std::size_t RowTable::read_groups(BatchPlan& plan, const RowCopies& copies, const Read& read) const {
+  plan.check_made_for(hash_);
   plan.set_erase_count(erase_count_.load());
   const std::size_t sum = sum_of_tasks(plan.num_groups(), [&](std::size_t first, std::size_t count) {
     if (!gate_.try_enter_reader()) return read_locked(plan, first, count, read);
@@ -212,7 +222,8 @@ void RowTable::find_as_guest(BatchPlan& plan, std::size_t first, std::size_t las
 std::vector<EntryDump> RowTable::lookup_entries(std::span<const std::int64_t> ids) const {
   std::vector<EntryDump> entries(ids.size());
   for (std::size_t i = 0; i < ids.size(); ++i) {
-    const std::uint64_t hash = hash_id(ids[i]);
+    if (!hash_.has(ids[i])) continue;
+    const std::uint64_t hash = hash_.of(ids[i]);
     SubTable& sub_table = sub_table_of(hash);
     const Guest guest(gate_);
     const std::shared_lock lock(sub_table.lock);

@@ -19,10 +19,11 @@ struct Located {
 };
 
 // Gives rows their ids, and the order of files, which is that of hashes: the same rows are the same bytes.
-RowBatch in_file_order(RowBatch batch, const std::vector<std::uint64_t>& hashes, std::size_t row_bytes) {
+RowBatch in_file_order(RowBatch batch, const std::vector<std::uint64_t>& hashes, std::size_t row_bytes,
+                       const TableHash& hash) {
   batch.ids.resize(hashes.size());
   if (std::ranges::is_sorted(hashes)) {
-    std::ranges::transform(hashes, batch.ids.begin(), id_of_hash);
+    std::ranges::transform(hashes, batch.ids.begin(), [&](std::uint64_t one) { return hash.id_of(one); });
     return batch;
   }
   std::vector<std::uint32_t> order(hashes.size());
@@ -33,7 +34,7 @@ RowBatch in_file_order(RowBatch batch, const std::vector<std::uint64_t>& hashes,
   sorted.last_seen.resize(hashes.size());
   sorted.rows.resize(batch.rows.size());
   for (std::size_t i = 0; i < order.size(); ++i) {
-    sorted.ids[i] = id_of_hash(hashes[order[i]]);
+    sorted.ids[i] = hash.id_of(hashes[order[i]]);
     sorted.last_seen[i] = batch.last_seen[order[i]];
     std::memcpy(sorted.rows.data() + i * row_bytes, batch.rows.data() + order[i] * row_bytes, row_bytes);
   }
@@ -128,7 +129,7 @@ RowBatch RowTable::read_snapshot(std::uint32_t number) {
   hashes.insert(hashes.end(), aside.hashes.begin(), aside.hashes.end());
   found.last_seen.insert(found.last_seen.end(), aside.last_seen.begin(), aside.last_seen.end());
   found.rows.insert(found.rows.end(), aside.rows.begin(), aside.rows.end());
-  return in_file_order(std::move(found), hashes, layout_.row_bytes());
+  return in_file_order(std::move(found), hashes, layout_.row_bytes(), hash_);
 }
 
 RowBatch RowTable::read_snapshot_changes(std::uint32_t number, const ConsumerChanges& changes,
@@ -165,13 +166,13 @@ RowBatch RowTable::read_snapshot_changes(std::uint32_t number, const ConsumerCha
     const auto row = aside.rows.begin() + static_cast<std::ptrdiff_t>(i * row_bytes);
     found.rows.insert(found.rows.end(), row, row + static_cast<std::ptrdiff_t>(row_bytes));
   }
-  RowBatch batch = in_file_order(std::move(found), hashes, row_bytes);
+  RowBatch batch = in_file_order(std::move(found), hashes, row_bytes, hash_);
   std::size_t next = 0;
   for (const std::uint64_t hash : changed) {
-    if (next < batch.ids.size() && batch.ids[next] == id_of_hash(hash)) {
+    if (next < batch.ids.size() && batch.ids[next] == hash_.id_of(hash)) {
       ++next;
     } else {
-      erased.push_back(id_of_hash(hash));
+      erased.push_back(hash_.id_of(hash));
     }
   }
   return batch;
@@ -207,7 +208,7 @@ RowBatch RowTable::read_rows(std::uint32_t number) const {
   batch.rows.resize(live.size() * row_bytes);
   for (std::size_t i = 0; i < live.size(); ++i) {
     const auto [hash, row] = live[i];
-    batch.ids.push_back(id_of_hash(hash));
+    batch.ids.push_back(hash_.id_of(hash));
     batch.last_seen.push_back(sub_table.last_seen(row));
     std::byte* to = batch.rows.data() + i * row_bytes;
     std::memcpy(to, sub_table.weights(chunk_layout_, row), chunk_layout_.weight_bytes);
@@ -223,7 +224,7 @@ void RowTable::restore(std::span<const std::int64_t> ids, std::span<const std::u
   const std::size_t row_bytes = layout_.row_bytes();
   const PooledPlan pooled = acquire_plan();
   BatchPlan& plan = *pooled;
-  plan.build(ids, true);
+  plan.build(ids, true, hash_);
   const SubTableOrder order(plan.hashes());
   for_each_block(sub_tables_.get(), order.hashes(),
                  [&](std::size_t first, std::size_t count, const auto& prefetch_next) {

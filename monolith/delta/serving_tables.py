@@ -37,7 +37,7 @@ def to_serving(
 
     Each row is whole, from some moment between call and return.
     """
-    served = Table(serving_config(table.config, compressor, skip_zero_embedding=skip_zero_embedding))
+    served = Table(serving_config(table.config, compressor, skip_zero_embedding=skip_zero_embedding), shard=table.shard)
     total, done = len(table), 0
     for ids, weights in table.items():
         served.assign(ids, weights)

@@ -13,6 +13,7 @@ from monolith.embedding.admission import AdmissionFilter
 from monolith.embedding.config.instance import HashTableConfigInstance
 from monolith.embedding.config.merging import merge_tables
 from monolith.embedding.config.table import TableConfig
+from monolith.embedding.hash_shards import WHOLE, HashShard
 from monolith.embedding.shard_files import NotFinite, check_shard_files, find_shard_files, load_shard_files
 from monolith.embedding.table import NO_TIME, Table
 from monolith.embedding.tensor_checks import (
@@ -96,9 +97,15 @@ class MultiTable:
     {'item': tensor([[0.]]), 'user': tensor([[1., 2.]])}
     """
 
-    def __init__(self, configs: Mapping[str, TableConfig], *, admission: AdmissionFilter | None = None) -> None:
-        """Make empty tables; they stand in order of name, whatever the mapping's order."""
-        self.tables = {name: Table(configs[name], admission=admission) for name in sorted(configs)}
+    def __init__(
+        self,
+        configs: Mapping[str, TableConfig],
+        *,
+        admission: AdmissionFilter | None = None,
+        shard: HashShard = WHOLE,
+    ) -> None:
+        """Make empty tables, for the ids of a shard; they stand in order of name, whatever the mapping's order."""
+        self.tables = {name: Table(configs[name], admission=admission, shard=shard) for name in sorted(configs)}
         self.natives = [table.native for table in self.tables.values()]
 
     @classmethod

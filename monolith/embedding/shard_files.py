@@ -260,16 +260,20 @@ def fill_from_one_shard(table: native.RowTable, schema: str, path: str, shard: H
         if (info.shard, info.num_shards) != shard:
             raise CorruptFileError(f"{path} says it is shard {info.shard} of {info.num_shards}, not {shard}")
         _check_same_rows(path, _schema_of(path, info), schema)
-        return _fill(table, [path], None, NotFinite.REFUSE)
+        return _fill(table, [path], None, NotFinite.REFUSE, shard)
 
 
 def _fill(
-    table: native.RowTable, paths: Sequence[str], checksums: Mapping[str, int] | None, not_finite: NotFinite
+    table: native.RowTable,
+    paths: Sequence[str],
+    checksums: Mapping[str, int] | None,
+    not_finite: NotFinite,
+    shard: HashShard = WHOLE,
 ) -> int:
     native.check_table_fits(table, list(paths), True)
     table.clear()
     try:
-        loaded = load_shard_files(table, paths, not_finite=not_finite)
+        loaded = load_shard_files(table, paths, shard, not_finite=not_finite)
         _check_checksums(paths, loaded, checksums)
     except BaseException:
         table.clear()

@@ -144,11 +144,13 @@ class Table:
         *,
         admission: AdmissionFilter | None = None,
         max_tracked_changes: int = MAX_TRACKED_CHANGES,
+        shard: HashShard = WHOLE,
     ) -> None:
-        """Make an empty table; `max_tracked_changes` is about how many one change tracker lists before it overflows."""
+        """Make an empty table, for the ids of a `shard`; a change tracker lists about `max_tracked_changes` at most."""
         self.config = config
         self.admission = admission
-        self.native = make_native_table(config, max_tracked_changes)
+        self.shard = shard
+        self.native = make_native_table(config, max_tracked_changes, shard)
         if admission is not None:
             self.native.set_filter(admission.native_filter, admission.native_thresholds)
 
@@ -272,11 +274,9 @@ class Table:
     def ids(self, shard: HashShard = WHOLE) -> Iterator[Tensor]:
         """Yield the ids that have a row, in parts; those of a shard take about its share of the time for all."""
         check_shard(shard)
-        index, num_shards = shard
-        first, end = index * native.NUM_SUB_TABLES // num_shards, -(-(index + 1) * native.NUM_SUB_TABLES // num_shards)
-        for sub_table in range(first, end):
+        for sub_table in range(*self.native.sub_tables_of(*shard)):
             ids = torch.from_numpy(self.native.read_rows(sub_table)[0])
-            own = ids if shard == WHOLE else ids[shards_of_ids(ids, num_shards) == index]
+            own = ids if shard in (WHOLE, self.shard) else ids[shards_of_ids(ids, shard[1]) == shard[0]]
             if len(own):
                 yield own
 

@@ -68,6 +68,7 @@ def test_a_shards_ids_are_found_without_reading_the_others() -> None:
     class Counted:
         def __init__(self, table: Table) -> None:
             self._native, self.read = table.native, list[int]()
+            self.sub_tables_of = table.native.sub_tables_of
 
         def read_rows(self, sub_table: int) -> object:
             self.read.append(sub_table)

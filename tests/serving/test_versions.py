@@ -204,6 +204,7 @@ def test_a_version_whose_content_deltas_have_brought_is_not_loaded_again(tmp_pat
         job.export(2, job.sender.sequence)
         job.train()
         assert not job.sender.push_once().failures
+        job.while_loading = lambda: pytest.fail("it is loaded")
         job.served.refresh()
         assert job.served.find().version == 2
         # Loaded from its files it would be older than what was answered before.

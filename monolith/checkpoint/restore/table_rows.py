@@ -105,7 +105,7 @@ class _Copy:
             self._table.native.restore(made_ids, last_seen, rows)
 
     def _converted(self, part: Table) -> Table:
-        table = Table(self._table.config)
+        table = Table(self._table.config, shard=part.shard)
         for ids, weights in part.items():
             table.assign(ids, weights)
         return table

@@ -9,10 +9,11 @@ from monolith.embedding.config.initializers import Initializer
 from monolith.embedding.config.optimizers import Optimizer
 from monolith.embedding.config.segment import Segment
 from monolith.embedding.config.table import TableConfig
+from monolith.embedding.hash_shards import HashShard
 
 
-def make_native_table(config: TableConfig, max_changes_per_consumer: int) -> native.RowTable:
-    """Return an empty native table of this configuration; a setting it cannot honour raises or warns."""
+def make_native_table(config: TableConfig, max_changes_per_consumer: int, shard: HashShard) -> native.RowTable:
+    """Return an empty native table for the ids of a shard; a setting it cannot honour raises or warns."""
     for place, segment in enumerate(config.segments):
         if segment.optimizer.delay_compensation != 0:
             raise ValueError(
@@ -37,6 +38,8 @@ def make_native_table(config: TableConfig, max_changes_per_consumer: int) -> nat
         expire_days=config.expire_days,
         slot_expire_days=dict(config.slot_expire_days),
         max_changes_per_consumer=max_changes_per_consumer,
+        shard=shard[0],
+        num_shards=shard[1],
     )
 
 

@@ -102,11 +102,12 @@ def load_shard(path: str | Path, shard: int) -> ShardModel:
     check_shard((shard, count))
     part = description.check_shard(folder, shard)
     try:
-        tables = MultiTable(table_configs(folder, description, plan_of(folder, description)))
+        place = (shard, count)
+        tables = MultiTable(table_configs(folder, description, plan_of(folder, description)), shard=place)
         for name, wanted in description.shards[shard].num_rows.items():
             table = tables[name]
             file = native.shard_file_name(str(part / TABLES_FOLDER / name), shard, count)
-            found = fill_from_one_shard(table.native, table.schema(), file, (shard, count))
+            found = fill_from_one_shard(table.native, table.schema(), file, place)
             if found != wanted:
                 raise CorruptFileError(f"{file} has {found} rows, {folder / MODEL_FILE} says {wanted}")
         return ShardModel(description, shard, tables)

@@ -21,13 +21,14 @@ def make_tables(
     """Return the empty tables of a plan, with an admission filter where a table has a threshold.
 
     Serving tables take rows as they come: they have no filter, no optimizer state, and cannot be trained. With
-    a `shard`, the filters are for ids of this shard only. `initial_capacity` makes room for rows; 0 does not.
+    a `shard`, tables and filters are for ids of this shard only. `initial_capacity` makes room for rows; 0 does not.
     """
     tables = MultiTable(
         {
             name: replace(config, serving=serving, initial_capacity=initial_capacity or config.initial_capacity)
             for name, config in plan.tables().items()
-        }
+        },
+        shard=shard,
     )
     if not serving:
         for name, admission in make_filters(plan, shard).items():

@@ -153,16 +153,17 @@ def test_one_that_is_not_to_write_writes_nothing(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_rows_in_the_wrong_shard_are_found_and_nothing_is_committed(tmp_path):
-    shards = local(2)
-    ids = torch.tensor(IDS)
-    foreign = ids[~shards[0].shard.owns(ids)]
-    shards[0].shard.tables["uid"].assign(foreign, torch.ones(len(foreign), 1), time=1)
-    saver = PartialRecoverySaver(shards, PLAN, tmp_path)
-    with pytest.raises(ValueError, match="shard 0 of 2 holds rows of shard 1, such as that of id"):
-        saver.save(1)
-    assert saver.last_checkpoints == []
-    assert [path.name for path in tmp_path.iterdir()] == []
+def test_a_shard_takes_no_rows_of_another():
+    shard, ids = local(2)[0].shard, torch.tensor(IDS)
+    table, before = shard.tables["uid"], len(shard.tables["uid"])
+    refusal = "belongs to shard 1 of 2, and this table holds shard 0 of 2"
+    foreign = ids[~shard.owns(ids)]
+    with pytest.raises(ValueError, match=refusal):
+        table.assign(ids, torch.ones(len(ids), 1), time=1)
+    with pytest.raises(ValueError, match=refusal):
+        table.lookup(foreign)
+    assert not table.contains(foreign).any() and table.erase(foreign) == 0
+    assert len(table) == before
 
 
 def test_one_of_a_thousand_writes_and_reads_its_own_rows_only(tmp_path):
