@@ -51,9 +51,8 @@ ChangeResult RowTable::change(BatchPlan& plan, const ChangeRequest& request) {
     known = true;
   }
   if (filter_ != nullptr) admit(plan, request, skipped, result);
-  plan.set_rows_known(true);
   insert_missing(plan, known, request, skipped, result);
-  if (!plan.rows_are_known() && result.inserted == plan.num_groups()) return result;  // with their values
+  plan.set_rows_known(true);
   const std::size_t num_consumers = sub_tables_[0].consumers.size();
   Change change{plan, request, skipped, max_time() != 0, num_consumers, num_consumers != 0 || snapshot_running_};
   change_rows(change);
@@ -158,9 +157,9 @@ void RowTable::change_in_order(Change& change, const SubTableOrder& order, std::
 // The row may be gone by now; then other memory is fetched, and nothing else happens.
 [[gnu::always_inline]] inline void RowTable::fetch_group(const Change& change, std::size_t g) const {
   const FoundRow at = change.found[g];
-  if (at.row == kNoRow) return;
   const std::size_t position = change.request.per_group ? g : change.plan.first_position(g);
   prefetch_lines(change.request.values + position * layout_.dim(), layout_.dim() * sizeof(float));
+  if (at.row == kNoRow) return;
   prefetch_lines(chunk_layout_.weights(at.chunk, at.row), chunk_layout_.weight_bytes);
   prefetch_lines(chunk_layout_.state(at.chunk, at.row), chunk_layout_.state_bytes);
   if (change.keeps_time) __builtin_prefetch(&ChunkLayout::last_seen(at.chunk, at.row), 1);

@@ -53,9 +53,7 @@ void RowTable::admit(BatchPlan& plan, const ChangeRequest& request, std::vector<
 }
 
 // Gives every group without a row one, unless the filter held all its occurrences back. If the rows are not known yet,
-// all groups are searched for here: in the order of sub-tables an insert finds the index in the caches. Assigned rows
-// get their values at once, while their memory is in the caches; such a group then counts as one without a row, since
-// nothing is left to do for it.
+// all groups are searched for here: in the order of sub-tables an insert finds the index in the caches.
 void RowTable::insert_missing(BatchPlan& plan, bool rows_are_known, const ChangeRequest& request,
                               const std::vector<std::uint32_t>& skipped, ChangeResult& result) {
   const std::span<FoundRow> found = plan.found();
@@ -73,8 +71,6 @@ void RowTable::insert_missing(BatchPlan& plan, bool rows_are_known, const Change
   std::atomic<std::size_t> num_new{0};
   std::atomic<std::size_t> refused{0};
   const bool assigned = request.kind == ChangeRequest::Kind::kAssign;
-  // With a memory limit a new row may go again before the batch is through. It must not take its values along.
-  const bool writes = assigned && skipped.empty() && options_.max_memory_bytes == 0 && !options_.skip_zero_embedding;
   const auto insert_block = [&](std::size_t first, std::size_t count, const auto& prefetch_next) {
     prefetch_whole_next(prefetch_next);
     const auto hashes = order.hashes().subspan(first, count);
@@ -87,10 +83,6 @@ void RowTable::insert_missing(BatchPlan& plan, bool rows_are_known, const Change
     for (const Block::Run& run : block.runs()) {
       for (std::size_t i = run.first; i < run.first + run.count; ++i) {
         std::uint32_t row = rows[i];
-        if (writes && i + kFetchAhead < count) {
-          const std::size_t position = plan.first_position(order.groups()[first + i + kFetchAhead]);
-          prefetch_lines(request.values + position * dim(), dim() * sizeof(float));
-        }
         // Without merging, an earlier group of the block may be the same id. Few are searched for again in vain.
         const std::size_t mark = (hashes[i] >> 24) % inserted_here.size();  // the last bits of a shard's are alike
         if (row == kNoRow && inserted_here[mark]) row = run.sub_table->index.find_row(hashes[i]);
@@ -100,11 +92,6 @@ void RowTable::insert_missing(BatchPlan& plan, bool rows_are_known, const Change
           is_new[first + i] = row != kNoRow;
           new_here += row != kNoRow;
           if (row == kNoRow) refused.fetch_add(1, std::memory_order_relaxed);
-          if (writes) {
-            const std::size_t position = plan.last_position(order.groups()[first + i]);
-            layout_.write(run.sub_table->weights(chunk_layout_, row), request.values + position * dim());
-            row = kNoRow;
-          }
         }
         in_order[first + i] = run.sub_table->found(row);
       }
@@ -122,9 +109,7 @@ void RowTable::insert_missing(BatchPlan& plan, bool rows_are_known, const Change
     plan.set_rows_known(false);
     throw;
   }
-  plan.set_rows_known(!writes || num_new.load() == 0);
-  const bool has_all = writes && num_new.load() == found.size();
-  if (!has_all) put_in_batch_order(order, rows_are_known ? &missing : nullptr, found);
+  put_in_batch_order(order, rows_are_known ? &missing : nullptr, found);
   result.inserted += num_new.load();
   result.refused += refused.load();
 }
