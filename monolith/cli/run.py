@@ -1,5 +1,6 @@
 """Where the `monolith` command starts, and what a user sees when it fails."""
 
+import os
 import sys
 import warnings
 from collections.abc import Callable, Sequence
@@ -15,6 +16,10 @@ STOPPED = 130
 
 _TRACEBACK = "--traceback"
 
+_WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
+_TURNS_AWAKE = "5000"
+"""About 50 microseconds, as long as threads of a table server stay awake."""
+
 
 def main() -> None:
     """Run the command and exit.
@@ -22,10 +27,21 @@ def main() -> None:
     The status is 0, 2 after an error of the user's, 1 after any other error, or 130 after Ctrl-C. An error is a line on
     stderr; `--traceback`, anywhere on the command line, shows where it came from instead.
     """
+    _let_idle_threads_sleep()
     with warnings.catch_warnings():
         if _TRACEBACK not in sys.argv:
             warnings.showwarning = print_warning
         sys.exit(_status([one for one in sys.argv[1:] if one != _TRACEBACK]))
+
+
+def _let_idle_threads_sleep() -> None:
+    """Set how long threads without work wait awake, unless the user has; torch is not imported yet.
+
+    OpenMP's own default is milliseconds. Where other programs want the cores, as the other processes of a job do,
+    threads that wait awake keep threads with work from a core.
+    """
+    if not any(name in os.environ for name in _WAITING):
+        os.environ["GOMP_SPINCOUNT"] = _TURNS_AWAKE
 
 
 def _status(arguments: list[str]) -> int:
