@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -59,8 +59,8 @@ class PeerProcess:
     Every failure raises `PeerError` with the peer's name and the end of what it printed, after which it is gone.
     """
 
-    def __init__(self, name: str, command: Sequence[str]) -> None:
-        """Start the command, with the descriptor for its replies as last argument."""
+    def __init__(self, name: str, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
+        """Start the command, with the descriptor for its replies as last argument and these variables besides ours."""
         self._name = name
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed in close()
         self._replies, replies_of_child = os.pipe()
@@ -72,6 +72,7 @@ class PeerProcess:
                 stdout=self._log,
                 stderr=subprocess.STDOUT,
                 pass_fds=(replies_of_child,),
+                env=None if environment is None else {**os.environ, **environment},
                 cwd=ROOT,
             )
         finally:

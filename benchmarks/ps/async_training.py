@@ -13,6 +13,7 @@ from typing import Any
 from benchmarks.measure import MIN_ROUNDS, Samples, interleave, speed_ratio
 from benchmarks.peer_process import PeerProcess, PeerProgram
 from benchmarks.report import Figure, Report
+from monolith.cli.run import WAITING
 from monolith.wire import SharedSecret
 
 TRAINING = PeerProgram(name="trainer", module="benchmarks.ps.training_process")
@@ -67,7 +68,8 @@ def measure_training(
 
 
 def _start(role: str, folder: Path, sizes: TrainingSizes) -> PeerProcess:
-    process = PeerProcess(f"{TRAINING.name} ({role})", [str(TRAINING.interpreter()), "-m", TRAINING.module])
+    command = [str(TRAINING.interpreter()), "-m", TRAINING.module]
+    process = PeerProcess(f"{TRAINING.name} ({role})", command, WAITING)  # as the `monolith` command would be
     process.setup({**asdict(sizes), "role": role, "folder": os.fspath(folder)})
     return process
 

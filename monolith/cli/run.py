@@ -16,9 +16,8 @@ STOPPED = 130
 
 _TRACEBACK = "--traceback"
 
-_WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
-_TURNS_AWAKE = "5000"
-"""About 50 microseconds, as long as threads of a table server stay awake."""
+WAITING = {"GOMP_SPINCOUNT": "5000"}
+"""How long threads without work wait awake: about 50 microseconds, as threads of a table server do."""
 
 
 def main() -> None:
@@ -40,8 +39,9 @@ def _let_idle_threads_sleep() -> None:
     OpenMP's own default is milliseconds. Where other programs want the cores, as the other processes of a job do,
     threads that wait awake keep threads with work from a core.
     """
-    if not any(name in os.environ for name in _WAITING):
-        os.environ["GOMP_SPINCOUNT"] = _TURNS_AWAKE
+    if "OMP_WAIT_POLICY" not in os.environ:
+        for name, value in WAITING.items():
+            os.environ.setdefault(name, value)
 
 
 def _status(arguments: list[str]) -> int:
