@@ -11,6 +11,8 @@ from monolith.checkpoint.keep.tide_window import TideConfig
 from monolith.hooks import Hook
 from monolith.observe.messages import JsonLinesFile
 from monolith.train.controller import QueryActionHook, ServerHook
+from monolith.train.health.alert_config import AlertConfig
+from monolith.train.health.alert_hook import AlertHook, StandsStill
 from monolith.train.hooks.deep_insight import DeepInsightHook
 from monolith.train.hooks.endpoint import MetricsEndpointHook
 from monolith.train.hooks.metric_hooks import HeartBeatHook, ThroughputMetricHook
@@ -77,6 +79,12 @@ class WatchConfig:
     metrics_port: int = 0
     """Port of 127.0.0.1 where Prometheus finds the run's counters; 0 opens none."""
 
+    alert: str = ""
+    """What a worker alerts about, as text of an `AlertProto`."""
+
+    chief_alert: str = ""
+    """The same for the chief; `alert` if empty."""
+
     status_path: str | None = None
     """A JSON file that says how training goes, written about once a second."""
 
@@ -98,6 +106,14 @@ class WatchConfig:
         ):
             if getattr(self, name) < 0:
                 raise ValueError(f"{setting} must be at least 0, got {getattr(self, name)}")
+        for name in ("alert", "chief_alert"):
+            AlertConfig.of(f"monolith_{name}_proto", getattr(self, name))
+
+    @property
+    def alerts(self) -> AlertConfig | None:
+        """What this process alerts about."""
+        name = "chief_alert" if self.is_chief and self.chief_alert else "alert"
+        return AlertConfig.of(f"monolith_{name}_proto", getattr(self, name))
 
 
 def standard_hooks(config: WatchConfig) -> list[Hook]:
@@ -121,6 +137,8 @@ def _metrics(config: WatchConfig) -> Iterator[Hook]:
         yield MetricsEndpointHook(config.metrics_port)
         if config.is_chief:
             yield HeartBeatHook(config.name)
+    if config.alerts is not None and config.alerts.training:
+        yield AlertHook(config.alerts, "training", StandsStill())
 
 
 def _files(config: WatchConfig) -> Iterator[Hook]:
