@@ -106,14 +106,18 @@ class WatchConfig:
         ):
             if getattr(self, name) < 0:
                 raise ValueError(f"{setting} must be at least 0, got {getattr(self, name)}")
-        for name in ("alert", "chief_alert"):
-            AlertConfig.of(f"monolith_{name}_proto", getattr(self, name))
+        self._alert(chief=False)
+        self._alert(chief=True)
 
     @property
     def alerts(self) -> AlertConfig | None:
         """What this process alerts about."""
-        name = "chief_alert" if self.is_chief and self.chief_alert else "alert"
-        return AlertConfig.of(f"monolith_{name}_proto", getattr(self, name))
+        return self._alert(chief=self.is_chief and bool(self.chief_alert))
+
+    def _alert(self, *, chief: bool) -> AlertConfig | None:
+        if chief:
+            return AlertConfig.of("monolith_chief_alert_proto", self.chief_alert)
+        return AlertConfig.of("monolith_alert_proto", self.alert)
 
 
 def standard_hooks(config: WatchConfig) -> list[Hook]:
