@@ -17,7 +17,7 @@ _log = logging.getLogger(__name__)
 class AlertHook(Hook):
     """Looks at an interval, also while the run waits for events; logs and counts an alert whenever it finds a problem.
 
-    The counter is `alerts`, with the labels `kind` and `user`: what alerts people is whoever watches counters and logs.
+    The counter is `alerts`, with the labels `kind` and `user`. What watches counters and logs brings it to people.
     """
 
     def __init__(

@@ -55,7 +55,7 @@ _STATUS_SECONDS = 2.0
 
 
 _HEALTH_SECONDS = 10.0
-"""The same for people, who are told of every loss."""
+"""The same for people: each of them reads the warning, so it comes later."""
 
 
 def run_job(

@@ -9,7 +9,7 @@ from monolith.train.config import RunConfig, RunnerConfig
 from monolith.train.config.command_line import command_line, parse_flags
 from monolith.train.config.run_settings import RunSettings
 from monolith.train.health.alert_config import AlertConfig
-from monolith.train.health.alert_hook import AlertHook
+from monolith.train.health.alert_hook import AlertHook, StandsStill
 from monolith.train.hooks.standard import standard_hooks
 from tests.patience import PATIENCE_SECONDS
 from tests.train.counting_model import Counting, train
@@ -91,6 +91,15 @@ def test_a_limit_of_no_memory_is_refused(tmp_path):
 def test_a_run_watches_itself_if_its_alert_says_so(text, count):
     config = RunSettings.of(RunnerConfig(monolith_alert_proto=text, num_ps=1, save_summary_steps=0), Counting(None))
     assert sum(isinstance(hook, AlertHook) for hook in standard_hooks(config.watch)) == count
+
+
+def test_a_run_that_takes_no_step_between_two_looks_is_found():
+    find, context = StandsStill(), RunContext(model=None, tables=None)
+    found = []
+    for context.global_step in (7, 8, 8, 8, 9):
+        found.append(find(context))
+    words = "no step was taken since the last check; the run is at step 8"
+    assert found == [None, None, words, words, None]
 
 
 def test_an_alert_is_logged_and_counted_for_every_user(caplog):
