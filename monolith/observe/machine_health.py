@@ -4,6 +4,7 @@ import resource
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from monolith.protos.machine_health_pb2 import MachineHealthResult
 
@@ -38,6 +39,22 @@ def check_machine_health(info: MachineInfo) -> bytes:
         return b""
     message = f"Memory limit exceeded. Current: {used}, Limit: {info.mem_limit}"
     return MachineHealthResult(status=MachineHealthResult.OUT_OF_MEMORY, message=message).SerializeToString()
+
+
+def health_report(info: MachineInfo) -> dict[str, Any]:
+    """Return how this process is, as JSON values: `status` and `message`, the memory it has in use, and its limit.
+
+    >>> report = health_report(machine_info(mem_limit=1))
+    >>> report["status"], report["memory_bytes"] > 1, report["memory_limit_bytes"]
+    ('OUT_OF_MEMORY', True, 1)
+    """
+    result = MachineHealthResult.FromString(check_machine_health(info))
+    return {
+        "status": MachineHealthResult.Status.Name(result.status),
+        "message": result.message,
+        "memory_bytes": resident_bytes(),
+        "memory_limit_bytes": None if info.mem_limit >= NO_LIMIT else info.mem_limit,
+    }
 
 
 def resident_bytes() -> int:

@@ -19,6 +19,7 @@ from monolith.closing import Closing
 from monolith.delta import DeltaSettings
 from monolith.errors import FencedError, PlanMismatchError, RemoteError
 from monolith.model import LookupPlan
+from monolith.observe.machine_health import MachineInfo, health_report
 from monolith.parallel.control import ControlRequest, check_protocol, failure
 from monolith.parallel.dense.requests import REFUSED, DenseRequest
 from monolith.parallel.dense.variable_store import VariableStore
@@ -112,9 +113,14 @@ class ParameterServer(Closing):
         insecure: bool = False,
         max_connections: int = 1024,
         max_frame_bytes: int = 1 << 30,
+        machine: MachineInfo | None = None,
     ) -> None:
-        """Listen; clients prove who they are by the job's secret or a certificate."""
+        """Listen; clients prove who they are by the job's secret or a certificate.
+
+        `machine` says what this process may use; it only counts in the health that `status` reports.
+        """
         check_proof(secret, tls, insecure=insecure)
+        self._machine = machine or MachineInfo()
         self._shard: ServedShard | None = None
         self._changes: ServedChanges | None = None
         self._tls = tls
@@ -258,9 +264,9 @@ class ParameterServer(Closing):
         return self._status(message)
 
     def _status(self, message: Message) -> dict[str, Any]:
-        shard = self._shard
+        shard, health = self._shard, health_report(self._machine)
         if shard is None:
-            return {"shard": None, "is_initialized": False, "is_ready": False}
+            return {"shard": None, "is_initialized": False, "is_ready": False, "health": health}
         hello = shard.served.hello
         return {
             "shard": hello.shard,
@@ -272,6 +278,7 @@ class ParameterServer(Closing):
             "progress": shard.progress(),
             "num_rows": {name: len(table) for name, table in shard.tables.tables.items()},
             "bytes": {name: table.memory().bytes_total for name, table in shard.tables.tables.items()},
+            "health": health,
         }
 
     def _ready(self, message: Message) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import warnings
 from dataclasses import dataclass
 
+from monolith.observe.machine_health import NO_LIMIT, MachineInfo
 from monolith.parallel import RetryConfig
 
 AUTOMATIC_RETRIES = 6
@@ -12,6 +13,8 @@ CALL_SECONDS = 30.0
 """How long a parameter server may be silent, if settings do not say it."""
 
 _ATTEMPT_SECONDS = 20.0
+
+_MEMORY_LIMIT = "monolith_default_machine_info_mem_limit"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -88,6 +91,14 @@ class JobConfig:
     max_staleness: int | None = None
     """How many of its own last pushes the rows of a worker may lack; None is as many as the above let it."""
 
+    memory_limit_bytes: int = NO_LIMIT
+    """A parameter server whose process has this much memory in use is not well."""
+
+    @property
+    def machine(self) -> MachineInfo:
+        """What the process of a parameter server may use."""
+        return MachineInfo(self.memory_limit_bytes)
+
     @property
     def ahead(self) -> int | None:
         """Batches whose rows a worker fetches before their turn; None: it pulls and pushes in turn.
@@ -145,6 +156,7 @@ class JobConfig:
         ):
             if value is not None and value < 0:
                 raise ValueError(f"{name} must not be negative, got {value}")
+        self._check_memory_limit()
         self._warn_of_no_effect()
         self._check_ranks()
         if not self.is_job and not self.keeps_rows_on_ps:
@@ -158,6 +170,16 @@ class JobConfig:
             spares = f" and {self.num_spares} spares" if self.server_type == "ps" and self.num_spares else ""
             count = "a job has one" if self.server_type == "dispatcher" else f"{name}={getattr(self, name)}{spares}"
             raise ValueError(f"index={self.index}: there is no such {self.server_type}, {count}")
+
+    def _check_memory_limit(self) -> None:
+        limit = self.memory_limit_bytes
+        if limit < 1:
+            raise ValueError(f"{_MEMORY_LIMIT}={limit}: a limit of memory is at least 1 byte; leave it out for none")
+        if limit != NO_LIMIT and not (self.is_job or self.keeps_rows_on_ps):
+            raise ValueError(
+                f"{_MEMORY_LIMIT}={limit} is for the processes of parameter servers, and there are none: set num_ps "
+                "and leave is_local out, or leave the limit out"
+            )
 
     def _check_ranks(self) -> None:
         if not self.keeps_rows_on_ps:

@@ -63,8 +63,18 @@ def _workers(workers: list[dict[str, Any]]) -> Grid:
 
 
 def _servers(servers: list[dict[str, Any]]) -> Grid:
-    grid = Grid("parameter server", "address", "state", "rows", "MB")
+    grid = Grid("parameter server", "address", "state", "health", "rows", "MB", "process MB")
     for index, one in enumerate(servers):
         rows, used = sum(one.get("num_rows", {}).values()), sum(one.get("bytes", {}).values())
-        grid.add_row(f"ps {index}", one["address"], one["state"], f"{rows:,}", f"{used / 1e6:,.1f}")
+        health, process = _health(one.get("health"))
+        grid.add_row(f"ps {index}", one["address"], one["state"], health, f"{rows:,}", f"{used / 1e6:,.1f}", process)
     return grid
+
+
+def _health(said: dict[str, Any] | None) -> tuple[str, str]:
+    """Return how a parameter server is, and the memory of its process, with its limit if there is one."""
+    if not said:  # it is lost
+        return "", ""
+    limit = said["memory_limit_bytes"]
+    process = f"{said['memory_bytes'] / 1e6:,.1f}" + ("" if limit is None else f" of {limit / 1e6:,.1f}")
+    return said["status"].replace("_", " ").lower(), process

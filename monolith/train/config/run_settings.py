@@ -72,6 +72,8 @@ class RunSettings:
             "folder": Path(config.model_dir),
             "ignore_errors": config.ignores_save_errors,
         }
+        watched, job = WatchConfig(**watch, tide=tide), job_config(config)
+        _check_alerts(watched, job)
         return cls(
             process=process_config(config),
             input=input_config(config),
@@ -79,11 +81,21 @@ class RunSettings:
             restore=restore_config(config),
             loop=LoopConfig(**_fields(config, LoopConfig)),
             saving=SavingConfig(**saving, tide=tide),
-            watch=WatchConfig(**watch, tide=tide),
-            job=job_config(config),
+            watch=watched,
+            job=job,
             live=_live(config, model),
             exports=versions_of(config, model) if task_parameter(model, "serving", "export_when_saving") else None,
         )
+
+
+def _check_alerts(watch: WatchConfig, job: JobConfig) -> None:
+    """Refuse alerts that nothing could cause."""
+    if watch.alerts is None or watch.alerts.training or job.is_job or job.keeps_rows_on_ps:
+        return
+    raise ValueError(
+        f"monolith_alert_proto={watch.chief_alert or watch.alert!r} names nothing to alert about, and there are no "
+        "parameter servers that could be unwell; add training_alert {} or leave it out"
+    )
 
 
 def process_config(config: RunnerConfig) -> ProcessConfig:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from monolith.observe.machine_health import NO_LIMIT
 from monolith.train.config.setting import setting
 
 
@@ -91,6 +92,12 @@ class SharedTrainingSettings:
     deterministic: bool = setting(False, "Use only operations that always give the same bits.")
     enable_controller: bool = setting(False, "Let `monolith control` pause, resume and save this run.")
     metrics_port: int = setting(0, "Port on 127.0.0.1 with counters for Prometheus, of a job at its chief; 0: none.")
+    monolith_alert_proto: str = setting(
+        "",
+        'What every worker alerts about, as an AlertProto in text form: "training_alert {} check_interval_sec: 600"; '
+        "empty: nothing.",
+    )
+    monolith_chief_alert_proto: str = setting("", "The same for the chief, which else takes monolith_alert_proto.")
 
 
 @dataclass(kw_only=True)
@@ -103,6 +110,9 @@ class SharedJobSettings:
     operation_timeout_in_ms: int = setting(-1, "The longest a request between processes may take; -1 is forever.")
     max_staleness: int | None = setting(
         None, "Own last pushes that a worker's rows may lack, with PS; 0: none. None: embedding_prefetch_capacity."
+    )
+    monolith_default_machine_info_mem_limit: int = setting(
+        NO_LIMIT, "Bytes of memory from which on the process of a parameter server is reported as not well."
     )
     session_creation_timeout_secs: int = setting(7200, "Seconds that processes wait for each other at the start.")
 

@@ -11,6 +11,8 @@ from monolith.checkpoint.keep.tide_window import TideConfig
 from monolith.hooks import Hook
 from monolith.observe.messages import JsonLinesFile
 from monolith.train.controller import QueryActionHook, ServerHook
+from monolith.train.health.alert_config import AlertConfig
+from monolith.train.health.alert_hook import AlertHook, StandsStill
 from monolith.train.hooks.deep_insight import DeepInsightHook
 from monolith.train.hooks.endpoint import MetricsEndpointHook
 from monolith.train.hooks.metric_hooks import HeartBeatHook, ThroughputMetricHook
@@ -77,6 +79,12 @@ class WatchConfig:
     metrics_port: int = 0
     """Port of 127.0.0.1 where Prometheus finds the run's counters; 0 opens none."""
 
+    alert: str = ""
+    """What a worker alerts about, as text of an `AlertProto`."""
+
+    chief_alert: str = ""
+    """The same for the chief; `alert` if empty."""
+
     status_path: str | None = None
     """A JSON file that says how training goes, written about once a second."""
 
@@ -98,6 +106,18 @@ class WatchConfig:
         ):
             if getattr(self, name) < 0:
                 raise ValueError(f"{setting} must be at least 0, got {getattr(self, name)}")
+        self._alert(chief=False)
+        self._alert(chief=True)
+
+    @property
+    def alerts(self) -> AlertConfig | None:
+        """What this process alerts about."""
+        return self._alert(chief=self.is_chief and bool(self.chief_alert))
+
+    def _alert(self, *, chief: bool) -> AlertConfig | None:
+        if chief:
+            return AlertConfig.of("monolith_chief_alert_proto", self.chief_alert)
+        return AlertConfig.of("monolith_alert_proto", self.alert)
 
 
 def standard_hooks(config: WatchConfig) -> list[Hook]:
@@ -121,6 +141,8 @@ def _metrics(config: WatchConfig) -> Iterator[Hook]:
         yield MetricsEndpointHook(config.metrics_port)
         if config.is_chief:
             yield HeartBeatHook(config.name)
+    if config.alerts is not None and config.alerts.training:
+        yield AlertHook(config.alerts, "training", StandsStill())
 
 
 def _files(config: WatchConfig) -> Iterator[Hook]:

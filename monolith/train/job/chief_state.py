@@ -156,6 +156,11 @@ class ChiefState(ServedState):
         return self._cut() if self._kept_cut is None else nullcontext()
 
     @property
+    def addresses(self) -> Sequence[str]:
+        """Where its parameter servers are, in the order of their shards."""
+        return self._addresses
+
+    @property
     def num_workers(self) -> int:
         """Workers of the job, the chief included."""
         return self._job.num_workers

@@ -43,7 +43,7 @@ def evaluate_job(
     """
     with place_of(config, discovery) as place:
         if config.server_type == "ps":
-            run_ps(place, config.index)
+            run_ps(place, config.index, job_config(config).machine)
             return {}
         part = PartSource(source, config.num_workers, config.index)
         evaluate = _evaluate_as_chief if config.index == 0 else _evaluate_as_worker

@@ -5,6 +5,7 @@ import signal
 import threading
 from types import FrameType
 
+from monolith.observe.machine_health import MachineInfo
 from monolith.parallel import ParameterServer
 from monolith.train.job.place import PS, JobPlace
 
@@ -13,8 +14,11 @@ _POLL_SECONDS = 0.5
 _log = logging.getLogger(__name__)
 
 
-def run_ps(place: JobPlace, index: int) -> None:
-    """Hold a shard of whatever model the chief sends, until the chief ends the job, SIGTERM or Ctrl-C."""
+def run_ps(place: JobPlace, index: int, machine: MachineInfo) -> None:
+    """Hold a shard of whatever model the chief sends, until the chief ends the job, SIGTERM or Ctrl-C.
+
+    It reports whether it stays within what `machine` says.
+    """
     stopped = threading.Event()
     before = {}
     if threading.current_thread() is threading.main_thread():
@@ -25,7 +29,7 @@ def run_ps(place: JobPlace, index: int) -> None:
         before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         with ParameterServer(
-            place.listen_at(PS, index), secret=place.secret, tls=place.tls, insecure=place.insecure
+            place.listen_at(PS, index), secret=place.secret, tls=place.tls, insecure=place.insecure, machine=machine
         ) as server:
             place.register(PS, index, server.address)
             _log.info("parameter server %d listens at %s", index, server.address)

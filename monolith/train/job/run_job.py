@@ -17,8 +17,10 @@ from monolith.hooks import Hook, RunContext, StepValues
 from monolith.model import Mode, MonolithModel
 from monolith.parallel.coordination import Coordinator, JobOverError, WorkerLink
 from monolith.train.config import RunnerConfig
-from monolith.train.config.run_settings import RunSettings, input_config
+from monolith.train.config.run_settings import RunSettings, input_config, job_config
 from monolith.train.config.task_settings import task_parameter
+from monolith.train.health.alert_hook import AlertHook
+from monolith.train.health.server_health import ServerHealthHook
 from monolith.train.hooks.endpoint import ReadFiguresHook
 from monolith.train.hooks.live_view import LiveView
 from monolith.train.hooks.standard import standard_hooks
@@ -36,7 +38,7 @@ from monolith.train.job.place import DISPATCHER, PS, WORKER, JobPlace, common_se
 from monolith.train.job.retries import Retries
 from monolith.train.job.scale.scaling import Scaling
 from monolith.train.job.scale.shape import CLUSTER_FOLDER, JobShape
-from monolith.train.job.status import job_figures, with_servers
+from monolith.train.job.status import ask_servers, job_figures, server_figures, with_servers
 from monolith.train.job.worker_state import WorkerState
 from monolith.train.loop import RunResult, Trainer
 from monolith.train.made_model import make_source as make_model_source
@@ -50,6 +52,10 @@ PAUSE_SECONDS = 30.0
 
 _STATUS_SECONDS = 2.0
 """A parameter server that does not say how it is by then counts as lost, for Prometheus."""
+
+
+_HEALTH_SECONDS = 10.0
+"""The same for people: each of them reads the warning, so it comes later."""
 
 
 def run_job(
@@ -93,7 +99,7 @@ def _be_no_worker(
 ) -> None:
     """Hold rows, or read data, until the chief ends the job."""
     if config.server_type == PS:
-        run_ps(place, config.index)
+        run_ps(place, config.index, job_config(config).machine)
     elif config.server_type == DISPATCHER:
         run_dispatcher(place, config)
     else:
@@ -131,6 +137,7 @@ def _run_chief(
         coordinator.on_scale(scaling.ask)
         # The chief answers for the whole job: processes of one machine cannot all have this port.
         metrics = [ReadFiguresHook(lambda: _figures(coordinator, place))] if settings.watch.metrics_port else []
+        watching = [*metrics, *health_hooks(settings, place, lambda: states[-1].addresses)]
 
         def attempt() -> RunResult:
             addresses = choice.servers()
@@ -149,7 +156,7 @@ def _run_chief(
                     config,
                     source=source,
                     make_state=make_state,
-                    hooks=[*hooks, _ChiefHook(states, late, coordinator), *metrics],
+                    hooks=[*hooks, _ChiefHook(states, late, coordinator), *watching],
                     **{**how, **ends},
                 )
                 state = states[-1]
@@ -186,6 +193,23 @@ def _check_shape(shape: JobShape, state: ChiefState, place: JobPlace) -> None:
 def _figures(coordinator: Coordinator, place: JobPlace) -> Iterable[tuple[str, dict[str, str], float]]:
     status = coordinator.status()
     return job_figures(with_servers(status, secret=place.secret, tls=place.tls, timeout_seconds=_STATUS_SECONDS))
+
+
+def health_hooks(
+    settings: RunSettings, place: JobPlace, find_servers: Callable[[], Sequence[str]], *, figures: bool = False
+) -> list[Hook]:
+    """Return what tells the people of a job how its parameter servers are; with `figures`, Prometheus too."""
+
+    def ask(seconds: float) -> list[dict[str, Any]]:
+        return ask_servers(find_servers(), secret=place.secret, tls=place.tls, timeout_seconds=seconds)
+
+    health = ServerHealthHook(lambda: ask(_HEALTH_SECONDS))
+    found: list[Hook] = [health]
+    if (alerts := settings.watch.alerts) is not None:
+        found.append(AlertHook(alerts, "servers", lambda context: health.problems))
+    if figures and settings.watch.metrics_port:
+        found.append(ReadFiguresHook(lambda: server_figures(ask(_STATUS_SECONDS))))
+    return found
 
 
 def _run_worker(

@@ -20,7 +20,7 @@ from monolith.train.hooks.live_view import LiveView
 from monolith.train.hooks.standard import standard_hooks
 from monolith.train.job.parameter_server import run_ps
 from monolith.train.job.place import PS, JobPlace, place_of
-from monolith.train.job.run_job import not_begun
+from monolith.train.job.run_job import health_hooks, not_begun
 from monolith.train.job.scale.shape import CLUSTER_FOLDER
 from monolith.train.loop import RunResult, Trainer
 from monolith.train.ranks.first_rank import FirstRank
@@ -77,7 +77,7 @@ def run_ranks(
     with ExitStack() as cleanup:
         servers = cleanup.enter_context(place_of(config, discovery)) if settings.job.keeps_rows_on_ps else None
         if servers is not None and config.server_type == PS:
-            run_ps(servers, config.index)
+            run_ps(servers, config.index, settings.job.machine)
             return not_begun("rank 0 ended the job")
         return _be_rank(model, config, settings, servers, hooks, how)
 
@@ -123,15 +123,26 @@ def _be_rank(
         )
         source = PartSource(training_source(model, settings.input), place.num_ranks, place.rank)
         if place.rank == 0:
-            return _run_first(model, config, source, exchange, job, hooks=hooks, **how)
+            return _run_first(model, config, source, exchange, job, servers, hooks=hooks, **how)
         return _run_other(model, settings, source, exchange, job, hooks)
 
 
 def _run_first(
-    model: MonolithModel, config: RunnerConfig, source: Source, exchange: Exchange, job: RankJob, **how: Any
+    model: MonolithModel,
+    config: RunnerConfig,
+    source: Source,
+    exchange: Exchange,
+    job: RankJob,
+    servers: JobPlace | None,
+    *,
+    hooks: Sequence[Hook],
+    **how: Any,
 ) -> RunResult:
     states: list[FirstRank] = []
-    live = RunSettings.of(config, model).live
+    settings = RunSettings.of(config, model)
+    live = settings.live
+    if servers is not None:
+        hooks = [*hooks, *health_hooks(settings, servers, lambda: _addresses(states[-1]), figures=True)]
 
     def make_state(model: MonolithModel, source: Source, state: StateConfig) -> FirstRank:
         states.append(FirstRank(model, source, state, exchange=exchange, job=job))
@@ -140,13 +151,17 @@ def _run_first(
         return states[-1]
 
     try:
-        result = run(model, config, source=source, make_state=make_state, **how)
+        result = run(model, config, source=source, make_state=make_state, hooks=hooks, **how)
         states[-1].dismiss()
         states[-1].end_servers()
         return result
     finally:
         for state in states:
             state.close()
+
+
+def _addresses(state: FirstRank) -> list[str]:
+    return [str(shard.address) for shard in state.shards]
 
 
 def _run_other(

@@ -72,6 +72,7 @@ VALUES: dict[str, Any] = {
     "tide_end_minute": 16,
     "sync_targets": ["127.0.0.1:2"],
     "reload_alias_map": {"new": "old"},
+    **dict.fromkeys(("monolith_alert_proto", "monolith_chief_alert_proto"), "training_alert {}"),
     **{name: f"other_{path}" for name, path in PEM.items()},
 }
 SEEN_ELSEWHERE = {
