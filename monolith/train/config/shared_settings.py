@@ -18,6 +18,9 @@ class SharedTrainingSettings:
         False, "With enable_sync_training: the ranks keep their rows on num_ps parameter servers."
     )
     sync_row_gradients: str = setting("mean", "Gradients of rows over the ranks of synchronous training: mean or sum.")
+    half_precision_rows: bool = setting(
+        False, "Rows and their gradients travel as fp16 between workers and PS; the PS keep float32."
+    )
     use_native_multi_hash_table: bool | None = setting(None, "Deprecated; one call always serves all tables.")
     tide_start_hour: int | None = setting(None, "Hour (UTC) at which the daily window on shared machines starts.")
     tide_start_minute: int | None = setting(None, "Minute at which it starts.")

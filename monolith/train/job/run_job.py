@@ -17,7 +17,7 @@ from monolith.hooks import Hook, RunContext, StepValues
 from monolith.model import Mode, MonolithModel
 from monolith.parallel.coordination import Coordinator, JobOverError, WorkerLink
 from monolith.train.config import RunnerConfig
-from monolith.train.config.run_settings import RunSettings, input_config
+from monolith.train.config.run_settings import RunSettings, input_config, job_config
 from monolith.train.config.task_settings import task_parameter
 from monolith.train.hooks.endpoint import ReadFiguresHook
 from monolith.train.hooks.live_view import LiveView
@@ -93,7 +93,7 @@ def _be_no_worker(
 ) -> None:
     """Hold rows, or read data, until the chief ends the job."""
     if config.server_type == PS:
-        run_ps(place, config.index)
+        run_ps(place, job_config(config))
     elif config.server_type == DISPATCHER:
         run_dispatcher(place, config)
     else:
@@ -111,6 +111,7 @@ def _run_chief(
     **how: Any,
 ) -> RunResult:
     settings = RunSettings.of(config, model)
+    settings.job.make_room_for_files()
     job = ChiefConfig(
         folder=Path(config.model_dir),
         num_workers=config.num_workers,
@@ -119,6 +120,7 @@ def _run_chief(
         partial=bool(settings.job.partial_recovery),
         pause_seconds=task_parameter(model, "train", "max_pending_seconds_for_barrier") or PAUSE_SECONDS,
         ahead=settings.job.ahead,
+        half=settings.job.half_precision_rows,
         end_seconds=float(settings.job.chief_timeout_seconds),
     )
     choice = ServerChoice.of(config, place, job.retry)
@@ -193,6 +195,7 @@ def _run_worker(
 ) -> RunResult:
     settings = RunSettings.of(config, model)
     settings.process.apply()
+    settings.job.make_room_for_files()
     limit = task_parameter(model, "train", "slow_start_steps") or 0
     first_step = int(limit * math.log(1 + config.index))
     choice = ServerChoice.of(config, place, settings.job.call_retry)
@@ -219,6 +222,7 @@ def _run_worker(
                 settings=common_settings(config),
                 retry=settings.job.call_retry,
                 ahead=settings.job.ahead,
+                half=settings.job.half_precision_rows,
             )
             has_joined = True
             try:
