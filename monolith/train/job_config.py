@@ -81,7 +81,10 @@ class JobConfig:
     """How long processes wait for each other at the end."""
 
     call_timeout_ms: int = -1
-    """How long a parameter server may be silent; -1 is half a minute."""
+    """How long a parameter server may be silent; -1 is half a minute. Ranks read -1 as half an hour.
+
+    In the original -1 is no limit: TensorFlow notices lost servers by itself. Here silence is how a loss is noticed.
+    """
 
     max_slow_start_minutes: int = 10
     """How long later workers wait for the first steps of others."""

@@ -103,7 +103,9 @@ class SharedJobSettings:
     model_dir: str | Path = setting("", "Folder of the snapshots; a run continues from the newest one.")
     num_extra_ps: int = setting(0, "Parameter servers more than num_ps: the slowest of all are left out.")
     num_redundant_ps: int = setting(0, "Parameter servers more than num_ps that wait for one to be lost.")
-    operation_timeout_in_ms: int = setting(-1, "The longest a request between processes may take; -1 is forever.")
+    operation_timeout_in_ms: int = setting(
+        -1, "A process that is silent for longer is lost; -1: 30 seconds for a PS, half an hour for a rank."
+    )
     max_staleness: int | None = setting(
         None, "Own last pushes that a worker's rows may lack, with PS; 0: none. None: embedding_prefetch_capacity."
     )
