@@ -65,9 +65,10 @@ format: setup-dev ## Put Python and C++ into the form that lint asks for
 	$(BIN)/ruff format
 	$(BIN)/clang-format -i $(CPP)
 
-pages: setup-dev ## Write the pages that are made from the source: docs/settings.md and docs/api
+pages: setup-dev ## Write the pages that are made from the source: docs/settings.md, docs/api, figures of docs/tuning.md
 	$(PYTHON) -m monolith.train.config.settings_page > docs/settings.md
 	$(PYTHON) -m tools.write_api
+	$(PYTHON) -m benchmarks.ps.growth_page
 
 bench: setup-dev ## Measure everything; `make bench-peers` first to compare with other systems
 	for name in $$($(PYTHON) -c 'from benchmarks.registry import BENCHMARKS; print(*BENCHMARKS)'); do \

@@ -31,6 +31,8 @@ from benchmarks.ps.many_connections import client_processes, rates, staleness_ma
 from benchmarks.ps.plain_socket import PlainSocket
 from benchmarks.ps.shape import chosen_rows, table_configs
 from benchmarks.report import Figure, Report
+from benchmarks.shards import SIZES as SHARD_SIZES
+from benchmarks.shards import ShardSizes, add_shard_imbalance
 from monolith.parallel import RemoteTables
 from monolith.parallel.remote_plan import RemoteBatchPlan
 from monolith.wire import SharedSecret
@@ -64,9 +66,25 @@ class PsSizes:
     training: TrainingSizes
     """Of DeepFM with a parameter server."""
 
+    shards: ShardSizes
+    """Of the spread of ids over very many servers."""
 
-FULL = PsSizes(num_rows=1_000_000, num_ids=100_000, num_small_calls=300, rounds=25, training=TRAINING_SIZES["full"])
-QUICK = PsSizes(num_rows=1_000_000, num_ids=100_000, num_small_calls=100, training=TRAINING_SIZES["quick"])
+
+FULL = PsSizes(
+    num_rows=1_000_000,
+    num_ids=100_000,
+    num_small_calls=300,
+    rounds=25,
+    training=TRAINING_SIZES["full"],
+    shards=SHARD_SIZES["full"],
+)
+QUICK = PsSizes(
+    num_rows=1_000_000,
+    num_ids=100_000,
+    num_small_calls=100,
+    training=TRAINING_SIZES["quick"],
+    shards=SHARD_SIZES["quick"],
+)
 SMOKE = PsSizes(
     num_rows=5_000,
     num_ids=1_000,
@@ -76,6 +94,7 @@ SMOKE = PsSizes(
     always_scales=True,
     num_scaling_calls=3,
     training=TRAINING_SIZES["smoke"],
+    shards=SHARD_SIZES["smoke"],
 )
 SIZES = {"full": FULL, "quick": QUICK, "smoke": SMOKE}
 
@@ -154,7 +173,8 @@ def measure(sizes: PsSizes, *, quick: bool, progress: Callable[[str], None]) -> 
         sizes=asdict(sizes),
         notices=[busy] if busy else [],
     )
-    return add_training(report, sizes.training, progress)
+    # Last: it keeps the processor busy for a while, and measures no time that a figure needs.
+    return add_shard_imbalance(add_training(report, sizes.training, progress), sizes.shards, progress)
 
 
 def _costs(tables: RemoteTables, sizes: PsSizes) -> tuple[Cost, Cost]:

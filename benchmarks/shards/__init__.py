@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -37,10 +37,7 @@ SIZES = {"full": FULL, "quick": QUICK, "smoke": SMOKE}
 
 def measure(sizes: ShardSizes, *, quick: bool, progress: Callable[[str], None]) -> Report:
     """Measure at the given sizes; `progress` gets one line per kind of ids."""
-    found: dict[str, dict[str, float]] = {}
-    for kind in KINDS:
-        progress(f"{sizes.num_ids} {kind} ids over {sizes.num_shards} shards")
-        found[kind] = spread(kind, sizes.num_ids, sizes.num_shards)
+    found = spreads(sizes, progress)
     return Report(
         benchmark="shards",
         quick=quick,
@@ -48,6 +45,26 @@ def measure(sizes: ShardSizes, *, quick: bool, progress: Callable[[str], None]) 
         details=found,
         sizes=asdict(sizes),
     )
+
+
+def add_shard_imbalance(report: Report, sizes: ShardSizes, progress: Callable[[str], None]) -> Report:
+    """Measure, and return the report of another benchmark with the figure and its details."""
+    found = spreads(sizes, progress)
+    return replace(
+        report,
+        figures=[*report.figures, shard_imbalance(found)],
+        details={**report.details, "shards": found},
+        sizes={**report.sizes, "shards": asdict(sizes)},
+    )
+
+
+def spreads(sizes: ShardSizes, progress: Callable[[str], None]) -> dict[str, dict[str, float]]:
+    """Return what `spread` gives for each kind of ids."""
+    found: dict[str, dict[str, float]] = {}
+    for kind in KINDS:
+        progress(f"{sizes.num_ids} {kind} ids over {sizes.num_shards} shards")
+        found[kind] = spread(kind, sizes.num_ids, sizes.num_shards)
+    return found
 
 
 def shard_imbalance(found: dict[str, dict[str, float]]) -> Figure:

@@ -7,7 +7,6 @@ keeps its connection for ever, and a thousand of them keep everybody out.
 import asyncio
 import enum
 import json
-import resource
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -15,6 +14,8 @@ from typing import Any, Protocol
 import h11
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
+
+from monolith.cluster.platform.open_files import max_open_files
 
 RESERVED = 16
 """Connections beyond the limit that may still ask whether the server lives."""
@@ -86,7 +87,7 @@ class Connections:
     def __init__(self, limits: ConnectionLimits, count_dropped: Callable[[str], None] = lambda reason: None) -> None:
         """Keep the limits; `count_dropped` is called with "full" or "slow" for every dropped connection."""
         self.limits = limits
-        self._max_open = max(1, min(limits.max_connections, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2))
+        self._max_open = max(1, min(limits.max_connections, max_open_files() // 2))
         self._count_dropped = count_dropped
         # Dictionaries for their order: the oldest first. Strangers have not been answered yet.
         self._open: dict[Guarded, None] = {}

@@ -3,6 +3,7 @@
 import warnings
 from dataclasses import dataclass
 
+from monolith.cluster.platform.open_files import make_room_for_files
 from monolith.observe.machine_health import NO_LIMIT, MachineInfo
 from monolith.parallel import RetryConfig
 
@@ -11,6 +12,18 @@ AUTOMATIC_RETRIES = 6
 
 CALL_SECONDS = 30.0
 """How long a parameter server may be silent, if settings do not say it."""
+
+MIN_SERVER_CONNECTIONS = 1024
+"""Connections that a parameter server takes in any case, such as from people who ask how a job is."""
+
+_CONNECTIONS_PER_PAIR = 4
+"""Of a worker and a parameter server: one for rows, one for dense weights, and as many again for a while.
+
+A server keeps a connection that was lost on the way until it learns of it. The chief has others to control servers.
+"""
+
+_OWN_FILES = 256
+"""Files of a process beside its connections to others of its job: libraries, data, snapshots, logs."""
 
 _ATTEMPT_SECONDS = 20.0
 
@@ -61,6 +74,9 @@ class JobConfig:
     is_local: bool = False
     """Everything is in this process, the parameter servers too."""
 
+    half_precision_rows: bool = False
+    """Rows and their gradients travel as fp16; the parameter servers keep float32."""
+
     partial_recovery: bool | None = None
     """After a failure, only new parameter servers are restored; the others keep what they have."""
 
@@ -68,7 +84,10 @@ class JobConfig:
     """How long processes wait for each other at the end."""
 
     call_timeout_ms: int = -1
-    """How long a parameter server may be silent; -1 is half a minute."""
+    """How long a parameter server may be silent; -1 is half a minute. Ranks read -1 as half an hour.
+
+    In the original -1 is no limit: TensorFlow notices lost servers by itself. Here silence is how a loss is noticed.
+    """
 
     max_slow_start_minutes: int = 10
     """How long later workers wait for the first steps of others."""
@@ -119,6 +138,15 @@ class JobConfig:
         return names_others and not self.is_local and not self.is_sync
 
     @property
+    def has_rows_on_ps(self) -> bool:
+        """Whether the rows are on parameter servers, in other processes or in this one.
+
+        >>> JobConfig(num_ps=2).has_rows_on_ps, JobConfig(num_ps=2, is_sync=True).has_rows_on_ps
+        (True, False)
+        """
+        return self.keeps_rows_on_ps if self.is_sync else self.is_job or self.num_ps > 0
+
+    @property
     def num_spares(self) -> int:
         """Parameter servers that are started beyond those that hold shards."""
         return self.num_extra_ps + self.num_redundant_ps
@@ -127,6 +155,32 @@ class JobConfig:
     def _num_of_kind(self) -> int:
         counts = {"ps": self.num_ps + self.num_spares, "worker": self.num_workers, "dispatcher": 1}
         return counts.get(self.server_type, self.index + 1)  # any number of data workers
+
+    @property
+    def server_connections(self) -> int:
+        """How many connections a parameter server takes at a time.
+
+        >>> JobConfig(num_ps=1000, num_workers=1000).server_connections
+        4000
+        """
+        return max(MIN_SERVER_CONNECTIONS, _CONNECTIONS_PER_PAIR * self.num_workers)
+
+    @property
+    def num_files(self) -> int:
+        """How many files and connections this process of a job may have open at a time.
+
+        >>> JobConfig(num_ps=1000, num_workers=1000).num_files  # the chief, whom workers report to
+        8256
+        """
+        is_worker = self.server_type == "worker"
+        num_servers = self.num_ps + self.num_spares if is_worker else 0
+        num_workers = 0 if is_worker and self.index and not self.is_sync else self.num_workers
+        return _OWN_FILES + _CONNECTIONS_PER_PAIR * (num_servers + num_workers)
+
+    def make_room_for_files(self) -> None:
+        """Let this process open as many files as it may need in its job; warn if the system does not allow it."""
+        reason = f"the job has {self.num_ps + self.num_spares} parameter servers and {self.num_workers} workers"
+        make_room_for_files(self.num_files, reason=reason)
 
     @property
     def call_retry(self) -> RetryConfig:
@@ -159,6 +213,11 @@ class JobConfig:
         self._check_memory_limit()
         self._warn_of_no_effect()
         self._check_ranks()
+        if self.half_precision_rows and not self.has_rows_on_ps:
+            raise ValueError(
+                "half_precision_rows=True: rows travel only between workers and parameter servers, and this run has "
+                "none; set num_ps (for ranks, enable_partial_sync_training too), or leave half_precision_rows out"
+            )
         if not self.is_job and not self.keeps_rows_on_ps:
             return
         if self.num_ps < 1:

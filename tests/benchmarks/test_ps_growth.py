@@ -3,6 +3,7 @@
 import pytest
 
 from benchmarks.ps.growth import Cost, fit, growth, predict
+from benchmarks.ps.growth_page import COMMAND, PAGE, growth_lines, newest_result, page_with
 
 WORKER, SERVER = Cost(request=2e-5, row=5e-8), Cost(request=4e-5, row=1e-7)
 SHAPE = {"num_ids": 100_000, "dim": 16}
@@ -41,3 +42,13 @@ def test_a_report_names_the_bottleneck_up_to_a_thousand_servers():
     model = growth(WORKER, SERVER, **SHAPE)
     assert model["predictions"][-1]["num_ps"] == 1_000
     assert all(one["batches_per_second"] > 0 and one["bottleneck"] for one in model["predictions"])
+
+
+def test_the_page_has_the_figures_of_the_newest_result():
+    page = PAGE.read_text(encoding="utf-8")
+    assert page_with(growth_lines(newest_result()), page) == page, f"run `{COMMAND}`"
+
+
+def test_a_page_without_a_place_for_figures_is_an_error():
+    with pytest.raises(ValueError, match="there are no lines to replace"):
+        page_with("lines", "a page")

@@ -71,6 +71,7 @@ FIGURES: dict[str, dict[str, str | None]] = {
         "tls_push_scaling": None,
         "staleness_max": None,
         "async_vs_local": None,
+        "shard_imbalance_1000": None,
     },
     "serving": {
         "rps_vs_bare": None,

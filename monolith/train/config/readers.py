@@ -115,6 +115,7 @@ READERS: Mapping[str, str] = {
     "enable_sync_training": "JobConfig.is_sync",
     "enable_partial_sync_training": "JobConfig.keeps_rows_on_ps",
     "sync_row_gradients": "JobConfig.row_gradients",
+    "half_precision_rows": "JobConfig.half_precision_rows",
     "enable_pipelined_fwda2a": "JobConfig.exchanges_ids_ahead",
     "enable_pipelined_bwda2a": "JobConfig.exchanges_gradients_behind",
     "enable_async_optimize": "JobConfig.steps_rows_late",

@@ -19,9 +19,15 @@ class RunConfig(SharedTrainingSettings, SharedJobSettings, SharedRunnerSettings)
     True
     """
 
-    partial_recovery: bool = setting(False, "Restore only the PS that are new after a failure.")
-    max_retry_times: int = setting(6, "Restarts of a worker.")
-    retry_wait_in_secs: int = setting(5, "Pause before a restart.")
+    # The original's defaults. A value that is at its default is not passed on, so that the command line applies: left
+    # alone, those of a RunnerConfig hold, and docs/settings.md says so beside each that differs.
+    partial_recovery: bool = setting(
+        False, "Restore only the PS that are new after a failure; left at False, real-time training does so too."
+    )
+    max_retry_times: int = setting(
+        6, "How often a process may begin again with other PS; left at 6: 6 times with partial recovery, else never."
+    )
+    retry_wait_in_secs: int = setting(5, "Seconds before a process that lost another begins again; left at 5: 30.")
     enable_parameter_sync: bool = setting(False, "Send changes to the servers while training.")
 
     def to_runner_config(self) -> RunnerConfig:

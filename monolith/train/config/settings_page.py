@@ -21,6 +21,9 @@ A value set in code wins if it differs from its default. Otherwise the flag appl
 the original does so, then the default. The column "read by" names the class that reads a setting, and its field.
 `python -m monolith.train.config.settings_page` writes this page.
 
+A `RunConfig` shows other defaults for a few settings, as the original's does. It passes on only what differs from them;
+the effect says what applies then.
+
 | setting | default | read by | effect |
 |---|---|---|---|
 """
@@ -39,9 +42,10 @@ Otherwise it gives a warning. It gives nothing if both values mean the same here
 def settings_page() -> str:
     """Return the page."""
     texts, defaults = setting_text(RunnerConfig), runner_defaults()
-    starred = {one.name for one in fields(RunConfig)}
+    starred = {one.name: one.default for one in fields(RunConfig)}
     read = [
-        f"| `{name}`{' *' if name in starred else ''} | {_shown(defaults[name])} | {READERS[name]} | {texts[name]} |"
+        f"| `{name}`{' *' if name in starred else ''} | {_shown(defaults[name])} | {READERS[name]} | {texts[name]}"
+        f"{_other_default(starred.get(name, defaults[name]), defaults[name])} |"
         for name in defaults
         if name in READERS
     ]
@@ -51,6 +55,13 @@ def settings_page() -> str:
         if name in UNREAD
     ]
     return _HEAD + "\n".join(read) + "\n" + _NOBODY + "\n".join(unread) + "\n"
+
+
+def _other_default(in_run_config: Any, default: Any) -> str:
+    """Return what applies where a `RunConfig` names another default: it passes on only what was changed."""
+    if in_run_config == default:
+        return ""
+    return f" A `RunConfig` shows {_shown(in_run_config)}; left so, `{default}` applies."
 
 
 def _shown(value: Any) -> str:

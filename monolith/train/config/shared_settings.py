@@ -19,6 +19,9 @@ class SharedTrainingSettings:
         False, "With enable_sync_training: the ranks keep their rows on num_ps parameter servers."
     )
     sync_row_gradients: str = setting("mean", "Gradients of rows over the ranks of synchronous training: mean or sum.")
+    half_precision_rows: bool = setting(
+        False, "Rows and their gradients travel as fp16 between workers and PS; the PS keep float32."
+    )
     use_native_multi_hash_table: bool | None = setting(None, "Deprecated; one call always serves all tables.")
     tide_start_hour: int | None = setting(None, "Hour (UTC) at which the daily window on shared machines starts.")
     tide_start_minute: int | None = setting(None, "Minute at which it starts.")
@@ -107,7 +110,9 @@ class SharedJobSettings:
     model_dir: str | Path = setting("", "Folder of the snapshots; a run continues from the newest one.")
     num_extra_ps: int = setting(0, "Parameter servers more than num_ps: the slowest of all are left out.")
     num_redundant_ps: int = setting(0, "Parameter servers more than num_ps that wait for one to be lost.")
-    operation_timeout_in_ms: int = setting(-1, "The longest a request between processes may take; -1 is forever.")
+    operation_timeout_in_ms: int = setting(
+        -1, "A process that is silent for longer is lost; -1: 30 seconds for a PS, half an hour for a rank."
+    )
     max_staleness: int | None = setting(
         None, "Own last pushes that a worker's rows may lack, with PS; 0: none. None: embedding_prefetch_capacity."
     )

@@ -49,7 +49,9 @@ class CpuTrainingConfig(SharedTrainingSettings):
     processes_per_gpu: int = setting(1, "Ranks that share a GPU.")
     merge_sync_training_ckpt: bool = setting(True, "All ranks of synchronous training share one model_dir.")
     mode: str = setting("train", "train, eval or infer.")
-    partial_recovery: bool | None = setting(None, "Restore only the PS that are new after a failure.")
+    partial_recovery: bool | None = setting(
+        None, "Restore only the PS that are new after a failure; None: only in real-time training."
+    )
     enable_realtime_training: bool = setting(False, "Send changes to the servers while training.")
     enable_async_optimize: bool = setting(
         False, "Ranks step rows in the background; the rows of the next batch may lack that step."
@@ -144,8 +146,10 @@ class DistributedCpuTrainingConfig(CpuTrainingConfig, SharedJobSettings):
     intra_op_parallelism_threads: int = setting(8, "Threads of one operation; 8 leaves the number to torch.")
     inter_op_parallelism_threads: int = setting(16, "Operations at the same time; 16 leaves the number to torch.")
     uuid: str = setting("", "Name of the job in Consul or ZooKeeper.")
-    max_retry_times: int = setting(0, "Restarts of a worker; 0 is 6 with partial recovery, else none.")
-    retry_wait_in_secs: int = setting(30, "Pause before a restart.")
+    max_retry_times: int = setting(
+        0, "How often a process may begin again with other PS; 0: 6 times with partial recovery, else never."
+    )
+    retry_wait_in_secs: int = setting(30, "Seconds before a process that lost another begins again.")
     fountain_zk_host: str = setting("", "Unused.")
     fountain_model_name: str = setting("", "Unused.")
     dc_aware: bool = setting(False, "Prefer processes of the same data centre.")

@@ -59,6 +59,9 @@ class ChiefConfig:
     partial: bool = False
     """Servers that have their state keep it; only new ones are restored."""
 
+    half: bool = False
+    """Rows and their gradients travel as fp16."""
+
     pause_seconds: float = 30.0
     """A worker that has not paused by then does not hold up a save."""
 
@@ -284,6 +287,7 @@ class ChiefState(ServedState):
             secret=place.secret,
             tls=place.tls,
             retry=job.retry,
+            half=job.half,
         )
         self.shards = [
             self._cleanup.enter_context(

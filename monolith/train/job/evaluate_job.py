@@ -41,10 +41,12 @@ def evaluate_job(
 
     A parameter server returns nothing.
     """
+    job = job_config(config)
     with place_of(config, discovery) as place:
-        if config.server_type == "ps":
-            run_ps(place, config.index, job_config(config).machine)
+        if job.server_type == "ps":
+            run_ps(place, job)
             return {}
+        job.make_room_for_files()
         part = PartSource(source, config.num_workers, config.index)
         evaluate = _evaluate_as_chief if config.index == 0 else _evaluate_as_worker
         return evaluate(model, config, path, place, part, steps=steps, hooks=hooks, group_by=group_by)
@@ -105,12 +107,14 @@ def _evaluated(
     **how: Any,
 ) -> dict[str, float]:
     plan = LookupPlan.from_json(read_manifest(path).plan)
+    job = job_config(config)
     servers = Servers(
         addresses=addresses,
         generation=GENERATION,
         secret=place.secret,
         tls=place.tls,
-        retry=job_config(config).call_retry,
+        retry=job.call_retry,
+        half=job.half_precision_rows,
     )
     with servers.tables(plan) as tables:
         trained = TrainedModel(model, path, restore_config(config), tables=cast(MultiTable, tables))

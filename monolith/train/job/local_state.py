@@ -29,10 +29,11 @@ def run_with_local_servers(
 ) -> RunResult:
     """Train as `run` does, with the rows on `num_ps` parameter servers inside this process.
 
-    Losses, rows, weights and snapshots are the same bit for bit.
+    Losses, rows, weights and snapshots are the same bit for bit, unless rows travel as fp16.
     """
     with ExitStack() as cleanup:
-        make_state = partial(LocalState, num_ps=config.num_ps, cleanup=cleanup)
+        half = config.half_precision_rows
+        make_state = partial(LocalState, num_ps=config.num_ps, cleanup=cleanup, half=half)
         return run(model, config, hooks=hooks, make_state=make_state, **how)
 
 
@@ -40,10 +41,20 @@ class LocalState(TrainState):
     """A state whose rows are on parameter servers of this process; the model keeps its dense weights."""
 
     def __init__(
-        self, model: MonolithModel, source: Source, config: StateConfig, *, num_ps: int, cleanup: ExitStack
+        self,
+        model: MonolithModel,
+        source: Source,
+        config: StateConfig,
+        *,
+        num_ps: int,
+        cleanup: ExitStack,
+        half: bool = False,
     ) -> None:
-        """Start the servers, each at a port of this machine; they end with `cleanup`."""
-        self._num_ps, self._cleanup = num_ps, cleanup
+        """Start the servers, each at a port of this machine; they end with `cleanup`.
+
+        With `half`, rows and their gradients travel as fp16.
+        """
+        self._num_ps, self._cleanup, self._half = num_ps, cleanup, half
         super().__init__(model, source, config)
 
     def saver(self, model_dir: Path, *, retention: Retention, mirror: SnapshotStore | None = None) -> Saver:
@@ -63,7 +74,7 @@ class LocalState(TrainState):
             capacity = config.initial_capacity
             shard.init(self.plan, index, self._num_ps, generation=0, initial_capacity=capacity)
             shard.mark_initialized()
-        tables = RemoteTables(self.plan.tables(), addresses, plan_hash=self.plan.hash, secret=secret)
+        tables = RemoteTables(self.plan.tables(), addresses, plan_hash=self.plan.hash, secret=secret, half=self._half)
         return cast(MultiTable, self._cleanup.enter_context(tables))
 
     def _draws(self) -> dict[str, int]:

@@ -33,7 +33,7 @@ HANDOVER_SECONDS = 30.0
 
 _POLL_SECONDS = 0.2
 
-_COMMON = ("num_ps", "num_workers", "seed", "enable_fused_layout", "params_override")
+_COMMON = ("num_ps", "num_workers", "seed", "enable_fused_layout", "params_override", "half_precision_rows")
 
 _log = logging.getLogger(__name__)
 

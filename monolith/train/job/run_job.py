@@ -99,7 +99,7 @@ def _be_no_worker(
 ) -> None:
     """Hold rows, or read data, until the chief ends the job."""
     if config.server_type == PS:
-        run_ps(place, config.index, job_config(config).machine)
+        run_ps(place, job_config(config))
     elif config.server_type == DISPATCHER:
         run_dispatcher(place, config)
     else:
@@ -117,6 +117,7 @@ def _run_chief(
     **how: Any,
 ) -> RunResult:
     settings = RunSettings.of(config, model)
+    settings.job.make_room_for_files()
     job = ChiefConfig(
         folder=Path(config.model_dir),
         num_workers=config.num_workers,
@@ -125,6 +126,7 @@ def _run_chief(
         partial=bool(settings.job.partial_recovery),
         pause_seconds=task_parameter(model, "train", "max_pending_seconds_for_barrier") or PAUSE_SECONDS,
         ahead=settings.job.ahead,
+        half=settings.job.half_precision_rows,
         end_seconds=float(settings.job.chief_timeout_seconds),
     )
     choice = ServerChoice.of(config, place, job.retry)
@@ -217,6 +219,7 @@ def _run_worker(
 ) -> RunResult:
     settings = RunSettings.of(config, model)
     settings.process.apply()
+    settings.job.make_room_for_files()
     limit = task_parameter(model, "train", "slow_start_steps") or 0
     first_step = int(limit * math.log(1 + config.index))
     choice = ServerChoice.of(config, place, settings.job.call_retry)
@@ -243,6 +246,7 @@ def _run_worker(
                 settings=common_settings(config),
                 retry=settings.job.call_retry,
                 ahead=settings.job.ahead,
+                half=settings.job.half_precision_rows,
             )
             has_joined = True
             try:

@@ -41,6 +41,9 @@ class Servers:
     retry: RetryConfig = field(default_factory=RetryConfig)
     given_up: GivenUp = field(default_factory=GivenUp)
 
+    half: bool = False
+    """Rows and their gradients travel as fp16; dense weights never do."""
+
     def tables(self, plan: LookupPlan) -> RemoteTables:
         """Connect to the tables of a plan."""
         return RemoteTables(
@@ -50,6 +53,7 @@ class Servers:
             generation=self.generation,
             secret=self.secret,
             tls=self.tls,
+            half=self.half,
             retry=self.retry,
             given_up=self.given_up,
         )

@@ -28,9 +28,13 @@ class WorkerState(ServedState):
         settings: Mapping[str, Any],
         retry: RetryConfig,
         ahead: int | None = None,
+        half: bool = False,
     ) -> None:
-        """Join the job, as soon as its chief is ready, and go to this worker's position."""
-        self.link, self._place, self._settings, self._retry = link, place, settings, retry
+        """Join the job, as soon as its chief is ready, and go to this worker's position.
+
+        With `half`, rows and their gradients travel as fp16.
+        """
+        self.link, self._place, self._settings, self._retry, self._half = link, place, settings, retry, half
         self._figures: dict[str, Any] = {}
         self._next_figures = 0.0
         super().__init__(model, source, config, ahead)
@@ -82,4 +86,5 @@ class WorkerState(ServedState):
             secret=self._place.secret,
             tls=self._place.tls,
             retry=self._retry,
+            half=self._half,
         )

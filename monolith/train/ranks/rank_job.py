@@ -39,6 +39,9 @@ class RankJob:
     servers: RankServers | None = None
     """Where the rows are, if not on the ranks."""
 
+    half: bool = False
+    """Rows and their gradients travel as fp16 between ranks and servers; between ranks they never do."""
+
     retry: RetryConfig = field(default_factory=RetryConfig)
     overlap: Overlap = field(default_factory=Overlap)
     background: Exchange | None = field(default=None, repr=False)

@@ -76,7 +76,7 @@ def _on_servers(
         _init(shards, plan, config.initial_capacity, generation=generation)
         said = json.dumps({"addresses": addresses, "generation": generation}).encode()
     found = json.loads(exchange.send_from_first(said))
-    connected = Servers(**found, secret=job.secret, tls=job.tls, retry=job.retry).tables(plan)
+    connected = Servers(**found, secret=job.secret, tls=job.tls, retry=job.retry, half=job.half).tables(plan)
     tables = ServedRankTables(cleanup.enter_context(connected), exchange, average=job.averages_rows)
     return RankRows(tables=tables, shards=shards, generation=found["generation"])
 

@@ -77,8 +77,9 @@ def run_ranks(
     with ExitStack() as cleanup:
         servers = cleanup.enter_context(place_of(config, discovery)) if settings.job.keeps_rows_on_ps else None
         if servers is not None and config.server_type == PS:
-            run_ps(servers, config.index, settings.job.machine)
+            run_ps(servers, settings.job)
             return not_begun("rank 0 ended the job")
+        settings.job.make_room_for_files()
         return _be_rank(model, config, settings, servers, hooks, how)
 
 
@@ -117,6 +118,7 @@ def _be_rank(
             listen_at=str(Address(loopback_ip(), 0)) if place.is_one_machine else f"{get_local_host()}:0",
             retry=retry,
             servers=None if servers is None else _servers_of(servers, config),
+            half=settings.job.half_precision_rows,
             overlap=overlap,
             background=group.another_exchange() if overlap else None,
             averages_rows=settings.job.row_gradients == "mean",

@@ -186,6 +186,32 @@ def test_what_follows_from_other_settings_is_not_warned_about(tmp_path):
         mono.Estimator(Model, RunConfig(model_dir=tmp_path))
 
 
+def test_what_the_page_says_of_recovery_and_limits_is_what_applies():
+    live = {"base_name": "name", "sync_targets": ["127.0.0.1:1"]}
+    jobs = {
+        "left alone": RunConfig(),
+        "live": RunConfig(enable_parameter_sync=True, **live),
+        "live, not partial": RunnerConfig(enable_realtime_training=True, partial_recovery=False, **live),
+    }
+    found = {
+        name: RunSettings.of(one if isinstance(one, RunnerConfig) else one.to_runner_config(), Model()).job
+        for name, one in jobs.items()
+    }
+    assert {name: bool(one.partial_recovery) for name, one in found.items()} == {
+        "left alone": False, "live": True, "live, not partial": False,
+    }  # fmt: skip
+    assert {name: one.num_retries for name, one in found.items()} == {
+        "left alone": 0, "live": 6, "live, not partial": 0,
+    }  # fmt: skip
+    assert {one.retry_wait_seconds for one in found.values()} == {30}
+    assert {one.call_retry.deadline_seconds for one in found.values()} == {30}
+    rows = dict(line.split(" | ")[0::3] for line in settings_page().splitlines() if line.startswith("| `"))
+    assert "A `RunConfig` shows `6`; left so, `0` applies." in rows["| `max_retry_times` *"]
+    assert "A `RunConfig` shows `5`; left so, `30` applies." in rows["| `retry_wait_in_secs` *"]
+    assert "None: only in real-time training" in rows["| `partial_recovery` *"]
+    assert "30 seconds for a PS, half an hour for a rank" in rows["| `operation_timeout_in_ms` *"]
+
+
 def test_the_page_is_up_to_date():
     """`python -m monolith.train.config.settings_page > docs/settings.md` brings it up to date."""
     assert (ROOT.parent / "docs" / "settings.md").read_text() == settings_page()

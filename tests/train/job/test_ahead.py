@@ -57,7 +57,7 @@ def train_job(folder, model, params=None, **settings):
     """Be the chief of a job whose parameter server is a thread of this process."""
     max_steps = settings.pop("max_steps", None)
     config = config_of(folder, num_ps=1, num_workers=1, retry_wait_in_secs=0, **settings)
-    server = threading.Thread(target=run_ps, args=(place_of(config, None), 0), daemon=True)
+    server = threading.Thread(target=run_ps, args=(place_of(config, None), job_config(config)), daemon=True)
     server.start()
     seen = Seen()
     try:
