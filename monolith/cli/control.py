@@ -18,9 +18,7 @@ class Action(StrEnum):
 
 
 def control(
-    model_dir: Annotated[
-        Path, typer.Argument(help="Folder of a run or job started with --enable-controller.")
-    ],
+    model_dir: Annotated[Path, typer.Argument(help="Folder of a run or job started with --enable-controller.")],
     action: Annotated[
         Action, typer.Argument(help="status: how far it is; stop: pause it; resume: let it go on; save: a snapshot.")
     ] = Action.STATUS,
@@ -50,16 +48,15 @@ def control(
             line = f"{state} at step {status.global_step}, newest snapshot of step {status.saved_step}"
             waits, goes = client.get_block_status()
             if status.stopped and len(waits + goes) > 1:
-                line += f"; {_named(waits)} paused, {_named(goes)} not yet"
+                said = ((waits, "paused"), (goes, "not yet"))
+                line += "".join(f"; {_named(workers)} {how}" for workers, how in said if workers)
             typer.echo(line)
 
 
 def _named(workers: list[int]) -> str:
     """Return what people call workers of a job.
 
-    >>> _named([0, 2]), _named([])
-    ('workers 0, 2', 'no worker')
+    >>> _named([0, 2]), _named([1])
+    ('workers 0, 2', 'worker 1')
     """
-    if not workers:
-        return "no worker"
     return f"worker{'s' * (len(workers) > 1)} {', '.join(map(str, workers))}"
