@@ -1,5 +1,6 @@
 """A job of processes that is paused from outside: nobody trains, everything else goes on, and no batch counts twice."""
 
+import threading
 from contextlib import suppress
 
 import pytest
@@ -8,6 +9,8 @@ from typer.testing import CliRunner
 from monolith.cli.app import app
 from monolith.errors import MonolithError
 from monolith.train.controller import ControllerClient
+from monolith.train.job.ask_to_scale import ask_to_scale
+from tests.patience import PATIENCE_SECONDS
 from tests.train.job.counting_job import BATCH, counted, expected, take_part
 from tests.train.job.running_job import Job, status_of, wait_for_steps, wait_until
 
@@ -168,3 +171,19 @@ def test_a_job_that_is_stopped_during_a_pause_ends_in_order(paused):
     rows, batches, step = counted(job.model_dir)
     assert 2 * HELD_AT <= batches == step <= 2 * HELD_AT + 2
     assert sum(rows.values()) == step * BATCH
+
+
+@pytest.mark.services
+def test_a_job_is_scaled_during_a_pause(tmp_path, paused):
+    job = paused()
+    shape = {"num_ps": 1, "num_workers": 2}
+    asked = threading.Thread(
+        target=lambda: ask_to_scale(tmp_path, **shape, wait_seconds=PATIENCE_SECONDS, say=print), daemon=True
+    )
+    asked.start()
+    assert set(job.ends().values()) == {0}
+    assert counted(tmp_path)[1] == counted(tmp_path)[2] >= 2 * HELD_AT
+    # A new chief: nothing of the pause is left.
+    with Job(tmp_path, take_part, num_events=NUM_BATCHES * BATCH, **shape) as successor:
+        assert set(successor.ends().values()) == {0}
+    check_exact(tmp_path)
