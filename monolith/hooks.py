@@ -5,6 +5,7 @@ hooks. A hook that raises ends the run with that error; training writes a snapsh
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -76,6 +77,16 @@ class RunContext:
 
     fail: Callable[[Exception], None] = lambda error: None
     """Ends the run with an error before its next step, also while it waits for events; any thread may call it."""
+
+    check: Callable[[], None] = lambda: None
+    """Raises the error that `fail` was given; a hook that holds the run up calls it now and then."""
+
+    turn: Callable[[], AbstractContextManager[None]] = nullcontext
+    """Inside its block no other thread changes rows or weights; for a hook that holds the run up."""
+
+    pause: Any = None
+    """How the run is paused between two steps: a `monolith.train.controller.pause.Pause`; None where nothing is
+    trained."""
 
     error: BaseException | None = None
     """Why the run ends, when `end` is called because of an exception."""

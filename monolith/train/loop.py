@@ -108,6 +108,7 @@ class Trainer:
             tables=state.tables,
             global_step=state.global_step,
             read_metrics=self.metrics.read,
+            pause=state.pause,
         )
         self.context.saved_step = state.saved_step
         self.context.times_rejected = state.clock.num_rejected
@@ -115,7 +116,7 @@ class Trainer:
         if saves:
             self.saver = RunSaver(state, saving, self.context, listeners=listeners, guards=guards)
         self._turns = Turns()
-        self.context.save = self._save
+        self.context.save, self.context.turn = self._save, self._turns.own
         self.context.forget = self._forget
         self.context.save_dense = self.saver.save_dense
         self._between_steps = False  # the source or hooks run: the state is whole, and no save has failed
@@ -137,7 +138,7 @@ class Trainer:
         state.model.zero_grad()  # a run that failed inside a step may have left gradients, which would be added
         self.saver.begin()
         signals = StopSignals(self.context.request_stop)
-        self.context.fail = signals.fail
+        self.context.fail, self.context.check = signals.fail, signals.check
         with (
             self._saves(),
             self._hooks(),

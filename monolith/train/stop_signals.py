@@ -47,11 +47,15 @@ class StopSignals:
         if self._before and main.ident is not None:
             signal.pthread_kill(main.ident, _WAKE)
 
+    def check(self) -> None:
+        """Raise the error that `fail` was given."""
+        if self._failure is not None:
+            raise self._failure
+
     def _next(self, iterator: Iterator[Item]) -> Item | None:
         try:
             self._waiting = True
-            if self._failure is not None:
-                raise self._failure
+            self.check()
             item = None if self._requested else next(iterator, None)
             self._waiting = False
             return item

@@ -20,12 +20,13 @@ from monolith.cluster.grpc_calls import GrpcServer
 from monolith.data_service import DataWorker, DataWorkerConfig, Dispatcher, DispatcherConfig, service_status
 from monolith.delta import DeltaReceiver
 from monolith.errors import SecretError
+from monolith.hooks import RunContext
 from monolith.observe.counters import MetricsEndpoint
 from monolith.parallel.replicas.replica_server import ReplicaServer
 from monolith.protos import agent_service_pb2
 from monolith.serving.shards.shard_server import ShardConfig
 from monolith.train.config import RunConfig
-from monolith.train.controller import ControllerClient, ServerHook
+from monolith.train.controller import ControllerClient, Pause, ServerHook
 from monolith.train.controller.requests import ADDRESS_FILE, ServerAddress
 from monolith.wire import Client, Message, connect, listen
 from monolith.wire.frame import HEADER_BYTES, encode_frame
@@ -63,7 +64,8 @@ def test_where_deltas_are_taken():
 )
 def test_the_controller_answers_only_those_who_can_read_its_file(tmp_path):
     hook = ServerHook(tmp_path)
-    hook.after_create_session(context=None)
+    context = RunContext(model=None, tables=None, pause=Pause())
+    hook.after_create_session(context)
     try:
         assert stat.S_IMODE((tmp_path / ADDRESS_FILE).stat().st_mode) == 0o600
         where = ServerAddress.read(tmp_path)
@@ -75,7 +77,7 @@ def test_the_controller_answers_only_those_who_can_read_its_file(tmp_path):
             assert ours.get_block_status() == ([], [0])
             ours.stop_training()  # which would be refused if the stranger had been let in
     finally:
-        hook.end(context=None)
+        hook.end(context)
 
 
 @line(

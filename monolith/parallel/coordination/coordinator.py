@@ -3,6 +3,7 @@
 import itertools
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -21,7 +22,7 @@ from monolith.parallel.coordination.messages import (
     Opening,
     Position,
 )
-from monolith.wire import Address, Deadline, Message, SharedSecret, TlsConfig, listen
+from monolith.wire import Address, Message, SharedSecret, TlsConfig, listen
 
 LOST_SECONDS = 5.0
 """A worker that was silent for this long does not hold up a save."""
@@ -49,11 +50,12 @@ class Coordinator(Closing):
     ) -> None:
         """Listen; workers wait until a generation is open."""
         self._changed = threading.Condition()
+        self.num_workers = num_workers
         self._members = {index: Member(index) for index in range(1, num_workers)}
         self._opening: Opening | None = None
         self._news = News()
         self._tickets = itertools.count(1)
-        self._cuts = itertools.count(1)
+        self._cuts, self._pauses = itertools.count(1), itertools.count(1)
         self._lost_seconds = lost_seconds
         self._status: Callable[[], Mapping[str, Any]] = dict
         self._forget: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
@@ -97,6 +99,28 @@ class Coordinator(Closing):
         with self._changed:
             self._announce(stop=True)
 
+    def pause(self) -> None:
+        """Let all workers wait before their next step until `resume`, in later generations too."""
+        with self._changed:
+            self._announce(pause=next(self._pauses))
+
+    def resume(self) -> None:
+        """End the pause."""
+        with self._changed:
+            self._announce(pause=0)
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether there is a pause."""
+        return self._news.pause != 0
+
+    @property
+    def standing(self) -> list[int]:
+        """Workers that take no step before the pause is over."""
+        with self._changed:
+            found = self._members.values()
+            return [one.index for one in found if one.stands_still(self._lost_seconds, self._news.pause)]
+
     def note_step(self, global_step: int) -> None:
         """Note how far the chief is."""
         with self._changed:
@@ -137,13 +161,16 @@ class Coordinator(Closing):
     def wait_for_workers(self, *, timeout_seconds: float, check: Callable[[], None] | None = None) -> list[int]:
         """Wait until all workers have finished their parts; return those that have not when the time is over.
 
-        `check` runs several times a second and may raise.
+        A pause takes nothing of the time. `check` runs several times a second and may raise.
         """
-        deadline = Deadline.after(timeout_seconds)
+        left, last = timeout_seconds, time.monotonic()
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: not self.unfinished, 0.1)
-            if not self.unfinished or deadline.expired:
+            now = time.monotonic()
+            left -= 0.0 if self.is_paused else now - last
+            last = now
+            if not self.unfinished or left <= 0:
                 return self.unfinished
             if check is not None:
                 check()
@@ -189,7 +216,7 @@ class Coordinator(Closing):
                 "over": news.over,
                 "servers": [] if self._opening is None else list(self._opening.servers),
                 "workers": [own.pop("chief", {"index": 0})]
-                + [member.status(self._lost_seconds, news.cut) for member in self._members.values()],
+                + [member.status(self._lost_seconds, news) for member in self._members.values()],
                 **own,
             }
 
@@ -281,6 +308,7 @@ class Coordinator(Closing):
             "position": member.position,
             "last_step": opening.last_step,
             "global_step": self._news.global_step,
+            "pause": self._news.pause,
         }
 
     def _report(self, member: Member, message: Message) -> dict[str, Any]:
@@ -293,6 +321,7 @@ class Coordinator(Closing):
             member.has_left = member.finished == LEFT
             # A report from before the pause may come after it.
             member.paused = max(member.paused, int(meta["paused"]))
+            member.stands = int(meta["stands"])
             self._raise_step(int(meta["global_step"]))
             if meta["paused"] or meta["finished"]:
                 self._changed.notify_all()

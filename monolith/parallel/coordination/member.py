@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from monolith.parallel.coordination.messages import Position
+from monolith.parallel.coordination.messages import News, Position
 
 
 @dataclass(slots=True)
@@ -32,6 +32,9 @@ class Member:
     paused: int = 0
     """Number of the last save that it waited for, or waits for."""
 
+    stands: int = 0
+    """Number of the last pause that it waited in, or waits in."""
+
     finished: str = ""
     """How its part ended, in words; empty until then."""
 
@@ -46,12 +49,12 @@ class Member:
 
     def begin(self, position: Position | None) -> None:
         """Start a new generation at a position."""
-        self.position, self.number, self.paused = position, 0, 0
+        self.position, self.number, self.paused, self.stands = position, 0, 0, 0
         self.is_in, self.finished = False, ""
 
     def join(self, ticket: int) -> None:
         """Note that a process has joined as this worker."""
-        self.ticket, self.number, self.paused = ticket, 0, 0
+        self.ticket, self.number, self.paused, self.stands = ticket, 0, 0, 0
         self.is_in, self.waits, self.finished = True, False, ""
         self.note_contact()
 
@@ -63,12 +66,17 @@ class Member:
         """Whether the worker was in contact lately."""
         return bool(self.last_contact) and time.monotonic() - self.last_contact < lost_seconds
 
-    def status(self, lost_seconds: float, cut: int) -> dict[str, Any]:
+    def stands_still(self, lost_seconds: float, pause: int) -> bool:
+        """Whether it takes no step before a pause is over: it waits in it, or has finished its part."""
+        return bool(self.finished) or (self.is_in and self.stands == pause != 0 and self.is_alive(lost_seconds))
+
+    def status(self, lost_seconds: float, news: News) -> dict[str, Any]:
         """Return what people may know of it."""
         if self.finished:
             state = "finished"
         elif not self.is_alive(lost_seconds):
             state = "lost" if self.ticket else "not here yet"
         else:
-            state = "waiting" if not self.is_in else "paused" if self.paused == cut != 0 else "training"
+            is_paused = self.paused == news.cut != 0 or self.stands == news.pause != 0
+            state = "waiting" if not self.is_in else "paused" if is_paused else "training"
         return {"index": self.index, "state": state, "joins": self.ticket, **self.figures}

@@ -7,7 +7,7 @@ from typing import Any, Final, TypeAlias
 
 from monolith.wire import Message
 
-PROTOCOL: Final = 1
+PROTOCOL: Final = 2
 """Version of the coordination messages; both sides must have the same."""
 
 FENCED: Final = "fenced"
@@ -72,6 +72,8 @@ class Joined:
     position: Position | None
     last_step: int | None
     global_step: int
+    pause: int
+    """As in the news: a worker that joins while the job is paused waits before its first step."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -86,6 +88,9 @@ class News:
 
     cut: int = 0
     """Number of the save that all workers wait for; 0 if there is none."""
+
+    pause: int = 0
+    """Number of the pause that somebody asked for; workers take no step until it is over. 0 if there is none."""
 
     stop: bool = False
     """Workers end after the present batch."""

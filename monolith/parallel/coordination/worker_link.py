@@ -55,6 +55,7 @@ class _Report:
     number: int = 0
     global_step: int = 0
     paused: int = 0
+    stands: int = 0
     finished: str = ""
     figures: Mapping[str, Any] = field(default_factory=dict)
 
@@ -125,7 +126,7 @@ class WorkerLink(Closing):
             if deadline.expired:
                 raise TimeoutError(f"{self._reporter.address}: the chief was not ready within {timeout_seconds:g} s")
         self._joined = joined = Joined(**{one.name: reply[one.name] for one in fields(Joined)})
-        self._news = News(generation=joined.generation, global_step=joined.global_step)
+        self._news = News(generation=joined.generation, global_step=joined.global_step, pause=joined.pause)
         self._report = _Report(position=joined.position)
         for target, name in ((self._report_all, "report"), (self._watch, "watch")):
             thread = threading.Thread(target=target, name=f"worker {self._index} {name}", daemon=True)
@@ -152,13 +153,43 @@ class WorkerLink(Closing):
             raise self._error
 
     def wait_for_step(self, global_step: int, *, timeout_seconds: float) -> bool:
-        """Wait until the job has reached a step, or is to end; return whether it has."""
-        deadline = Deadline.after(timeout_seconds)
-        with self._changed:
-            while self._news.global_step < global_step and not self._news.stop and not deadline.expired:
-                self.check()
+        """Wait until the job has reached a step, or is to end; return whether it has.
+
+        A pause takes nothing of the time.
+        """
+        left, last = timeout_seconds, time.monotonic()
+        while self._news.global_step < global_step and not self._news.stop and left > 0:
+            if self._news.pause:
+                self.wait_while_paused()
+                last = time.monotonic()
+            self.check()
+            with self._changed:
                 self._changed.wait(0.1)
-            return self._news.global_step >= global_step
+            now = time.monotonic()
+            left, last = left - (now - last), now
+        return self._news.global_step >= global_step
+
+    def wait_while_paused(self, is_over: Callable[[], bool] = lambda: False) -> None:
+        """Wait before a step while the job is paused, unless it ends or `is_over`; raise what ends this join.
+
+        The chief learns that this worker waits, once everything that it computed is pushed.
+        """
+        while (pause := self._news.pause) and not self._news.stop and not is_over():
+            self.check()
+            if self._report.stands != pause:
+                self._stand_still(pause)
+            with self._changed:
+                if self._news.pause == pause:
+                    self._changed.wait(_PAUSE_SECONDS)
+        self.check()
+
+    def _stand_still(self, pause: int) -> None:
+        # The gate: a save under way sends a report of its own, which a later one must not overtake.
+        with self.gate:
+            self.before_pause()
+            with self._changed:
+                self._report = replace(self._report, number=self._report.number + 1, stands=pause)
+                self._changed.notify_all()
 
     def finish(self, ending: str, *, timeout_seconds: float | None = None) -> None:
         """Report that this worker's part is done, and wait until the whole job is: while there is a chief, by default.
@@ -224,7 +255,7 @@ class WorkerLink(Closing):
                 if self._is_closing:
                     return
                 if self._news.cut and not self._report.finished:
-                    self._pause(self._news.cut)
+                    self._hold_for_save(self._news.cut)
             except ReplacedError as error:
                 self._fail(error)
             except Exception as error:  # noqa: BLE001  asked again until the chief counts as lost
@@ -234,7 +265,7 @@ class WorkerLink(Closing):
                     self._fail(ConnectionError(f"the chief is lost: {error}"))
                 time.sleep(_PAUSE_SECONDS)
 
-    def _pause(self, cut: int) -> None:
+    def _hold_for_save(self, cut: int) -> None:
         """Keep the worker between two batches until the snapshot is cut."""
         with self.gate.shut():
             self.before_pause()

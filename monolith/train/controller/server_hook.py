@@ -1,7 +1,6 @@
 """ServerHook: lets others pause a run, save it, and ask how far it is."""
 
 import os
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -16,24 +15,17 @@ POLL_SECONDS = 0.1
 MAX_SAVE_SECONDS = 600.0
 """How long a request waits for its snapshot, if it names no time."""
 
-WORKER = 0
-"""The index of this process: a run of one process has one worker, the chief."""
-
 
 class ServerHook(Hook):
     """Listens on 127.0.0.1 while a run goes; `<model_dir>/controller_server_addr.txt` says where.
 
-    Stopping holds the run up before its next step, until it is resumed or asked to end. It goes first among hooks, so
-    that others, such as those that keep readers out during a step, are not held up half-way.
+    Stopping holds the run up before its next step, all of its workers, until it is resumed or asked to end. It goes
+    first among hooks, so that others, such as those that keep readers out during a step, are not held up half-way.
     """
 
     def __init__(self, model_dir: str | os.PathLike[str]) -> None:
         """Take the folder of the address file."""
         self._model_dir = Path(model_dir)
-        self._lock = threading.Lock()
-        self._resumed = threading.Event()
-        self._resumed.set()
-        self._blocked = False
         self._file: Path | None = None
         self._server: Server | None = None
 
@@ -45,12 +37,15 @@ class ServerHook(Hook):
 
     def before_run(self, context: RunContext) -> None:
         """Wait while training is paused; write the snapshots that clients request during that time."""
-        while not self._resumed.is_set() and not context.stop_requested:
-            self._blocked = True
+        while context.pause.holds(is_ending=context.stop_requested):
+            context.check()
+            with context.turn():
+                is_over = context.pause.stand_still()
+            if is_over:
+                context.request_stop()
             if context.save_requested and context.save is not None:
                 context.save()
-            self._resumed.wait(POLL_SECONDS)
-        self._blocked = False
+            context.pause.wait(POLL_SECONDS)
 
     def end(self, context: RunContext) -> None:
         """Stop listening and remove the file."""
@@ -74,20 +69,17 @@ class ServerHook(Hook):
         return Message(type=message.type, meta={"status": OK, **meta})
 
     def _stop(self, context: RunContext, message: Message) -> dict[str, Any]:
-        with self._lock:
-            was_set = self._resumed.is_set()
-            self._resumed.clear()
-        if not was_set:
+        if not context.pause.place():
             return {"status": ALREADY_EXISTS, "message": "Barrier is placed already."}
         return {}
 
     def _resume(self, context: RunContext, message: Message) -> dict[str, Any]:
-        self._resumed.set()
+        context.pause.lift()
         return {}
 
     def _block_status(self, context: RunContext, message: Message) -> dict[str, Any]:
-        blocked = self._blocked
-        return {"blocked_indices": [WORKER] * blocked, "unblocked_indices": [WORKER] * (not blocked)}
+        blocked, unblocked = context.pause.workers()
+        return {"blocked_indices": blocked, "unblocked_indices": unblocked}
 
     def _save(self, context: RunContext, message: Message) -> dict[str, Any]:
         """Ask for a snapshot and wait for it; one of the present step will do."""
@@ -111,6 +103,6 @@ class ServerHook(Hook):
         return {
             "global_step": context.global_step,
             "saved_step": context.saved_step,
-            "stopped": not self._resumed.is_set(),
-            "blocked": self._blocked,
+            "stopped": context.pause.is_placed,
+            "blocked": not context.pause.workers()[1],
         }

@@ -21,6 +21,7 @@ from monolith.observe.metric_client import get_cli
 from monolith.parallel import RemoteShard, RetryConfig
 from monolith.parallel.coordination import Coordinator, Opening, Position
 from monolith.parallel.coordination.server_watch import ServerWatch
+from monolith.train.controller.pause import JobPause
 from monolith.train.job.place import JobPlace
 from monolith.train.job.scale.divided import WORKERS_KEY, divided
 from monolith.train.job.scale.scaling import Scaling
@@ -105,6 +106,7 @@ class ChiefState(ServedState):
         self._kept_cut: ExitStack | None = None
         self._cleanup = ExitStack()
         super().__init__(model, source, config, job.ahead)
+        self.pause = JobPause(coordinator, self.drain)
 
     def open(
         self, model_dir: Any, options: RestoreConfig | None = None, *, start_from: Path | None = None
@@ -211,6 +213,7 @@ class ChiefState(ServedState):
             self.fetch_dense()
             tick()
 
+        self.pause.stand_still()  # it takes no further step
         try:
             check()
             late = self._coordinator.wait_for_workers(timeout_seconds=self._job.end_seconds, check=check_and_save)
@@ -379,7 +382,7 @@ class ChiefState(ServedState):
 
     def _status(self) -> dict[str, Any]:
         return {
-            "chief": {"index": 0, "state": "training", **self.figures()},
+            "chief": {"index": 0, "state": "paused" if 0 in self.pause.workers()[0] else "training", **self.figures()},
             "saved_step": self.saved_step,
             "pause_ms": round(self._pause_ms, 1),
             **self.scaling.status(),

@@ -231,6 +231,7 @@ def _run_worker(
 
     def attempt() -> RunResult:
         nonlocal has_joined
+        # The chief alone answers `monolith control`, for all workers.
         watching = [*standard_hooks(replace(settings.watch, summary_steps=0, controller=False, metrics_port=0)), *hooks]
         view = LiveView(every_steps=settings.watch.log_steps, folder=settings.saving.folder)
         for hook in [*watching, view, *model.training_hooks]:
@@ -293,7 +294,7 @@ class _ChiefHook(Hook):
 
 
 class _WorkerHook(Hook):
-    """Keeps a worker in step with its job: it stands still for saves, and ends or goes back with the others."""
+    """Keeps a worker in step with its job: it waits for saves and pauses, and ends or goes back with the others."""
 
     def __init__(self, link: WorkerLink) -> None:
         self._link = link
@@ -307,8 +308,8 @@ class _WorkerHook(Hook):
             context.request_stop()
 
     def before_run(self, context: RunContext) -> None:
-        """Wait for a save under way."""
-        self._link.check()
+        """Wait while the job is paused, and for a save under way."""
+        self._link.wait_while_paused(lambda: context.stop_requested)
         self._link.gate.__enter__()
 
     def after_run(self, context: RunContext, values: StepValues) -> None:

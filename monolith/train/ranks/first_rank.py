@@ -12,11 +12,17 @@ from safetensors.torch import save
 from monolith.checkpoint import Saver, Snapshot, dense_tensors, random_tensors
 from monolith.checkpoint.keep import Retention, SnapshotStore
 from monolith.checkpoint.shards import ShardsSaver, load_into_shards
+from monolith.data import Source
 from monolith.data.parts import PartSource
 from monolith.data.parts.part_source import num_events_in
 from monolith.embedding.table import NO_TIME
+from monolith.model import MonolithModel
+from monolith.parallel.ranks import Exchange
 from monolith.train.job.scale.divided import WORKERS_KEY, divided
+from monolith.train.ranks.rank_job import RankJob
 from monolith.train.ranks.rank_state import RankState, Say
+from monolith.train.ranks.ranks_pause import RanksPause
+from monolith.train.state import StateConfig
 from monolith.train.state.restore_config import RestoreConfig
 from monolith.train.state.train_state import PARTS_KEY
 
@@ -33,6 +39,13 @@ class FirstRank(RankState):
     _tell_seconds: float | None = None
     _next_tell = 0.0
     _watermark: Mapping[str, int] = {"event_seq": -1, "event_time": NO_TIME}
+
+    def __init__(
+        self, model: MonolithModel, source: Source, config: StateConfig, *, exchange: Exchange, job: RankJob
+    ) -> None:
+        """Make what every rank has, and a pause for all of them."""
+        super().__init__(model, source, config, exchange=exchange, job=job)
+        self.pause = RanksPause(exchange.num_ranks, self._stand_still_together)
 
     def saver(self, model_dir: Path, *, retention: Retention, mirror: SnapshotStore | None = None) -> Saver:
         """Return what saves the rows of all ranks as one checkpoint."""
@@ -108,6 +121,12 @@ class FirstRank(RankState):
             self._learn_how_far()
             self._next_tell = time.monotonic() + self._tell_seconds
         return not any(self._gather(say))
+
+    def _stand_still_together(self) -> bool:
+        """Return, once all ranks stand still, whether another one was asked to stop."""
+        self._gather(Say.PAUSE)
+        self.drain()
+        return any(self.exchange.gather(0))
 
     def _learn_how_far(self) -> None:
         self._gather(Say.TELL)

@@ -15,6 +15,9 @@ class OtherRank(RankState):
 
     last_step: int | None = None
 
+    stop_requested: Callable[[], bool] = staticmethod(lambda: False)
+    """Whether somebody asked this rank to stop."""
+
     def join(self) -> None:
         """Wait until rank 0 lets this rank begin, and take over its weights and this rank's position."""
         self._obey_until(Say.OPEN)
@@ -58,6 +61,9 @@ class OtherRank(RankState):
             self.exchange.barrier()  # rank 0 has taken the moment
         elif order is Say.TELL:
             self._tell()
+        elif order is Say.PAUSE:
+            self.drain()
+            self.exchange.gather(int(self.stop_requested()))
         elif order is Say.EVICT:
             self.evict_expired()
         else:

@@ -43,6 +43,8 @@ class Say(IntEnum):
     """The job is over."""
     TELL = 6
     """Say how far you are, for servers that follow."""
+    PAUSE = 7
+    """Stand still, and say whether you were asked to stop."""
 
 
 class RankState(TrainState):

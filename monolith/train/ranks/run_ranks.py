@@ -183,6 +183,7 @@ def _run_other(
     with closing(OtherRank(model, source, settings.state, exchange=exchange, job=job)) as state:
         state.join()
         trainer = Trainer(state, settings.loop, settings.saving, hooks=watching, saves=False)
+        state.stop_requested = lambda: trainer.context.stop_requested
         result = trainer.run(state.last_step)
         exchange.barrier()  # see `FirstRank.end_servers`
         return result

@@ -38,6 +38,7 @@ from monolith.export.obstacles import export_obstacles
 from monolith.model import FusedLookup, Lookup, Mode, MonolithModel, Pulled, admission_filters, dry_run, make_tables
 from monolith.model.spec import EstimatorSpec
 from monolith.parallel import RemoteShard
+from monolith.train.controller.pause import Pause
 from monolith.train.state.clock import JUMP_EVENTS, JUMP_SECONDS, EventClock, Reading
 from monolith.train.state.progressive_metrics import ProgressiveMetrics
 from monolith.train.state.restore_config import RestoreConfig, clears_weights, mark_cleared
@@ -110,6 +111,7 @@ class TrainState:
         self.saved_step: int | None = None
         self.ending = ""
         """Why somebody else who trains this state made all end, in words; empty if nobody did."""
+        self.pause = Pause()
         self.metrics: ProgressiveMetrics | None = None
         self._saved_metrics: dict[str, Tensor] = {}
 

@@ -6,52 +6,11 @@ import time
 import pytest
 
 from monolith.errors import FencedError, RemoteError
-from monolith.parallel.coordination import Coordinator, GenerationOverError, Opening, WorkerLink
+from monolith.parallel.coordination import GenerationOverError
 from monolith.parallel.coordination.messages import CoordinationRequest, ask
-from monolith.wire import Client, SharedSecret
+from monolith.wire import Client
+from tests.parallel.coordination.small_job import chief_status, eventually, join, opening
 from tests.patience import PATIENCE_SECONDS
-
-SECRET = SharedSecret.new("a test")
-
-
-def opening(generation: int = 1, **more) -> Opening:
-    return Opening(generation=generation, servers=["127.0.0.1:1"], plan_hash=7, settings={"num_ps": 1}, **more)
-
-
-@pytest.fixture
-def chief():
-    with Coordinator(3, secret=SECRET) as coordinator:
-        yield coordinator
-
-
-@pytest.fixture
-def link_to(chief):
-    made = []
-
-    def make(index: int = 1, **options) -> WorkerLink:
-        made.append(WorkerLink(chief.address, index, secret=SECRET, **options))
-        return made[-1]
-
-    yield make
-    chief.close()  # first: workers that watch are answered at once
-    for link in made:
-        link.close()
-
-
-def join(link: WorkerLink, **changes):
-    return link.join(**{"plan_hash": 7, "settings": {"num_ps": 1}, "timeout_seconds": PATIENCE_SECONDS, **changes})
-
-
-def eventually(condition) -> None:
-    end = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.005)
-
-
-def chief_status(chief):
-    with Client(chief.address, secret=SECRET) as client:
-        return client.request(ask(CoordinationRequest.STATUS), PATIENCE_SECONDS).meta
 
 
 def test_a_worker_waits_until_the_chief_has_restored(chief, link_to):

@@ -33,7 +33,7 @@ class Ask(mono.Hook):
         if context.global_step == 2:
             self.thread.start()
             # The first request has been answered once the run is stopped, or the asking is over.
-            while self.thread.is_alive() and self.hook._resumed.is_set():
+            while self.thread.is_alive() and not context.pause.is_placed:
                 self.thread.join(0.01)
 
     def end(self, context):
@@ -43,7 +43,6 @@ class Ask(mono.Hook):
 
 def run(model_dir, ask, **config):
     hook, asking = ServerHook(model_dir), Ask(ask)
-    asking.hook = hook
     result = train(model_dir, hooks=[asking, hook], **config)
     if asking.error is not None:
         raise asking.error
@@ -97,7 +96,6 @@ def test_a_run_that_is_asked_to_end_while_it_waits_ends(tmp_path):
             stop.context.request_stop()
 
     hook, asking = ServerHook(tmp_path), Ask(ask)
-    asking.hook = hook
     # The batch at hand is trained on, and that was all.
     assert train(tmp_path, hooks=[stop, asking, hook]).global_step == 3
     assert asking.error is None
