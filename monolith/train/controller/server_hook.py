@@ -101,7 +101,8 @@ class ServerHook(Hook):
 
     def _training_status(self, context: RunContext, message: Message) -> dict[str, Any]:
         return {
-            "global_step": context.global_step,
+            # A chief learns of the steps of others with its own next step, or when it saves.
+            "global_step": max(context.global_step, context.saved_step or 0),
             "saved_step": context.saved_step,
             "stopped": context.pause.is_placed,
             "blocked": not context.pause.workers()[1],
