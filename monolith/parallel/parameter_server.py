@@ -237,7 +237,8 @@ class ParameterServer(Closing):
             shard.served.hello.shard,
             shard.served.hello.num_shards,
         )
-        if shard is None or bool(meta["anew"]):
+        # Without its state it holds what an attempt left that ended early.
+        if shard is None or bool(meta["anew"]) or (generation > shard.generation and not shard.is_initialized()):
             self._finish_work()
             if shard is not None:
                 shard.served.close()
@@ -275,9 +276,17 @@ class ParameterServer(Closing):
         }
 
     def _ready(self, message: Message) -> dict[str, Any]:
-        self.shard.mark_initialized()
-        self.shard.is_ready = True
+        shard = self._shard_of(message)
+        shard.mark_initialized()
+        shard.is_ready = True
         return {}
+
+    def _shard_of(self, message: Message) -> ServedShard:
+        """Return what it holds to a chief of its generation, or to one that says none."""
+        shard, generation = self.shard, message.meta.get("generation")
+        if generation not in (None, shard.generation):
+            raise FencedError(f"this parameter server is of generation {shard.generation} of its job, not {generation}")
+        return shard
 
     def _applied(self, message: Message) -> dict[str, Any]:
         return {"rows": self.shard.served.applied_batches(), "dense": self.shard.dense_shard.applied_batches()}
@@ -312,7 +321,7 @@ class ParameterServer(Closing):
         return {}
 
     def _restore(self, message: Message) -> dict[str, Any]:
-        meta, shard = message.meta, self.shard
+        meta, shard = message.meta, self._shard_of(message)
         if str(meta["work"]) not in self._work:
             self._finish_work()
 

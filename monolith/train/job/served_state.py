@@ -41,8 +41,8 @@ class Servers:
     retry: RetryConfig = field(default_factory=RetryConfig)
     given_up: GivenUp = field(default_factory=GivenUp)
 
-    def tables(self, plan: LookupPlan) -> RemoteTables:
-        """Connect to the tables of a plan."""
+    def tables(self, plan: LookupPlan, *, connects: bool = True) -> RemoteTables:
+        """Return the tables of a plan; without `connects`, they are connected later."""
         return RemoteTables(
             plan.tables(),
             self.addresses,
@@ -52,6 +52,7 @@ class Servers:
             tls=self.tls,
             retry=self.retry,
             given_up=self.given_up,
+            connects=connects,
         )
 
     def dense(self, plan: LookupPlan) -> RemoteDense:
