@@ -21,6 +21,7 @@ from monolith.parallel.remote_plan import RemoteBatchPlan
 from monolith.parallel.server_group import GivenUp
 from monolith.train.culprit import place_of_batch, push_failure
 from monolith.train.job.ahead import WorkingAhead
+from monolith.train.job.retries import is_loss
 from monolith.train.state import TrainState
 from monolith.train.state.clock import Reading
 from monolith.train.state.train_state import StateConfig
@@ -194,8 +195,8 @@ class ServedState(TrainState):
         }
 
     def can_be_saved_after(self, error: Exception) -> bool:
-        """Return whether the servers are there."""
-        return not isinstance(error, ConnectionError | TimeoutError)
+        """Return whether the servers are there, for this process."""
+        return not is_loss(error)
 
     def close(self) -> None:
         """End what is under way, and close the connections."""
