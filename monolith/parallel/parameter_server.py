@@ -201,12 +201,13 @@ class ParameterServer(Closing):
 
     def _welcome(self, message: Message) -> Message:
         with self._lock:
-            if self._shard is not None and self._shard.is_ready:
-                return self._shard.served.welcome(message)
+            shard = self._shard
+            # One of an earlier generation hears that it is fenced: after a wait in vain it would take the job back.
+            if shard is not None and (shard.is_ready or 0 < message.generation < shard.generation):
+                return shard.served.welcome(message)
         detail = "this parameter server has no state yet; the chief makes or restores it first"
-        return LastReply(
-            type=message.type, meta={"status": Welcome.NOT_READY, "detail": detail}, serve_on=_leave_to_be_closed
-        )
+        meta = {"status": Welcome.NOT_READY, "detail": detail}
+        return LastReply(type=message.type, meta=meta, serve_on=_leave_to_be_closed)
 
     def _answer_dense(self, message: Message) -> Message:
         """Answer for the dense shard, unless the message is of another life of the job."""
@@ -214,12 +215,12 @@ class ParameterServer(Closing):
         makes = message.type in (DenseRequest.CREATE, DenseRequest.JOIN)
         if shard is None and message.type == DenseRequest.JOIN:
             return DenseShard().answer(message)  # not yet: the worker asks again
+        if shard is not None and message.generation not in (0, shard.generation):
+            words = f"this parameter server is of generation {shard.generation} of its job, not {message.generation}"
+            return Message(type=message.type, meta={REFUSED: Welcome.GENERATION, "detail": words})
         if shard is None or not (makes or shard.dense_shard.is_created):
             words = "this parameter server has no dense parameters yet; the chief creates them first"
             return Message(type=message.type, meta={REFUSED: Welcome.NOT_READY, "detail": words})
-        if message.generation and message.generation != shard.generation:
-            words = f"this parameter server is of generation {shard.generation} of its job, not {message.generation}"
-            return Message(type=message.type, meta={REFUSED: Welcome.GENERATION, "detail": words})
         return shard.dense_shard.answer(message)
 
     def _init(self, message: Message) -> dict[str, Any]:

@@ -202,6 +202,18 @@ def test_a_chief_that_was_replaced_lets_nobody_in_and_restores_nothing(served, t
         assert successor.status()["num_rows"] == state.tables.num_rows()
 
 
+def test_clients_of_an_earlier_chief_do_not_wait_for_the_state_of_a_later_one(served):
+    in_vain = RetryConfig(deadline_seconds=20.0, first_pause_seconds=0.01)
+    state = trained(served(1).join(retry=in_vain), 1)
+    with RemoteDense(state.addresses, secret=SECRET, generation=1, retry=in_vain) as dense:
+        model = torch.nn.Linear(3, 1)
+        dense.create(model, torch.optim.SGD(model.parameters(), lr=1.0))
+        state.shards[0].init(PLAN, 0, 1, generation=2, anew=True)
+        for ask in (dense.fetch, lambda: state.tables.lookup({"uid": torch.tensor([1])})):
+            with pytest.raises(FencedError, match="is of generation 2"):
+                ask()
+
+
 def test_errors_of_a_server_are_those_of_one_process(served, tmp_path):
     state = trained(served(2).join(), 2)
     path = save(saver_of(state, tmp_path), state)

@@ -16,7 +16,7 @@ CHIEF = {"server_type": "worker", "index": 0, "num_ps": 1, "num_workers": 1}
 
 
 class Sleeps(mono.Hook):
-    """Lets another chief take over while this one sleeps after its third step."""
+    """Lets another chief begin to take over while this one sleeps after its third step."""
 
     def __init__(self, folder, server, secret):
         self._folder, self._server, self._secret = folder, server, secret
@@ -29,7 +29,6 @@ class Sleeps(mono.Hook):
             shard = self._server.shard
             with RemoteShard(self._server.address, secret=self._secret) as successor:
                 successor.init(shard.plan, 0, 1, generation=self.generation, anew=True)
-                successor.mark_initialized()
 
 
 @pytest.mark.parametrize("partial", [False, True])
@@ -43,5 +42,4 @@ def test_a_chief_that_was_replaced_leaves_the_job_to_its_successor(tmp_path, par
         with pytest.raises(FencedError):
             mono.Estimator(Counting, config, params={"events": 160}).train(hooks=[other])
         assert server.shard.generation == current_generation(tmp_path) == other.generation
-        assert server.shard.is_ready
-        assert server.shard.notes().applied == {}, "what the other made is as it was"
+        assert not server.shard.is_ready, "the successor has not restored it yet"
