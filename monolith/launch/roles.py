@@ -16,7 +16,7 @@ from monolith.data.event_log.folder import SCHEMA_FILE
 from monolith.launch.engines.job import Job
 from monolith.launch.local import ProcessEndedError, role_command
 from monolith.launch.movie_stream import MovieStream
-from monolith.launch.supervisor import SCALED, JobRole, Supervisor, SupervisorConfig
+from monolith.launch.supervisor import LOST, SCALED, JobRole, Supervisor, SupervisorConfig
 from monolith.model.hyper_params.named_model import load_class
 
 JOB_STOP_SECONDS = 120.0
@@ -79,7 +79,19 @@ class TrainerRole:
     """Other fields of `RunConfig`; of `RunnerConfig` for a process of a job, which has a `server_type`."""
 
     def run(self, max_steps: int | None = None) -> int:
-        """Train until SIGTERM, or to `max_steps`, and leave a snapshot; return SCALED if it is to go on otherwise."""
+        """Train until SIGTERM, or to `max_steps`, and leave a snapshot.
+
+        Return SCALED if the job is to go on otherwise, and LOST if this process of it may be started again.
+        """
+        try:
+            return self._run(max_steps)
+        except Exception as error:
+            if "server_type" in self.config and import_module("monolith.train.job.retries").is_loss(error):
+                _log.error("%s", error)
+                return LOST
+            raise
+
+    def _run(self, max_steps: int | None) -> int:
         # Batches are small: a second thread would mostly wait, and servers want the other cores.
         import_module("torch").set_num_threads(1)
         online = import_module("monolith.train.online")

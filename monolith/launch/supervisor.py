@@ -12,6 +12,9 @@ from typing import Any
 
 from monolith.launch.log_tail import LogTail
 
+LOST = 1
+"""Status of a process of a job that lost others, or its place in the job: it may be started again."""
+
 USER_ERROR = 2
 """Status of a process that was started wrongly: started again, it would end in the same way."""
 

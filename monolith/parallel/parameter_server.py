@@ -28,7 +28,6 @@ from monolith.parallel.live.served_changes import DELTA_SECONDS, ServedChanges
 from monolith.parallel.messages import TableRequest, Welcome
 from monolith.parallel.table_server import ServedTables, check_proof
 from monolith.wire import Address, FrameLimits, LastReply, Message, SharedSecret, TlsConfig, listen
-from monolith.wire.connection import Connection
 
 _MAX_REMEMBERED = 16
 """Ended pieces of work whose result can still be asked for."""
@@ -207,12 +206,13 @@ class ParameterServer(Closing):
 
     def _welcome(self, message: Message) -> Message:
         with self._lock:
-            if self._shard is not None and self._shard.is_ready:
-                return self._shard.served.welcome(message)
+            shard = self._shard
+            # One of an earlier generation hears that it is fenced: after a wait in vain it would take the job back.
+            if shard is not None and (shard.is_ready or 0 < message.generation < shard.generation):
+                return shard.served.welcome(message)
         detail = "this parameter server has no state yet; the chief makes or restores it first"
-        return LastReply(
-            type=message.type, meta={"status": Welcome.NOT_READY, "detail": detail}, serve_on=_leave_to_be_closed
-        )
+        meta = {"status": Welcome.NOT_READY, "detail": detail}
+        return LastReply(type=message.type, meta=meta, serve_on=lambda connection: None)  # it is closed
 
     def _answer_dense(self, message: Message) -> Message:
         """Answer for the dense shard, unless the message is of another life of the job."""
@@ -220,12 +220,12 @@ class ParameterServer(Closing):
         makes = message.type in (DenseRequest.CREATE, DenseRequest.JOIN)
         if shard is None and message.type == DenseRequest.JOIN:
             return DenseShard().answer(message)  # not yet: the worker asks again
+        if shard is not None and message.generation not in (0, shard.generation):
+            words = f"this parameter server is of generation {shard.generation} of its job, not {message.generation}"
+            return Message(type=message.type, meta={REFUSED: Welcome.GENERATION, "detail": words})
         if shard is None or not (makes or shard.dense_shard.is_created):
             words = "this parameter server has no dense parameters yet; the chief creates them first"
             return Message(type=message.type, meta={REFUSED: Welcome.NOT_READY, "detail": words})
-        if message.generation and message.generation != shard.generation:
-            words = f"this parameter server is of generation {shard.generation} of its job, not {message.generation}"
-            return Message(type=message.type, meta={REFUSED: Welcome.GENERATION, "detail": words})
         return shard.dense_shard.answer(message)
 
     def _init(self, message: Message) -> dict[str, Any]:
@@ -238,12 +238,9 @@ class ParameterServer(Closing):
                 f"{generation}: another chief has taken over; stop this one"
             )
         plan = LookupPlan.from_json(str(meta["plan"]))
-        has_it = shard is not None and (plan.hash, index, num_shards) == (
-            shard.plan.hash,
-            shard.served.hello.shard,
-            shard.served.hello.num_shards,
-        )
-        if shard is None or bool(meta["anew"]):
+        hello = None if shard is None else shard.served.hello
+        # Without its state it holds what an attempt left that ended early.
+        if shard is None or bool(meta["anew"]) or (generation > shard.generation and not shard.is_initialized()):
             self._finish_work()
             if shard is not None:
                 shard.served.close()
@@ -251,8 +248,7 @@ class ParameterServer(Closing):
             self._end_changes()
             capacity = int(meta["initial_capacity"])
             self._shard = ServedShard(index, num_shards, plan, initial_capacity=capacity, generation=generation)
-        elif not has_it:
-            hello = shard.served.hello
+        elif hello is not None and (hello.plan_hash, hello.shard, hello.num_shards) != (plan.hash, index, num_shards):
             raise PlanMismatchError(
                 f"this parameter server holds shard {hello.shard} of {hello.num_shards} of the plan "
                 f"{hello.plan_hash:016x}, not {index} of {num_shards} of {plan.hash:016x}; start it anew"
@@ -282,9 +278,17 @@ class ParameterServer(Closing):
         }
 
     def _ready(self, message: Message) -> dict[str, Any]:
-        self.shard.mark_initialized()
-        self.shard.is_ready = True
+        shard = self._shard_of(message)
+        shard.mark_initialized()
+        shard.is_ready = True
         return {}
+
+    def _shard_of(self, message: Message) -> ServedShard:
+        """Return what it holds to a chief of its generation, or to one that says none."""
+        shard, generation = self.shard, message.meta.get("generation")
+        if generation not in (None, shard.generation):
+            raise FencedError(f"this parameter server is of generation {shard.generation} of its job, not {generation}")
+        return shard
 
     def _applied(self, message: Message) -> dict[str, Any]:
         return {"rows": self.shard.served.applied_batches(), "dense": self.shard.dense_shard.applied_batches()}
@@ -319,7 +323,7 @@ class ParameterServer(Closing):
         return {}
 
     def _restore(self, message: Message) -> dict[str, Any]:
-        meta, shard = message.meta, self.shard
+        meta, shard = message.meta, self._shard_of(message)
         if str(meta["work"]) not in self._work:
             self._finish_work()
 
@@ -391,7 +395,3 @@ class ParameterServer(Closing):
         """Wait for work under way: it must not be changed under its hands."""
         for future in self._work.values():
             future.exception()
-
-
-def _leave_to_be_closed(connection: Connection) -> None:
-    """Leave the connection to be closed."""

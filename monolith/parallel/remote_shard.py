@@ -34,6 +34,7 @@ class RemoteShard(Closing):
         self.address = Address.parse(address)
         self._retry, self._secret, self._tls = retry or RetryConfig(), secret, tls
         self._given_up = given_up
+        self._generation: int | None = None  # of the chief that uses it
         self._client = Client(self.address, secret=secret, tls=tls, connect_timeout_seconds=self._retry.connect_seconds)
 
     def another(self, retry: RetryConfig | None = None) -> "RemoteShard":
@@ -56,13 +57,13 @@ class RemoteShard(Closing):
         """Say which shard the server holds, and which generation of the job it serves; return its `status`.
 
         A server that holds this shard keeps its rows, unless it is to begin `anew`. One of an earlier generation cuts
-        its clients and lets none in until `mark_initialized`.
+        its clients and lets none in until `mark_initialized`; if it never had its state, it begins anew too.
 
         Raises:
             FencedError: The server belongs to a later generation.
             PlanMismatchError: The server holds another shard, or that of another plan.
         """
-        return self._ask(
+        status = self._ask(
             ControlRequest.INIT,
             plan=plan.to_json(),
             shard=index,
@@ -71,6 +72,8 @@ class RemoteShard(Closing):
             anew=anew,
             initial_capacity=initial_capacity,
         )
+        self._generation = generation
+        return status
 
     def status(self) -> dict[str, Any]:
         """Return what the server holds: shard, generation, rows and bytes by table; shard None if it is empty."""
@@ -86,8 +89,12 @@ class RemoteShard(Closing):
         return bool(self.status()["is_initialized"])
 
     def mark_initialized(self) -> None:
-        """Let it know that it has its state; clients are let in from now on."""
-        self._ask(ControlRequest.READY)
+        """Let it know that it has its state, rows and dense weights; clients are let in from now on.
+
+        Raises:
+            FencedError: The server belongs to a later generation than that of `init`.
+        """
+        self._ask(ControlRequest.READY, generation=self._generation)
 
     def progress(self) -> dict[str, tuple[int, int]]:
         """Return time and step of the newest update of each table."""
@@ -123,11 +130,16 @@ class RemoteShard(Closing):
         return self._ask(ControlRequest.FORGET, ids={table: sorted(these) for table, these in ids.items()})
 
     def restore_part(self, path: str, drop_not_finite: bool = False, positions: bool = True) -> None:
-        """Let it become what it was in a snapshot or delta; both sides see the same files."""
+        """Let it become what it was in a snapshot or delta; both sides see the same files.
+
+        Raises:
+            FencedError: The server belongs to a later generation than that of `init`.
+        """
         self._work(
             ControlRequest.RESTORE,
             f"restore {secrets.token_hex(8)}",
             path=path,
+            generation=self._generation,
             drop_not_finite=drop_not_finite,
             positions=positions,
         )

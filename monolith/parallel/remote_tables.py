@@ -42,8 +42,9 @@ class RemoteTables(Closing):
         half: bool = False,
         retry: RetryConfig | None = None,
         given_up: GivenUp | None = None,
+        connects: bool = True,
     ) -> None:
-        """Connect to the servers, given in the order of their shards.
+        """Connect to the servers, given in the order of their shards; without `connects`, `connect` does that later.
 
         With `half`, rows and gradients travel as fp16: half the bytes, three decimal digits; the servers keep fp32.
         With a `generation`, a server of another one is a FencedError. Servers in `given_up` are not waited for again.
@@ -82,6 +83,12 @@ class RemoteTables(Closing):
             plan_hash=plan_hash,
             half=half,
         )
+        if connects:
+            self.connect()
+
+    def connect(self) -> None:
+        """Connect to all servers; those that let no clients in yet are waited for, up to the deadline."""
+        self.servers.connect()
 
     def control_clients(self) -> ControlClients:
         """Return clients of the same servers for other messages; the caller closes them."""

@@ -75,13 +75,16 @@ class ServerGroup(Closing):
     """The links to the servers of all shards, in their order. Calls of several threads take turns."""
 
     def __init__(self, links: Sequence[ServerLink], retry: RetryConfig, given_up: GivenUp | None = None) -> None:
-        """Connect to all servers; those that are not there yet are waited for, up to the deadline."""
+        """Take the links; nothing is connected yet."""
         self.links = list(links)
         self.num_retries = 0
         """Attempts after the first, since the start."""
         self._retry, self._given_up = retry, given_up
         self._lock = threading.Lock()
         self._request_ids = itertools.count(1)
+
+    def connect(self) -> None:
+        """Connect to all servers; those that are not there yet are waited for, up to the deadline."""
         try:
             self._for_each(range(len(self.links)), lambda shard, deadline: self.links[shard].connection(deadline))
         except BaseException:

@@ -173,6 +173,47 @@ def test_a_new_generation_cuts_the_clients_of_the_old_one(served):
     assert sum(shard.init(PLAN, 1, 2, generation=2, anew=True)["num_rows"].values()) == 0
 
 
+def test_a_server_that_never_had_its_state_begins_anew_for_the_next_chief(served, tmp_path):
+    path = save(saver_of((state := trained(served(1).join(), 1)), tmp_path), state)
+    new = served(1)
+    (shard,) = new.shards
+    shard.restore_part(str(path))  # the chief ends before it says that this was all
+    rows = shard.init(PLAN, 0, 1, generation=1)["num_rows"]
+    assert sum(rows.values()) > 0, "the same chief asks again"
+    status = shard.init(PLAN, 1, 2, generation=2)
+    assert (status["shard"], status["num_shards"], status["is_initialized"]) == (1, 2, False)
+    assert sum(status["num_rows"].values()) == 0
+
+
+def test_a_chief_that_was_replaced_lets_nobody_in_and_restores_nothing(served, tmp_path):
+    state = trained(served(1).join(), 1)
+    path = save(saver_of(state, tmp_path), state)
+    replaced = served(1)
+    (shard,) = replaced.shards
+    with RemoteShard(replaced.addresses[0], secret=SECRET, retry=QUICK) as successor:
+        successor.init(PLAN, 0, 1, generation=2)
+        for late in (shard.mark_initialized, lambda: shard.restore_part(str(path))):
+            with pytest.raises(FencedError, match="of generation 2 of its job, not 1"):
+                late()
+        status = successor.status()
+        assert (status["is_initialized"], status["is_ready"], sum(status["num_rows"].values())) == (False, False, 0)
+        successor.restore_part(str(path))
+        successor.mark_initialized()
+        assert successor.status()["num_rows"] == state.tables.num_rows()
+
+
+def test_clients_of_an_earlier_chief_do_not_wait_for_the_state_of_a_later_one(served):
+    in_vain = RetryConfig(deadline_seconds=20.0, first_pause_seconds=0.01)
+    state = trained(served(1).join(retry=in_vain), 1)
+    with RemoteDense(state.addresses, secret=SECRET, generation=1, retry=in_vain) as dense:
+        model = torch.nn.Linear(3, 1)
+        dense.create(model, torch.optim.SGD(model.parameters(), lr=1.0))
+        state.shards[0].init(PLAN, 0, 1, generation=2, anew=True)
+        for ask in (dense.fetch, lambda: state.tables.lookup({"uid": torch.tensor([1])})):
+            with pytest.raises(FencedError, match="is of generation 2"):
+                ask()
+
+
 def test_errors_of_a_server_are_those_of_one_process(served, tmp_path):
     state = trained(served(2).join(), 2)
     path = save(saver_of(state, tmp_path), state)

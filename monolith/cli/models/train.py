@@ -10,15 +10,15 @@ from monolith.checkpoint import snapshot_path
 from monolith.cli.console import console, print_error
 from monolith.cli.mistakes import error_words
 from monolith.cli.models.estimators import config_of, estimator_of
-from monolith.launch.supervisor import SCALED
+from monolith.errors import FencedError
+from monolith.launch.supervisor import LOST, SCALED
 from monolith.train.config import RunnerConfig
 from monolith.train.config.run_settings import job_config
 from monolith.train.job.place import DISPATCHER, DSWORKER, PS
+from monolith.train.job.retries import is_loss
 from monolith.train.job.run_job import run_job
+from monolith.train.job_config import JobConfig
 from monolith.train.roles.role import with_role
-
-LOST = 1
-"""Status of a process of a job that lost others: it may be started again."""
 
 
 def run(model: str, settings: Mapping[str, Any], own: Mapping[str, Any]) -> None:
@@ -26,12 +26,17 @@ def run(model: str, settings: Mapping[str, Any], own: Mapping[str, Any]) -> None
     config = with_role(config_of(settings))
     try:
         _train(model, settings, own, config)
-    except (ConnectionError, TimeoutError) as error:
-        job = job_config(config)
-        if not job.is_job and not job.is_sync:
+    except Exception as error:
+        if not is_loss(error) or not _has_a_place(error, job_config(config)):
             raise
         print_error(error_words(error))
         raise typer.Exit(LOST) from error
+
+
+def _has_a_place(error: Exception, job: JobConfig) -> bool:
+    """Return whether there is a job that a process may join again after such a loss."""
+    # Ranks are started again all together: one that was fenced was so by another job in their place.
+    return job.is_job or (job.is_sync and not isinstance(error, FencedError))
 
 
 def _train(model: str, settings: Mapping[str, Any], own: Mapping[str, Any], config: RunnerConfig) -> None:

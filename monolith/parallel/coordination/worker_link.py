@@ -44,7 +44,7 @@ class JobOverError(MonolithError):
 
 
 class ReplacedError(FencedError):
-    """Another process has joined as this worker; this one must end."""
+    """Another process has this one's place in its job; this one must end, and not join again by itself."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

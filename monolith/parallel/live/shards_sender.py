@@ -93,6 +93,10 @@ class ShardsSender(Sender):
         return ShardsLink([shard.another(_RETRY) for shard in self._shards], dense, self.generation, self._watermark)
 
 
+class TakenOverError(ReplacedError):
+    """The servers of this job follow another trainer now; the job must end, or it would take them back."""
+
+
 class ShardsLink:
     """One serving target of all parameter servers."""
 
@@ -107,7 +111,7 @@ class ShardsLink:
         """Let every server send its rows, then send the dense weights; raises as `DeltaLink.push` does.
 
         Raises:
-            ReplacedError: the target follows a later trainer.
+            TakenOverError: the target follows a later trainer.
         """
         # First: whatever it counts is in the rows that are sent below.
         watermark = self._watermark()
@@ -116,7 +120,7 @@ class ShardsLink:
             delivery = self._dense.push(watermark=watermark, after=[DeltaPosition(*one["position"]) for one in sent])
         except FencedError as error:
             # Not as a lost process, after which the job would begin again and take the target back.
-            raise ReplacedError(f"another trainer has taken over: {error}") from error
+            raise TakenOverError(f"another trainer has taken over: {error}") from error
         return Delivery(
             self.address,
             delivery.position,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from monolith.checkpoint import Saver, Snapshot, claim_generation, random_tensors
 from monolith.checkpoint.keep import Retention, SnapshotStore
@@ -16,9 +16,10 @@ from monolith.data import Source
 from monolith.data.parts import PartSource
 from monolith.data.parts.part_source import num_events_in
 from monolith.data.source import State
+from monolith.embedding import MultiTable
 from monolith.model import MonolithModel
 from monolith.observe.metric_client import get_cli
-from monolith.parallel import RemoteShard, RetryConfig
+from monolith.parallel import RemoteShard, RemoteTables, RetryConfig
 from monolith.parallel.coordination import Coordinator, Opening, Position
 from monolith.parallel.coordination.server_watch import ServerWatch
 from monolith.train.controller.pause import JobPause
@@ -111,13 +112,17 @@ class ChiefState(ServedState):
     def open(
         self, model_dir: Any, options: RestoreConfig | None = None, *, start_from: Path | None = None
     ) -> Path | None:
-        """Restore everything, and let the servers own the dense weights."""
+        """Restore everything, let the servers own the dense weights, and be their first client."""
         path = super().open(model_dir, options, start_from=start_from)
         if path is None:
             self._give_dense_away()
         if not self._has_position:
             assert isinstance(self.source, PartSource)
             self.source.begin_anew()
+        # Not before: a server that has its state is not restored if this attempt ends and another begins.
+        for shard in self.shards:
+            shard.mark_initialized()
+        cast(RemoteTables, self.tables).connect()
         return path
 
     def let_workers_in(self, last_step: int | None) -> None:
@@ -309,9 +314,12 @@ class ChiefState(ServedState):
                 initial_capacity=config.initial_capacity // count,
             )
             self._new += [] if status["is_initialized"] else [index]
-            # Workers come when the chief lets them in; the chief itself is a client already.
-            shard.mark_initialized()
         return servers
+
+    def _make_tables(self, config: StateConfig) -> MultiTable:
+        self.servers = self._connect(config)
+        # The servers let nobody in before they have their state.
+        return cast(MultiTable, self.servers.tables(self.plan, connects=False))
 
     def _claim_generation(self, folder: Path) -> int:
         return self.servers.generation

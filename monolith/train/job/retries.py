@@ -9,10 +9,25 @@ from typing import TypeVar
 from monolith.errors import FencedError
 from monolith.observe.metric_client import get_cli
 from monolith.parallel.coordination import ReplacedError
+from monolith.parallel.live.shards_sender import TakenOverError
 
 Result = TypeVar("Result")
 
 _log = logging.getLogger(__name__)
+
+
+_LOSSES = (ConnectionError, TimeoutError, FencedError)
+
+
+def is_loss(error: BaseException) -> bool:
+    """Return whether a process of a job that ended so lost others, or its place: it may be started again.
+
+    A worker then joins what the job has become. A chief is refused if another one lives, and goes on if none does.
+
+    >>> is_loss(FencedError("of generation 1")), is_loss(TakenOverError("by another job")), is_loss(ValueError("step"))
+    (True, False, False)
+    """
+    return isinstance(error, _LOSSES) and not isinstance(error, TakenOverError)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -23,6 +38,9 @@ class Retries:
     """Beginning again with other parameter servers counts; with the same ones it is free."""
 
     wait_seconds: float = 30.0
+
+    is_chief: bool = False
+    """One that was fenced ends: if it began again, it would take the job back from the chief that replaced it."""
 
     def run(
         self, attempt: Callable[[], Result], cluster: Callable[[], list[str]], failed: Callable[[], None] = lambda: None
@@ -36,9 +54,9 @@ class Retries:
         while True:
             try:
                 return attempt()
-            except ReplacedError:
-                raise
-            except (ConnectionError, TimeoutError, FencedError) as error:
+            except _LOSSES as error:
+                if isinstance(error, ReplacedError) or (self.is_chief and isinstance(error, FencedError)):
+                    raise
                 failed()
                 get_cli().emit_counter("worker_failover_cnt", 1)
                 _log.warning("a process of the job is lost, beginning again in %g s: %s", self.wait_seconds, error)

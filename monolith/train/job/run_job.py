@@ -174,7 +174,7 @@ def _run_chief(
                     state.close()  # a second time does nothing
 
         try:
-            return _retries(settings).run(attempt, choice.servers, coordinator.suspend)
+            return _retries(settings, is_chief=True).run(attempt, choice.servers, coordinator.suspend)
         except KeyboardInterrupt:
             if states:
                 raise
@@ -270,9 +270,9 @@ def not_begun(ending: str) -> RunResult:
     return RunResult(global_step=0, num_steps=0, ending=ending, loss=float("nan"), metrics={})
 
 
-def _retries(settings: RunSettings) -> Retries:
+def _retries(settings: RunSettings, *, is_chief: bool = False) -> Retries:
     job = settings.job
-    return Retries(max_retries=job.num_retries, wait_seconds=float(job.retry_wait_seconds))
+    return Retries(max_retries=job.num_retries, wait_seconds=float(job.retry_wait_seconds), is_chief=is_chief)
 
 
 class _ChiefHook(Hook):

@@ -21,6 +21,7 @@ from monolith.parallel.remote_plan import RemoteBatchPlan
 from monolith.parallel.server_group import GivenUp
 from monolith.train.culprit import place_of_batch, push_failure
 from monolith.train.job.ahead import WorkingAhead
+from monolith.train.job.retries import is_loss
 from monolith.train.state import TrainState
 from monolith.train.state.clock import Reading
 from monolith.train.state.train_state import StateConfig
@@ -44,8 +45,8 @@ class Servers:
     half: bool = False
     """Rows and their gradients travel as fp16; dense weights never do."""
 
-    def tables(self, plan: LookupPlan) -> RemoteTables:
-        """Connect to the tables of a plan."""
+    def tables(self, plan: LookupPlan, *, connects: bool = True) -> RemoteTables:
+        """Return the tables of a plan; without `connects`, they are connected later."""
         return RemoteTables(
             plan.tables(),
             self.addresses,
@@ -56,6 +57,7 @@ class Servers:
             half=self.half,
             retry=self.retry,
             given_up=self.given_up,
+            connects=connects,
         )
 
     def dense(self, plan: LookupPlan) -> RemoteDense:
@@ -197,8 +199,8 @@ class ServedState(TrainState):
         }
 
     def can_be_saved_after(self, error: Exception) -> bool:
-        """Return whether the servers are there."""
-        return not isinstance(error, ConnectionError | TimeoutError)
+        """Return whether the servers are there, for this process."""
+        return not is_loss(error)
 
     def close(self) -> None:
         """End what is under way, and close the connections."""

@@ -84,6 +84,13 @@ def test_lost_processes_are_tried_again_for_free_with_the_same_servers():
     assert (attempts.count, len(failures)) == (4, 3)
 
 
+def test_a_chief_that_was_fenced_does_not_begin_again():
+    attempts = Attempts(TimeoutError("a"), FencedError("another chief"))
+    with pytest.raises(FencedError, match="another chief"):
+        Retries(max_retries=6, wait_seconds=0.0, is_chief=True).run(attempts, clusters(["one"]))
+    assert attempts.count == 2
+
+
 def test_other_servers_count_up_to_a_limit():
     rules = Retries(max_retries=1, wait_seconds=0.0)
     assert rules.run(Attempts(TimeoutError()), clusters(["one"], ["two"])) == "done"
