@@ -1,18 +1,23 @@
 """A job of evaluation where another job trains: neither meets the processes of the other."""
 
+import threading
+
 import pytest
 
+import monolith as mono
+from monolith.checkpoint import list_snapshots
 from monolith.cluster.discovery import FilesServiceDiscovery
 from monolith.errors import RemoteError
 from monolith.parallel.coordination import Coordinator, Opening, WorkerLink
 from monolith.train.config import RunnerConfig
 from monolith.train.config.run_settings import job_config
-from monolith.train.job.evaluate_job import APART, evaluation_settings
+from monolith.train.job.evaluate_job import APART, evaluate_job, evaluation_settings
+from monolith.train.job.parameter_server import run_ps
 from monolith.train.job.place import PS, WORKER, common_settings, place_of
 from monolith.train.roles.server_choice import ServerChoice
 from monolith.wire import Address, SharedSecret
 from tests.patience import PATIENCE_SECONDS
-from tests.train.job.counting_job import look, take_part
+from tests.train.job.counting_job import BATCH, Counting, config_of, events_source, look, take_part
 from tests.train.job.running_job import Job, wait_for_steps
 from tests.train.job.test_jobs import check_exact
 from tests.train.job.test_place import Told
@@ -59,6 +64,28 @@ def test_a_chief_that_trains_takes_no_worker_that_evaluates():
             ):
                 other.join(plan_hash=7, settings=evaluation_settings(config), **limit)
             link.check()  # nobody has taken its place
+
+
+class Found:
+    """Says which snapshot is the newest: another one each time it is asked, as a job that trains keeps only a few."""
+
+    def __init__(self, paths):
+        self.first, self._paths = paths[0], iter(paths)
+
+    def __call__(self):
+        return next(self._paths)
+
+
+def test_the_snapshot_is_chosen_when_all_servers_are_there(tmp_path):
+    model = Counting({"events": 5 * BATCH})
+    mono.Estimator(model, config_of(tmp_path, save_checkpoints_steps=1, checkpoints_max_to_keep=9)).train()
+    found = Found([path for path in list_snapshots(tmp_path) if path.name in ("model.ckpt-2", "model.ckpt-5")])
+    config = config_of(tmp_path, num_ps=1, num_workers=1)
+    server = threading.Thread(target=run_ps, args=(place_of(config, None, apart=APART), 0), daemon=True)
+    server.start()
+    assert evaluate_job(model, config, found, events_source(80))["global_step"] == 5
+    server.join(PATIENCE_SECONDS)
+    assert not server.is_alive()
 
 
 @pytest.mark.services
