@@ -88,4 +88,3 @@ def test_all_is_trained_once_though_each_kind_of_process_is_killed(launched):
     rows, batches, step = counted(launched.model_dir)
     assert rows == expected(NUM_BATCHES * BATCH)
     assert batches == step == NUM_BATCHES
-    print(launched.said)
