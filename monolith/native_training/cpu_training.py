@@ -4,6 +4,7 @@ import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -283,10 +284,10 @@ def distributed_train(
     job_config(runner).check()
     model = make_model(chosen_model(params, runner.task), None, seed=runner.seed, override=runner.params_override)
     if mode == "eval":
-        path = snapshot_to_look_at(Path(runner.model_dir), restore_config(runner))
+        find = partial(snapshot_to_look_at, Path(runner.model_dir), restore_config(runner))
         source = make_source(model, Mode.EVAL, input_config(runner))
         steps = task_parameter(model, "eval", "steps")
-        return evaluate_job(model, runner, path, source, discovery=discovery, steps=steps, hooks=user_hooks or ())
+        return evaluate_job(model, runner, find, source, discovery=discovery, steps=steps, hooks=user_hooks or ())
     max_steps = task_parameter(model, "train", "max_steps")
     if runner.enable_sync_training:
         init_sync_train_and_update_conf(runner)

@@ -6,6 +6,7 @@ import os
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -160,10 +161,12 @@ class Estimator:
         if job.server_type in DATA_ROLES or (job.is_sync and job.server_type == "ps"):
             return {}  # evaluating needs neither a data service nor the servers of ranks
         if job.is_job:
-            path = snapshot_to_look_at(Path(self.config.model_dir), restore_config(self.config), checkpoint_path)
+            find = partial(
+                snapshot_to_look_at, Path(self.config.model_dir), restore_config(self.config), checkpoint_path
+            )
             source = self._source(Mode.EVAL)
             return evaluate_job(
-                self.model, self.config, path, source, steps=steps, hooks=hooks or (), group_by=group_by
+                self.model, self.config, find, source, steps=steps, hooks=hooks or (), group_by=group_by
             )
         trained = self._trained(checkpoint_path)  # first: a model that was never trained needs no data to say so
         source = self._source(Mode.EVAL)

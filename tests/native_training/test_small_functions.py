@@ -7,8 +7,9 @@ import pytest
 import torch
 
 import monolith  # noqa: F401 - registers the original paths
+from monolith.embedding import MultiTable
 from monolith.native_training import utils
-from monolith.native_training.test_utils import create_test_ps_cluster
+from monolith.native_training.test_utils import create_test_ps_cluster, generate_test_hash_table_config
 
 
 def test_gradients_are_carried_back_and_grouped():
@@ -97,3 +98,17 @@ def test_a_cluster_for_tests_has_a_server_per_address():
     assert addresses == {"ps": [str(server.address) for server in servers]}
     with pytest.raises(ValueError, match="num_ps=0"):
         create_test_ps_cluster(0)
+
+
+@pytest.mark.parametrize("use_float16", [False, True])
+def test_a_table_for_tests_starts_at_zero_and_learns_by_sgd(use_float16):
+    config = generate_test_hash_table_config(3, use_float16=use_float16, learning_rate=0.5)
+    tables, ids = MultiTable({"table": config.as_table_config("table")}), torch.tensor([7, 8])
+    assert tables["table"].lookup(ids).tolist() == [[0.0] * 3] * 2
+    gradients = torch.tensor([[1.0, 2.0, 1.0 / 3], [4.0, 8.0, 0.0]])
+    tables.apply_gradients({"table": (ids, gradients)})
+    rows = tables["table"].lookup(ids)
+    assert torch.allclose(rows, -0.5 * gradients, rtol=1e-3)
+    assert torch.equal(rows.half().float(), rows) == use_float16
+    assert config == generate_test_hash_table_config(3, use_float16=use_float16, learning_rate=0.5)
+    assert config != generate_test_hash_table_config(2, use_float16=use_float16, learning_rate=0.5)

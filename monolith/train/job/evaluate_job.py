@@ -1,6 +1,6 @@
 """evaluate_job: a snapshot on parameter servers, looked at by many workers."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -25,11 +25,14 @@ from monolith.train.trained_model import TrainedModel
 GENERATION = 1
 """Parameter servers of an evaluation are new, and nobody fences them."""
 
+APART = "evaluation"
+"""A job may train in the same folder, with the same settings: its processes are not to be met."""
+
 
 def evaluate_job(
     model: MonolithModel,
     config: RunnerConfig,
-    path: Path,
+    find: Callable[[], Path],
     source: Source,
     *,
     discovery: ServiceDiscovery | None = None,
@@ -37,29 +40,37 @@ def evaluate_job(
     hooks: Sequence[Hook] = (),
     group_by: str | None = None,
 ) -> dict[str, float]:
-    """Be a process that evaluates the snapshot in folder `path`; return the metrics of this process's part.
+    """Be a process that evaluates the snapshot that `find` returns; return the metrics of this process's part.
 
-    A parameter server returns nothing.
+    A parameter server returns nothing. The chief asks again once all servers are there: a job that trains meanwhile
+    may have replaced the first answer.
     """
+    find()  # without a snapshot, nobody waits for others
     job = job_config(config)
-    with place_of(config, discovery) as place:
+    with place_of(config, discovery, apart=APART) as place:
         if job.server_type == "ps":
             run_ps(place, job)
             return {}
         job.make_room_for_files()
         part = PartSource(source, config.num_workers, config.index)
         evaluate = _evaluate_as_chief if config.index == 0 else _evaluate_as_worker
-        return evaluate(model, config, path, place, part, steps=steps, hooks=hooks, group_by=group_by)
+        return evaluate(model, config, find, place, part, steps=steps, hooks=hooks, group_by=group_by)
 
 
 def _evaluate_as_chief(
-    model: MonolithModel, config: RunnerConfig, path: Path, place: JobPlace, source: Source, **how: Any
+    model: MonolithModel,
+    config: RunnerConfig,
+    find: Callable[[], Path],
+    place: JobPlace,
+    source: Source,
+    **how: Any,
 ) -> dict[str, float]:
-    plan = LookupPlan.from_json(read_manifest(path).plan)
     retry, options = job_config(config).call_retry, restore_config(config)
     with coordinator_at(place, config.num_workers) as coordinator:
-        choice = ServerChoice.of(config, place, retry)
+        choice = ServerChoice.of(config, place, retry, apart=APART)
         addresses = choice.servers()
+        path = find()
+        plan = LookupPlan.from_json(read_manifest(path).plan)
         shards = [RemoteShard(address, secret=place.secret, tls=place.tls, retry=retry) for address in addresses]
         for index, shard in enumerate(shards):
             shard.init(plan, index, len(shards), generation=GENERATION, anew=True)
@@ -71,7 +82,7 @@ def _evaluate_as_chief(
                 generation=GENERATION,
                 servers=addresses,
                 plan_hash=plan.hash,
-                settings=common_settings(config),
+                settings=evaluation_settings(config),
                 positions={index: {"path": str(path)} for index in range(1, config.num_workers)},
             )
         )
@@ -86,15 +97,27 @@ def _evaluate_as_chief(
 
 
 def _evaluate_as_worker(
-    model: MonolithModel, config: RunnerConfig, path: Path, place: JobPlace, source: Source, **how: Any
+    model: MonolithModel,
+    config: RunnerConfig,
+    find: Callable[[], Path],
+    place: JobPlace,
+    source: Source,
+    **how: Any,
 ) -> dict[str, float]:
-    plan = LookupPlan.from_json(read_manifest(path).plan)
     with WorkerLink(place.chief(), config.index, secret=place.secret, tls=place.tls) as link:
-        joined = link.join(plan_hash=plan.hash, settings=common_settings(config), timeout_seconds=place.wait_seconds)
+        plan = LookupPlan.from_json(read_manifest(find()).plan)
+        joined = link.join(
+            plan_hash=plan.hash, settings=evaluation_settings(config), timeout_seconds=place.wait_seconds
+        )
         assert joined.position is not None
         found = _evaluated(model, config, Path(joined.position["path"]), place, joined.servers, source, **how)
         link.finish("evaluated")
         return found
+
+
+def evaluation_settings(config: RunnerConfig) -> dict[str, Any]:
+    """Return what all processes must agree on: the chief of a job that trains takes no process that evaluates."""
+    return {**common_settings(config), "evaluates": True}
 
 
 def _evaluated(

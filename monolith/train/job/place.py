@@ -11,6 +11,7 @@ from typing import Any
 
 from monolith.closing import Closing
 from monolith.cluster.discovery import FilesServiceDiscovery, ServiceDiscovery, wait_for
+from monolith.cluster.discovery.names_apart import NamesApart
 from monolith.cluster.discovery.waiting import answers
 from monolith.cluster.host_addresses import loopback_ip
 from monolith.cluster.platform.local_host import get_local_host
@@ -146,8 +147,12 @@ class JobPlace(Closing):
             time.sleep(_POLL_SECONDS)
 
 
-def place_of(config: RunnerConfig, discovery: ServiceDiscovery | None) -> JobPlace:
-    """Return where the processes of a job find each other: as settings say, by default in `<model_dir>/cluster`."""
+def place_of(config: RunnerConfig, discovery: ServiceDiscovery | None, *, apart: str = "") -> JobPlace:
+    """Return where the processes of a job find each other: as settings say, by default in `<model_dir>/cluster`.
+
+    Processes with a name in `apart` meet only each other, while a job trains with the same settings. A list of
+    addresses has no room for both.
+    """
     if not str(config.model_dir):
         raise ValueError("model dir can't be empty.")
     folder = Path(config.model_dir) / CLUSTER_FOLDER
@@ -155,7 +160,9 @@ def place_of(config: RunnerConfig, discovery: ServiceDiscovery | None) -> JobPla
     cluster = ListedCluster.of(found)
     if cluster is not None:
         found = cluster.discovery()
-    in_folder = FilesServiceDiscovery(folder)
+    in_folder = FilesServiceDiscovery(folder / apart)
+    if found is not None and cluster is None and apart:
+        found = NamesApart(found, f"{apart}-")
     return JobPlace(
         discovery=in_folder if found is None else found,
         notes=None if found is None else in_folder,

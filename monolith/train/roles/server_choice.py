@@ -67,11 +67,12 @@ class ServerChoice:
     retry: RetryConfig
 
     @classmethod
-    def of(cls, config: RunnerConfig, place: MeetingPlace, retry: RetryConfig) -> "ServerChoice":
-        """Return the choice that settings ask for."""
+    def of(cls, config: RunnerConfig, place: MeetingPlace, retry: RetryConfig, *, apart: str = "") -> "ServerChoice":
+        """Return the choice that settings ask for; one with a name in `apart` is kept in a file of its own."""
+        name = config.uuid.replace("/", "_") or _UNNAMED
         return cls(
             place=place,
-            path=Path(config.model_dir) / _CHOICE_FOLDER / (config.uuid.replace("/", "_") or _UNNAMED),
+            path=Path(config.model_dir) / _CHOICE_FOLDER / (f"{name}-{apart}" if apart else name),
             num_ps=config.num_ps,
             num_extra=config.num_extra_ps,
             num_redundant=config.num_redundant_ps,

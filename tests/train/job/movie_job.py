@@ -9,7 +9,7 @@ import torch
 import monolith as mono
 from monolith.data import MovieEvents
 from monolith.model.zoo.movie_ranking import MovieRanking
-from tests.train.job.counting_job import config_of
+from tests.train.job.counting_job import Slow, config_of
 
 NUM_EVALUATED = 400_000
 
@@ -24,13 +24,19 @@ class Movies(MovieRanking):
         return mono.data.arrays(world.events(self.params["events"], NUM_EVALUATED), batch_size=1000)
 
 
-def movie_part(model_dir: str, num_events: int, **role: Any) -> None:
-    """Be a process of a job."""
+def movie_part(model_dir: str, num_events: int, holds_after: float = math.inf, **role: Any) -> None:
+    """Be a process of a job; it waits for the file `go` after so many steps."""
     torch.set_num_threads(1)
-    config = config_of(Path(model_dir), **{**role, "save_checkpoints_steps": 200, "operation_timeout_in_ms": 20_000})
-    mono.Estimator(Movies, config, params={"events": num_events}).train()
+    config = config_of(Path(model_dir), **{"save_checkpoints_steps": 200, "operation_timeout_in_ms": 20_000, **role})
+    hooks = [Slow(Path(model_dir), role["index"], 0.0, holds_after)] if holds_after < math.inf else []
+    mono.Estimator(Movies, config, params={"events": num_events}).train(hooks=hooks)
+
+
+def found_later(model_dir: Path, num_events: int) -> dict[str, float]:
+    """Loss and metrics of the newest snapshot on later events."""
+    return mono.Estimator(Movies, config_of(model_dir), params={"events": num_events}).evaluate()
 
 
 def auc(model_dir: Path, num_events: int) -> float:
     """The AUC of the newest snapshot on later events."""
-    return mono.Estimator(Movies, config_of(model_dir), params={"events": num_events}).evaluate()["auc"]
+    return found_later(model_dir, num_events)["auc"]

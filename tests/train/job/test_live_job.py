@@ -89,7 +89,9 @@ def check_job_figures(port):
     least = {f'server_rows{{ps="{server}",table="uid"}}': 1 for server in range(2)} | {"global_step": 1}
     for worker in range(2):
         least[f'worker_up{{worker="{worker}"}}'] = 1
-        least |= {f'worker_{name}{{worker="{worker}"}}': 0 for name in ("steps_per_second", "staleness", "retries")}
+        least |= {
+            f'worker_{name}{{worker="{worker}"}}': 0 for name in ("steps_per_second", "staleness", "queue", "retries")
+        }
 
     def is_whole():
         text = httpx.get(f"http://127.0.0.1:{port}/metrics", timeout=PATIENCE_SECONDS).text

@@ -1,0 +1,103 @@
+"""A job of evaluation where another job trains: neither meets the processes of the other."""
+
+import threading
+
+import pytest
+
+import monolith as mono
+from monolith.checkpoint import list_snapshots
+from monolith.cluster.discovery import FilesServiceDiscovery
+from monolith.errors import RemoteError
+from monolith.parallel.coordination import Coordinator, Opening, WorkerLink
+from monolith.train.config import RunnerConfig
+from monolith.train.config.run_settings import job_config
+from monolith.train.job.evaluate_job import APART, evaluate_job, evaluation_settings
+from monolith.train.job.parameter_server import run_ps
+from monolith.train.job.place import PS, WORKER, common_settings, place_of
+from monolith.train.roles.server_choice import ServerChoice
+from monolith.wire import Address, SharedSecret
+from tests.patience import PATIENCE_SECONDS
+from tests.train.job.counting_job import BATCH, Counting, config_of, events_source, look, take_part
+from tests.train.job.running_job import Job, wait_for_steps
+from tests.train.job.test_jobs import check_exact
+from tests.train.job.test_place import Told
+
+HERE, THERE = Address("127.0.0.1", 7001), Address("127.0.0.1", 7002)
+
+
+@pytest.mark.parametrize("has_registry", [False, True])
+def test_processes_that_evaluate_are_not_found_by_those_that_train(tmp_path, has_registry):
+    config, told = RunnerConfig(model_dir=tmp_path), Told() if has_registry else None
+    with place_of(config, told) as trains, place_of(config, told, apart=APART) as evaluates:
+        trains.register(PS, 0, HERE)
+        evaluates.register(PS, 0, THERE)
+        evaluates.register(WORKER, 0, THERE)
+        assert (trains.discovery.query(PS), trains.discovery.query(WORKER)) == ({0: str(HERE)}, {})
+        assert evaluates.discovery.query(PS) == evaluates.discovery.query(WORKER) == {0: str(THERE)}
+        assert trains.secret == evaluates.secret
+        assert FilesServiceDiscovery(tmp_path / "cluster").query(WORKER) == {}, "`monolith status` asks who trains"
+        evaluates.deregister(PS, 0, THERE)
+        assert (trains.discovery.query(PS), evaluates.discovery.query(PS)) == ({0: str(HERE)}, {})
+
+
+def test_the_choice_of_servers_to_evaluate_is_not_that_to_train(tmp_path):
+    for uuid in ("", "a/job"):
+        config = RunnerConfig(model_dir=tmp_path, uuid=uuid)
+        choices = [
+            ServerChoice.of(config, place_of(config, None, apart=apart), job_config(config).call_retry, apart=apart)
+            for apart in ("", APART)
+        ]
+        assert choices[0].path != choices[1].path
+
+
+def test_a_chief_that_trains_takes_no_worker_that_evaluates():
+    """They may meet by a list of addresses, which has no other names."""
+    config, secret = RunnerConfig(num_ps=1, num_workers=2), SharedSecret.new("a job")
+    trains, limit = common_settings(config), {"timeout_seconds": PATIENCE_SECONDS}
+    with Coordinator(2, "127.0.0.1:0", secret=secret) as coordinator:
+        coordinator.open(Opening(generation=1, servers=[], plan_hash=7, settings=trains, positions={}))
+        with WorkerLink(str(coordinator.address), 1, secret=secret) as link:
+            link.join(plan_hash=7, settings=trains, **limit)
+            with (
+                WorkerLink(str(coordinator.address), 1, secret=secret) as other,
+                pytest.raises(RemoteError, match="worker 1 has evaluates=True"),
+            ):
+                other.join(plan_hash=7, settings=evaluation_settings(config), **limit)
+            link.check()  # nobody has taken its place
+
+
+class Found:
+    """Says which snapshot is the newest: another one each time it is asked, as a job that trains keeps only a few."""
+
+    def __init__(self, paths):
+        self.first, self._paths = paths[0], iter(paths)
+
+    def __call__(self):
+        return next(self._paths)
+
+
+def test_the_snapshot_is_chosen_when_all_servers_are_there(tmp_path):
+    model = Counting({"events": 5 * BATCH})
+    mono.Estimator(model, config_of(tmp_path, save_checkpoints_steps=1, checkpoints_max_to_keep=9)).train()
+    found = Found([path for path in list_snapshots(tmp_path) if path.name in ("model.ckpt-2", "model.ckpt-5")])
+    config = config_of(tmp_path, num_ps=1, num_workers=1)
+    server = threading.Thread(target=run_ps, args=(place_of(config, None, apart=APART), 0), daemon=True)
+    server.start()
+    assert evaluate_job(model, config, found, events_source(80))["global_step"] == 5
+    server.join(PATIENCE_SECONDS)
+    assert not server.is_alive()
+
+
+@pytest.mark.services
+def test_a_model_is_evaluated_while_a_job_trains_it(tmp_path):
+    shape = {"num_ps": 1, "num_redundant_ps": 1, "num_workers": 1, "operation_timeout_in_ms": 60_000}
+    with Job(tmp_path, take_part, num_events=480, seconds=0.01, holds_after=50, **shape) as trains:
+        wait_for_steps(trains, 0, 50)  # it has ten more batches, and waits
+        choice = (tmp_path / "ps_cluster_dir" / "ps_info").read_text()
+        with Job(tmp_path, look, num_events=80, steps=3, **shape) as evaluates:
+            assert set(evaluates.ends().values()) == {0}
+        trains.check_processes()
+        assert (tmp_path / "ps_cluster_dir" / "ps_info").read_text() == choice
+        trains.go()
+        assert set(trains.ends().values()) == {0}
+    check_exact(tmp_path, 480)
