@@ -8,10 +8,11 @@ from tests.train.job.async_quality import compared
 from tests.train.job.movie_job import auc, movie_part
 from tests.train.job.running_job import Job
 
-# One process trains the first part for both. Without it, luck at the start moves the AUC of a job by up to 0.005, and by
-# 0.0075 from seed to seed in one process: what is looked for here would not be seen. With it, 12 seeds differed by
-# 0.00008 +- 0.00006, and 7 runs on a busier machine by -0.0001 +- 0.0002 (2026-11-18). So the mean of three is off by
-# 0.001 far less often than once in a thousand. A job that lost the events of one of its two workers is off by 0.005.
+# One process trains the first part for both. Without it, luck at the start moves the AUC of a job by up to 0.005,
+# and by 0.0075 from seed to seed in one process: what is looked for here would not be seen.
+# With it, 12 seeds differed by 0.00008 +- 0.00006, and 7 runs on a busier machine by -0.0001 +- 0.0002 (2026-11-18).
+# So the mean of three is off by 0.001 far less often than once in a thousand. A job that lost the events of one of its
+# two workers is off by 0.005.
 NUM_BEFORE, NUM_EVENTS = 200_000, 600_000
 
 SEEDS = (1, 2, 3)
