@@ -81,7 +81,8 @@ def test_the_snapshot_is_chosen_when_all_servers_are_there(tmp_path):
     mono.Estimator(model, config_of(tmp_path, save_checkpoints_steps=1, checkpoints_max_to_keep=9)).train()
     found = Found([path for path in list_snapshots(tmp_path) if path.name in ("model.ckpt-2", "model.ckpt-5")])
     config = config_of(tmp_path, num_ps=1, num_workers=1)
-    server = threading.Thread(target=run_ps, args=(place_of(config, None, apart=APART), job_config(config)), daemon=True)
+    place = place_of(config, None, apart=APART)
+    server = threading.Thread(target=run_ps, args=(place, job_config(config)), daemon=True)
     server.start()
     assert evaluate_job(model, config, found, events_source(80))["global_step"] == 5
     server.join(PATIENCE_SECONDS)
