@@ -52,7 +52,7 @@ OTHER_MEANINGS = {
 }
 
 # Keywords of other packages.
-OF_OTHERS = {"write_page_checksum"}  # pyarrow
+OF_OTHERS = {"write_page_checksum", "GOMP_SPINCOUNT", "OMP_WAIT_POLICY"}  # pyarrow; variables of OpenMP
 
 
 def inline_code(text: str) -> list[str]:

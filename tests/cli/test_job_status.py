@@ -1,7 +1,6 @@
 """`monolith status` as a user runs it: its tables show what the processes of a job say of themselves."""
 
 import json
-import re
 import threading
 
 from typer.testing import CliRunner
@@ -15,6 +14,7 @@ from monolith.train.job.place import WORKER
 from monolith.train.job.scale.shape import CLUSTER_FOLDER
 from monolith.train.job.status import job_figures, job_status
 from monolith.wire import SharedSecret
+from tests.cli.status_tables import tables_of
 from tests.patience import PATIENCE_SECONDS
 from tests.train.job.counting_job import BATCH
 from tests.train.job.running_job import wait_until
@@ -34,25 +34,6 @@ def test_a_job_with_certificates_answers_those_who_have_them(tmp_path, certifica
         assert answer.exit_code == 0, answer.output
         assert json.loads(answer.stdout)["generation"] == 3
         assert CliRunner().invoke(app, ask).exit_code != 0
-
-
-def tables_of(folder):
-    """The lines before the tables, and each row of them as {column: cell}; nothing is cut off at 80 columns."""
-    answer = CliRunner().invoke(app, ["status", str(folder), "--timeout", "30"])
-    assert answer.exit_code == 0, answer.output
-    assert "…" not in answer.stdout and max(map(len, answer.stdout.splitlines())) <= 80
-    lines, rows, header = [], [], []
-    for line in answer.stdout.splitlines():
-        cells = [cell.strip() for cell in re.split("[│┃]", line)[1:-1]]
-        if "┃" in line:
-            header = cells
-        elif cells and not cells[0]:  # words that did not fit into the line before
-            rows[-1] = {name: f"{rows[-1][name]} {more}".strip() for name, more in zip(header, cells, strict=True)}
-        elif cells:
-            rows.append(dict(zip(header, cells, strict=True)))
-        elif line and line[0].isalpha():
-            lines.append(line)
-    return lines, rows
 
 
 def test_the_tables_have_what_chief_workers_and_servers_say(tmp_path):
@@ -89,7 +70,16 @@ def test_the_tables_have_what_chief_workers_and_servers_say(tmp_path):
         "joins": "1",
     }
     assert (second["worker"], second["state"], second["queue"]) == ("worker 2", "not here yet", "")
-    assert held == {"parameter server": "ps 0", "address": address, "state": "empty", "rows": "0", "MB": "0.0"}
+    process = held.pop("process MB")
+    assert float(process.replace(",", "")) > 10
+    assert held == {
+        "server": "ps 0",
+        "address": address,
+        "state": "empty",
+        "health": "ok",
+        "rows": "0",
+        "MB": "0.0",
+    }
     assert ("monolith_job_worker_queue", {"worker": "1"}, 2) in list(job_figures(found))
 
 

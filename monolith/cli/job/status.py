@@ -63,7 +63,9 @@ def _workers(workers: list[dict[str, Any]]) -> Grid:
 
 
 def _servers(servers: list[dict[str, Any]]) -> Grid:
-    grid = Grid("parameter server", "address", "state", "health", "rows", "MB", "process MB")
+    grid = Grid()
+    for name in ("server", "address", "state", "health", "rows", "MB", "process MB"):
+        grid.add_column(name, overflow="fold")  # an address that is cut off is of no use
     for index, one in enumerate(servers):
         rows, used = sum(one.get("num_rows", {}).values()), sum(one.get("bytes", {}).values())
         health, process = _health(one.get("health"))

@@ -15,7 +15,7 @@ from monolith.cluster.discovery import FilesServiceDiscovery
 from monolith.native_training.cpu_training import distributed_train, local_train_internal
 from monolith.train.config import CpuTrainingConfig, RunConfig, RunnerConfig
 from monolith.train.config.run_settings import job_config
-from monolith.train.job.evaluate_job import evaluate_job
+from monolith.train.job.evaluate_job import APART, evaluate_job
 from monolith.train.job.parameter_server import run_ps
 from monolith.train.job.place import place_of
 from monolith.train.trained_model import TrainedModel
@@ -50,8 +50,8 @@ def server():
     """Start a parameter server as a thread; it ends with its job."""
     threads = []
 
-    def start(config, discovery=None):
-        place = place_of(config, discovery)
+    def start(config, discovery=None, apart=""):
+        place = place_of(config, discovery, apart=apart)
         threads.append(threading.Thread(target=run_ps, args=(place, job_config(config)), daemon=True))
         threads[-1].start()
 
@@ -93,9 +93,9 @@ def test_a_job_evaluates_rows_as_the_setting_says(tmp_path, server):
     means = {}
     for half in (False, True):
         config = config_of(tmp_path, num_ps=1, half_precision_rows=half)
-        server(config)
+        server(config, apart=APART)
         model = (OnlyHalves if half else Thirds)(None)
-        means[half] = evaluate_job(model, config, path, model.input_fn(mono.EVAL))["mse"]
+        means[half] = evaluate_job(model, config, lambda: path, model.input_fn(mono.EVAL))["mse"]
     assert means[False] != means[True] == pytest.approx(means[False], rel=1e-2)
 
 

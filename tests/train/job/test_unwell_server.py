@@ -9,6 +9,7 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from monolith.cli.app import app
+from tests.cli.status_tables import tables_of
 from tests.free_port import free_port
 from tests.patience import PATIENCE_SECONDS
 from tests.train.job.counting_job import take_part
@@ -25,10 +26,10 @@ def logged_part(model_dir, num_events, **role):
     take_part(model_dir, num_events, **role)
 
 
-def shown(*options):
-    answer = CliRunner().invoke(app, ["status", *options, "--timeout", "30"], env={"COLUMNS": "200"})
+def shown_as_json(folder):
+    answer = CliRunner().invoke(app, ["status", str(folder), "--json", "--timeout", "30"])
     assert answer.exit_code == 0, answer.output
-    return answer.stdout
+    return json.loads(answer.stdout)
 
 
 def figures(port):
@@ -43,13 +44,13 @@ def test_a_server_over_its_limit_is_seen_at_every_place(tmp_path):
     with Job(tmp_path, logged_part, num_events=80, missing_ps=(0,), **options, **alert) as job:
         job.start("ps", 0, monolith_default_machine_info_mem_limit=1)
         wait_for_steps(job, 0, 5)
-        full, well = (one["health"] for one in json.loads(shown(str(tmp_path), "--json"))["servers"])
+        full, well = (one["health"] for one in shown_as_json(tmp_path)["servers"])
         assert (full["status"], full["memory_limit_bytes"]) == ("OUT_OF_MEMORY", 1)
         assert re.fullmatch(r"Memory limit exceeded\. Current: \d+, Limit: 1", full["message"])
         assert (well["status"], well["message"], well["memory_limit_bytes"]) == ("OK", "", None)
-        table = shown(str(tmp_path))
-        assert "out of memory" in table
-        assert " of 0.0 " in table
+        row = next(row for row in tables_of(tmp_path)[1] if row.get("server") == "ps 0")
+        assert row["health"] == "out of memory"
+        assert row["process MB"].endswith(" of 0.0")
         check_metrics(port)
         job.go()
         assert set(job.ends().values()) == {0}
