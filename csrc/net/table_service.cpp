@@ -189,6 +189,7 @@ void TableService::change(const FrameView& request, ChangeRequest::Kind kind, co
       result = step_counted(ids, request.uint32s("counts"), change);
     } else {
       // A client sends each id of a step once; what is assigned or added may repeat.
+      change.all_different = steps;
       result = MultiBatchPlan(shared_, ids.all, ids.sizes, !steps).change(change);
     }
   };
