@@ -98,6 +98,10 @@ class DenseGroups {
     std::uint32_t* nexts;  // of a position; with one place more, which nothing reads
   };
 
+  // Hashes are computed for so many ids ahead: an id whose place is taken sends the processor back to where it guessed
+  // wrongly, and it need not compute the hashes of the next ids again.
+  static constexpr std::uint32_t kHashesAtOnce = 64;
+
   // Returns the number of groups. No branch depends on whether an id is new, which no processor can foresee: the next
   // group is written down for every id, and counts if it was needed. Nor does an id's way depend on what was written
   // just before: an empty slot names a group past the last.
@@ -108,31 +112,41 @@ class DenseGroups {
     if (slots_.size() < num_slots) slots_.resize(num_slots);
     std::fill_n(slots_.begin(), num_slots, static_cast<Number>(nowhere));
     if (lasts_.size() <= ids.size()) lasts_.resize(ids.size() + 1);
-    lasts_[nowhere] = nowhere;
+    lasts_[nowhere] = static_cast<Number>(nowhere);
     const std::size_t mask = num_slots - 1;
     const int shift = 64 - std::countr_zero(num_slots);
     Number* const slots = slots_.data();
-    std::uint32_t* const lasts = lasts_.data();
+    Number* const lasts = lasts_.data();
     const Arrays to = arrays;
     const TableHash hash_of = table_hash;
     std::size_t num_groups = 0;
-    for (std::uint32_t i = 0; i < nowhere; ++i) {
-      const std::uint64_t hash = hash_of.of(ids[i]);
-      to.hashes[num_groups] = hash;
-      to.firsts[num_groups] = i;
-      std::size_t slot = hash * factor >> shift;
-      std::size_t known = slots[slot];
-      while (both(known != nowhere, to.hashes[known] != hash)) [[unlikely]] {
-        slot = (slot + 1) & mask;
-        known = slots[slot];
+    std::uint64_t hashes[kHashesAtOnce];
+    std::size_t homes[kHashesAtOnce];
+    for (std::uint32_t begin = 0; begin < nowhere; begin += kHashesAtOnce) {
+      const std::uint32_t count = std::min<std::uint32_t>(kHashesAtOnce, nowhere - begin);
+      for (std::uint32_t i = 0; i < count; ++i) {
+        hashes[i] = hash_of.of(ids[begin + i]);
+        homes[i] = hashes[i] * factor >> shift;
       }
-      const std::size_t is_new = known == nowhere;
-      const std::size_t group = known ^ ((known ^ num_groups) & (0 - is_new));
-      slots[slot] = static_cast<Number>(group);
-      to.nexts[lasts[known]] = i;
-      lasts[group] = i;
-      to.nexts[i] = kNoPosition;
-      num_groups += is_new;
+      for (std::uint32_t i = 0; i < count; ++i) {
+        const std::uint64_t hash = hashes[i];
+        const std::uint32_t position = begin + i;
+        to.hashes[num_groups] = hash;
+        to.firsts[num_groups] = position;
+        std::size_t slot = homes[i];
+        std::size_t known = slots[slot];
+        while (both(known != nowhere, to.hashes[known] != hash)) [[unlikely]] {
+          slot = (slot + 1) & mask;
+          known = slots[slot];
+        }
+        const std::size_t is_new = known == nowhere;
+        const std::size_t group = known ^ ((known ^ num_groups) & (0 - is_new));
+        slots[slot] = static_cast<Number>(group);
+        to.nexts[lasts[known]] = position;
+        lasts[group] = static_cast<Number>(position);
+        to.nexts[position] = kNoPosition;
+        num_groups += is_new;
+      }
     }
     return num_groups;
   }
@@ -145,14 +159,14 @@ class DenseGroups {
     return result != 0;
   }
 
-  // A quarter full, few ids meet another; a larger set would be out of the nearest caches.
+  // An eighth full, few ids meet another; of many ids a larger set would be out of the nearest caches.
   static std::size_t slots_for(std::size_t num_ids) {
     constexpr std::size_t kFew = 8192;
-    return std::max<std::size_t>(16, (num_ids <= kFew ? 4 : 2) * num_ids);
+    return std::max<std::size_t>(16, (num_ids <= kFew ? 8 : 2) * num_ids);
   }
 
   std::vector<Number> slots_;
-  std::vector<std::uint32_t> lasts_;  // the last position of a group so far; here and not in a plan, to stay in a cache
+  std::vector<Number> lasts_;  // the last position of a group so far; here and not in a plan, to stay in a cache
 };
 
 constexpr std::size_t kPooledBytes = std::size_t{64} << 20;

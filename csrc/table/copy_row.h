@@ -11,12 +11,6 @@
 
 namespace monolith {
 
-// Inlined always: to GCC a function that only fetches does nothing, and a call of it is left out.
-[[gnu::always_inline]] inline void prefetch_lines(const void* begin, std::size_t bytes) {
-  const char* address = static_cast<const char*>(begin);
-  for (std::size_t i = 0; i < bytes; i += 64) __builtin_prefetch(address + i);
-}
-
 // How a row is written: through the caches, or around them. Streaming is for outputs larger than the caches, which
 // would only push the table's index out; only where can_stream says so.
 enum class Store { kCached, kStreaming };

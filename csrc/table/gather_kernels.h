@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "ops/fetch_ahead.h"
 #include "table/found_row.h"
 #include "table/sub_table_view.h"
 #include "table/table_hash.h"
@@ -19,6 +20,7 @@ struct RowCopies {
   std::size_t weight_stride;
   std::byte* no_chunk;  // where an unknown id is read from: zeros
   bool streaming;       // writes around the caches; out, stride and dim are fit for it (can_stream)
+  FetchInto into;
 };
 
 // One row per id, in order.

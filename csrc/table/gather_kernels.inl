@@ -83,11 +83,11 @@ struct Gatherer {
   std::uint32_t numbers[kRing];  // of rows
   const float* rows[kRing];
 
-  [[gnu::always_inline]] void fetch_line(std::size_t i) {
+  [[gnu::always_inline]] void fetch_index(std::size_t i) {
     const std::uint64_t hash = source.hash_at(i);
     const SubTableView& view = sub_tables[sub_table_of_hash(hash)];
     const std::uint64_t* line = view.lines + home_line_of(hash, view.log2_lines) * kLineEntries;
-    __builtin_prefetch(line);
+    fetch_line(line, copies.into);
     hashes[i % kRing] = hash;
     lines[i % kRing] = line;
   }
@@ -123,7 +123,7 @@ struct Gatherer {
     rows[i % kRing] = reinterpret_cast<const float*>(weights);
     // Only if it is read now: of a large batch, the first rows would be gone again when a step comes to them.
     if constexpr (kCopy != Copy::kNone) {
-      for (std::size_t byte = 0; byte < dim * sizeof(float); byte += 64) __builtin_prefetch(weights + byte);
+      fetch_lines(weights, dim * sizeof(float), copies.into);
     }
   }
 
@@ -183,7 +183,7 @@ struct Gatherer {
   template <bool kEdge>
   [[gnu::always_inline]] void all_stages(std::size_t i, std::size_t count) {
     const auto has_id = [&](std::size_t behind) { return !kEdge || (i >= behind && i - behind < count); };
-    if (has_id(0)) fetch_line(i);
+    if (has_id(0)) fetch_index(i);
     if (has_id(kChunksAt)) fetch_chunk(i - kChunksAt);
     if (has_id(kRowsAt)) fetch_row(i - kRowsAt);
     if (has_id(kCopyAt)) copy(i - kCopyAt);

@@ -23,8 +23,10 @@ namespace {
 constexpr std::size_t kFetchAhead = 12;
 // A thread's share of the rows: large enough to pay for handing it over, small enough to balance.
 constexpr std::size_t kTaskRows = 2048;
-// How many rows are stepped by one call, while as many are fetched.
-constexpr std::size_t kBlockRows = 32;
+// How many rows are stepped by one call, while as many are fetched: at most, and where they are fetched into the first
+// cache.
+constexpr std::size_t kBlockRows = 64;
+constexpr std::size_t kFirstCacheBlockRows = 32;
 // How many rows a guest changes before it lets others in.
 constexpr std::size_t kGuestRows = 16;
 // A thread's share of the rows where several batches are changed at once.
@@ -161,10 +163,10 @@ void RowTable::change_in_order(Change& change, const SubTableOrder& order, std::
 [[gnu::always_inline]] inline void RowTable::fetch_group(const Change& change, std::size_t g) const {
   const FoundRow at = change.found[g];
   const std::size_t position = change.request.per_group ? g : change.plan.first_position(g);
-  prefetch_lines(change.request.values + position * layout_.dim(), layout_.dim() * sizeof(float));
+  fetch_lines(change.request.values + position * layout_.dim(), layout_.dim() * sizeof(float), change.into);
   if (at.row == kNoRow) return;
-  prefetch_lines(chunk_layout_.weights(at.chunk, at.row), chunk_layout_.weight_bytes);
-  prefetch_lines(chunk_layout_.state(at.chunk, at.row), chunk_layout_.state_bytes);
+  fetch_lines(chunk_layout_.weights(at.chunk, at.row), chunk_layout_.weight_bytes, change.into);
+  fetch_lines(chunk_layout_.state(at.chunk, at.row), chunk_layout_.state_bytes, change.into);
   if (change.keeps_time) __builtin_prefetch(&ChunkLayout::last_seen(at.chunk, at.row), 1);
   if (change.is_watched) __builtin_prefetch(at.chunk, 1);
 }
@@ -200,11 +202,12 @@ bool RowTable::steps_rows(const Change& change) const {
 template <typename GroupAt>
 void RowTable::step_groups(Change& change, std::size_t first, std::size_t last, const GroupAt& group_at,
                            Scratch& scratch) {
+  const std::size_t block_rows = change.into == FetchInto::kFirstCache ? kFirstCacheBlockRows : kBlockRows;
   std::array<RowBlock, 2> blocks;
-  fetch_block(change, first, std::min(last, first + kBlockRows), group_at, blocks[0]);
-  for (std::size_t begin = first, number = 0; begin < last; begin += kBlockRows, ++number) {
-    const std::size_t next = std::min(last, begin + kBlockRows);
-    fetch_block(change, next, std::min(last, next + kBlockRows), group_at, blocks[(number + 1) % 2]);
+  fetch_block(change, first, std::min(last, first + block_rows), group_at, blocks[0]);
+  for (std::size_t begin = first, number = 0; begin < last; begin += block_rows, ++number) {
+    const std::size_t next = std::min(last, begin + block_rows);
+    fetch_block(change, next, std::min(last, next + block_rows), group_at, blocks[(number + 1) % 2]);
     step_block(change, blocks[number % 2], scratch);
   }
 }
@@ -220,8 +223,8 @@ template <typename GroupAt>
     if (at.row == kNoRow) continue;
     std::byte* const weights = chunk_layout_.weights(at.chunk, at.row);
     std::byte* const state = chunk_layout_.state(at.chunk, at.row);
-    prefetch_lines(weights, chunk_layout_.weight_bytes);
-    prefetch_lines(state, chunk_layout_.state_bytes);
+    fetch_lines(weights, chunk_layout_.weight_bytes, change.into);
+    fetch_lines(state, chunk_layout_.state_bytes, change.into);
     if (change.keeps_time) __builtin_prefetch(&ChunkLayout::last_seen(at.chunk, at.row), 1);
     if (change.is_watched) __builtin_prefetch(at.chunk, 1);
     block.weights[count] = reinterpret_cast<float*>(weights);
@@ -230,10 +233,10 @@ template <typename GroupAt>
     const std::uint32_t position =
         change.request.per_group ? static_cast<std::uint32_t>(g) : change.plan.first_position(g);
     block.positions[count] = position;
-    prefetch_lines(change.request.values + position * layout_.dim(), chunk_layout_.weight_bytes);
+    fetch_lines(change.request.values + position * layout_.dim(), chunk_layout_.weight_bytes, change.into);
     if (nexts != nullptr) {
       for (std::uint32_t at = nexts[position]; at != kNoPosition; at = nexts[at]) {
-        prefetch_lines(change.request.values + at * layout_.dim(), chunk_layout_.weight_bytes);
+        fetch_lines(change.request.values + at * layout_.dim(), chunk_layout_.weight_bytes, change.into);
       }
     }
     ++count;

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "ops/fetch_ahead.h"
 #include "table/row_table.h"
 
 namespace monolith {
@@ -48,6 +49,7 @@ struct RowTable::Change {
   std::size_t num_consumers;
   bool is_watched;  // by a consumer or a snapshot
 
+  const FetchInto into = fetch_into();
   std::span<const std::uint64_t> hashes = plan.hashes();
   std::span<FoundRow> found = plan.found();
   std::atomic<std::size_t> inserted{0};

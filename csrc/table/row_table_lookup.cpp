@@ -64,8 +64,9 @@ bool RowTable::streams(std::size_t num_ids, const float* out, std::size_t stride
 }
 
 RowCopies RowTable::copies_to(float* out, std::size_t stride, bool streaming) const {
-  return {out,      stride, layout_.dim(), chunk_layout_.first_weights, chunk_layout_.weight_stride, no_chunk_.data(),
-          streaming};
+  return {
+      out,       stride,      layout_.dim(), chunk_layout_.first_weights, chunk_layout_.weight_stride, no_chunk_.data(),
+      streaming, fetch_into()};
 }
 
 GroupsToGather RowTable::groups_to_gather(BatchPlan& plan, std::size_t first, std::size_t count,

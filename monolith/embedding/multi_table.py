@@ -24,6 +24,7 @@ from monolith.embedding.tensor_checks import (
     detached_floats,
     flat_ids,
 )
+from monolith.tensors.recycled_bytes import RecycledBytes
 
 
 class MultiBatchPlan:
@@ -47,7 +48,7 @@ class MultiBatchPlan:
 
     def lookup(self, out: Tensor | None = None) -> Tensor:
         """Return the rows of all ids as one flat tensor, table after table; `split` cuts it."""
-        out = torch.empty(self._plan.num_floats) if out is None else out
+        out = self._tables.memory.floats(self._plan.num_floats) if out is None else out
         self._plan.lookup(check_out(out, num_dims=1))
         return out
 
@@ -107,6 +108,8 @@ class MultiTable:
         """Make empty tables, for the ids of a shard; they stand in order of name, whatever the mapping's order."""
         self.tables = {name: Table(configs[name], admission=admission, shard=shard) for name in sorted(configs)}
         self.natives = [table.native for table in self.tables.values()]
+        self.memory = RecycledBytes()
+        """Where rows of batches are written."""
 
     @classmethod
     def merged(

@@ -15,10 +15,10 @@ from monolith.closing import Closing
 from monolith.data.files.byte_streams import InputBytes
 from monolith.data.files.framing import Framing, FramingName, framing_of
 from monolith.data.files.record_types import CompressType
-from monolith.data.files.recycled_bytes import Bytes, RecycledBytes
 from monolith.data.source import OnError
 from monolith.errors import CorruptFileError
 from monolith.tensors import Ragged
+from monolith.tensors.recycled_bytes import Bytes, RecycledBytes
 
 BUFFER_BYTES = 1 << 20
 """Read at once: little enough to stay in the processor's caches. The buffer grows if a record is longer."""

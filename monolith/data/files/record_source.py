@@ -12,10 +12,10 @@ from monolith.data.files.framing import Framing, FramingName, framing_of
 from monolith.data.files.patterns import is_remote
 from monolith.data.files.record_file import RecordFile, Records
 from monolith.data.files.record_types import CompressType
-from monolith.data.files.recycled_bytes import RecycledBytes
 from monolith.data.progress import share_of_files
 from monolith.data.schema import Schema
 from monolith.data.source import OnError, State, check_shard
+from monolith.tensors.recycled_bytes import RecycledBytes
 
 
 @dataclass(slots=True)
