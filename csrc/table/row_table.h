@@ -213,8 +213,9 @@ class RowTable {
   template <typename Read>
   std::size_t read_locked(BatchPlan& plan, std::size_t first, std::size_t count, const Read& read) const;
 
-  void find(BatchPlan& plan);
-  void find_as_guest(BatchPlan& plan, std::size_t first, std::size_t last);
+  struct GuestOrder;  // of a stretch of a batch
+  void find(BatchPlan& plan, GuestOrder& guest_order);
+  void find_as_guest(BatchPlan& plan, const SubTableOrder& order);
   void admit(BatchPlan& plan, const ChangeRequest& request, std::vector<std::uint32_t>& skipped, ChangeResult& result);
   void insert_missing(BatchPlan& plan, bool rows_are_known, const ChangeRequest& request,
                       const std::vector<std::uint32_t>& skipped, ChangeResult& result);
@@ -225,12 +226,13 @@ class RowTable {
 
   struct Change;  // of the rows of one batch: what its threads share
   bool may_work_alone(const BatchPlan& plan) const;
-  void change_rows(Change& change);
+  void change_rows(Change& change, GuestOrder& guest_order);
   struct Shares;  // of the groups, one per thread
   template <typename GroupAt>
   void change_groups(Change& change, std::size_t first, std::size_t last, const GroupAt& group_at);
-  void change_as_guest(Change& change, std::size_t first, std::size_t last, bool one_thread);
+  void change_as_guest(Change& change, const SubTableOrder& order, bool one_thread);
   void change_in_order(Change& change, const SubTableOrder& order, std::size_t first, std::size_t last);
+  void change_run(Change& change, SubTable& sub_table, std::span<const std::uint32_t> groups, Scratch& scratch);
   template <bool kAlone>
   void change_group(Change& change, std::size_t g, Scratch& scratch);
   struct RowBlock;

@@ -8,7 +8,7 @@
 #include <array>
 #include <atomic>
 #include <cstring>
-#include <numeric>
+#include <vector>
 
 #include "ops/parallel_for.h"
 #include "table/block.h"
@@ -27,8 +27,6 @@ constexpr std::size_t kTaskRows = 2048;
 // cache.
 constexpr std::size_t kBlockRows = 64;
 constexpr std::size_t kFirstCacheBlockRows = 32;
-// How many rows a guest changes before it lets others in.
-constexpr std::size_t kGuestRows = 16;
 // A thread's share of the rows where several batches are changed at once.
 constexpr std::size_t kGuestTaskRows = 1024;
 
@@ -45,11 +43,12 @@ ChangeResult RowTable::change(BatchPlan& plan, const ChangeRequest& request) {
   if (request.kind == ChangeRequest::Kind::kStep) raise_max_step(request.global_step);
   ChangeResult result;
   std::vector<std::uint32_t> skipped;
+  GuestOrder guest_order;
   bool known = plan.rows_are_known() && plan.erase_count() == erase_count_.load();
   plan.set_erase_count(erase_count_.load());
   // Most ids of a step have rows. Those of an assignment have none, as a rule: insert_missing searches for them.
   if (!known && (filter_ != nullptr || request.kind != ChangeRequest::Kind::kAssign)) {
-    find(plan);
+    find(plan, guest_order);
     known = true;
   }
   if (filter_ != nullptr) admit(plan, request, skipped, result);
@@ -57,7 +56,7 @@ ChangeResult RowTable::change(BatchPlan& plan, const ChangeRequest& request) {
   plan.set_rows_known(true);
   const std::size_t num_consumers = sub_tables_[0].consumers.size();
   Change change{plan, request, skipped, max_time() != 0, num_consumers, num_consumers != 0 || snapshot_running_};
-  change_rows(change);
+  change_rows(change, guest_order);
   result.inserted += change.inserted.load();
   result.refused += change.refused.load();
   if (const std::size_t g = change.first_not_finite.load(); g < plan.num_groups()) {
@@ -71,14 +70,14 @@ bool RowTable::may_work_alone(const BatchPlan& plan) const {
   return !layout_.serving() && plan.erase_count() == erase_count_.load();
 }
 
-void RowTable::change_rows(Change& change) {
+void RowTable::change_rows(Change& change, GuestOrder& guest_order) {
   // Where rows have been pushed out for new ones, rows that come back push out others. One thread then, so that the
   // outcome depends on the batch alone.
   const bool one_thread = options_.max_memory_bytes != 0 && change.plan.erase_count() != erase_count_.load();
   const std::size_t num_groups = change.plan.num_groups();
   Shares shares;
   for (std::size_t first = 0; first < num_groups;) {
-    const std::size_t last = std::min(num_groups, first + rows_alone());
+    std::size_t last = std::min(num_groups, first + rows_alone());
     // A server asked by many at a time has one thread for each.
     const bool is_one_task = one_thread || num_threads() == 1;
     const std::size_t num_tasks = is_one_task ? 1 : (last - first + kTaskRows - 1) / kTaskRows;
@@ -98,7 +97,8 @@ void RowTable::change_rows(Change& change) {
     // Only now nobody else can erase rows.
     if (!may_work_alone(change.plan)) alone.end();
     if (!alone.is_alone) {
-      change_as_guest(change, first, last, one_thread);
+      last = std::min(num_groups, first + kStretchRows);
+      change_as_guest(change, guest_order.of(change.hashes, first, last), one_thread);
       first = last;
       continue;
     }
@@ -117,17 +117,15 @@ void RowTable::change_rows(Change& change) {
 
 // Sub-table by sub-table: each lock is taken once for several rows. A lock for every row costs more than its step,
 // since the writers take the locks' cache lines from each other.
-void RowTable::change_as_guest(Change& change, std::size_t first, std::size_t last, bool one_thread) {
-  std::vector<std::uint32_t> all(last - first);
-  std::iota(all.begin(), all.end(), static_cast<std::uint32_t>(first));
-  const SubTableOrder order(change.hashes, all);
-  const std::size_t num_tasks = one_thread ? 1 : (all.size() + kGuestTaskRows - 1) / kGuestTaskRows;
+void RowTable::change_as_guest(Change& change, const SubTableOrder& order, bool one_thread) {
+  const std::span<const std::uint64_t> hashes = order.hashes();
+  const std::size_t num_tasks = one_thread ? 1 : (hashes.size() + kGuestTaskRows - 1) / kGuestTaskRows;
   // All groups of a sub-table are in one task, so those of an id are changed in the order of the batch.
   const auto begin_of = [&](std::size_t task) {
-    std::size_t begin = all.size() * task / num_tasks;
+    std::size_t begin = hashes.size() * task / num_tasks;
     if (begin == 0) return begin;
-    const std::uint32_t before = sub_table_of_hash(order.hashes()[begin - 1]);
-    while (begin < all.size() && sub_table_of_hash(order.hashes()[begin]) == before) ++begin;
+    const std::uint32_t before = sub_table_of_hash(hashes[begin - 1]);
+    while (begin < hashes.size() && sub_table_of_hash(hashes[begin]) == before) ++begin;
     return begin;
   };
   // Writers that come at once begin at different sub-tables, or each would wait for the one before it.
@@ -139,24 +137,69 @@ void RowTable::change_as_guest(Change& change, std::size_t first, std::size_t la
   });
 }
 
+// While rows are changed, as many are on their way from memory. A sub-table that somebody else works on is left for
+// later: to wait for it would be to follow that writer through all the others.
 void RowTable::change_in_order(Change& change, const SubTableOrder& order, std::size_t first, std::size_t last) {
   thread_local Scratch scratch;
   scratch.fit(layout_);
   const auto groups = order.groups();
   const auto fetch = [&](std::size_t begin) __attribute__((always_inline)) {
-    for (std::size_t i = begin; i < std::min(last, begin + kGuestRows); ++i) fetch_group(change, groups[i]);
+    for (std::size_t i = begin; i < std::min(last, begin + kBlockRows); ++i) fetch_group(change, groups[i]);
   };
+  struct Run {
+    std::size_t first, last;
+  };
+  std::vector<Run> left;
+  std::uint32_t last_left = kNumSubTables;
   fetch(first);
-  for (std::size_t begin = first; begin < last; begin += kGuestRows) {
-    fetch(begin + kGuestRows);
-    const std::size_t count = std::min(kGuestRows, last - begin);
-    const Block block(gate_, sub_tables_.get(), order.hashes().subspan(begin, count), Access::kExclusive);
-    for (const Block::Run& run : block.runs()) {
-      for (std::size_t i = run.first; i < run.first + run.count; ++i) {
-        change_group<false>(change, groups[begin + i], scratch);
+  for (std::size_t begin = first; begin < last; begin += kBlockRows) {
+    const std::size_t end = std::min(last, begin + kBlockRows);
+    fetch(end);
+    const Guest guest(gate_);
+    for (Run run{begin, begin}; run.first < end; run.first = run.last) {
+      const std::uint32_t number = sub_table_of_hash(order.hashes()[run.first]);
+      while (run.last < end && sub_table_of_hash(order.hashes()[run.last]) == number) ++run.last;
+      // The rest of a sub-table goes after its begin: both may have the same id.
+      SubTable& sub_table = sub_tables_[number];
+      std::unique_lock lock(sub_table.lock, std::defer_lock);
+      if (number == last_left || !lock.try_lock()) {
+        left.push_back(run);
+        last_left = number;
+        continue;
       }
+      change_run(change, sub_table, groups.subspan(run.first, run.last - run.first), scratch);
     }
   }
+  for (const Run& run : left) {
+    const Guest guest(gate_);
+    SubTable& sub_table = sub_table_of(order.hashes()[run.first]);
+    const std::unique_lock lock(sub_table.lock);
+    change_run(change, sub_table, groups.subspan(run.first, run.last - run.first), scratch);
+  }
+}
+
+// Rows on their way to one call of the optimizer.
+struct RowTable::RowBlock {
+  std::size_t count = 0;
+  std::array<float*, kBlockRows> weights, state;
+  std::array<std::uint32_t, kBlockRows> positions;  // of their first gradients
+  std::array<std::uint32_t, kBlockRows> groups;
+};
+
+// Up to a block of rows of one sub-table, whose lock the caller holds.
+void RowTable::change_run(Change& change, SubTable& sub_table, std::span<const std::uint32_t> groups,
+                          Scratch& scratch) {
+  const bool may_be_gone = change.plan.erase_count() != erase_count_.load(std::memory_order_relaxed);
+  if (may_be_gone || !steps_rows(change)) {
+    for (const std::uint32_t g : groups) change_group<false>(change, g, scratch);
+    return;
+  }
+  RowBlock block;
+  fetch_block(change, 0, groups.size(), [=](std::size_t i) { return groups[i]; }, block);
+  for (const std::uint32_t g : std::span(block.groups).first(block.count)) {
+    sub_table.before_change(chunk_layout_, change.hashes[g], change.found[g].row);
+  }
+  step_block(change, block, scratch);
 }
 
 // The row may be gone by now; then other memory is fetched, and nothing else happens.
@@ -183,14 +226,6 @@ void RowTable::change_groups(Change& change, std::size_t first, std::size_t last
   }
 }
 
-// Rows on their way to one call of the optimizer.
-struct RowTable::RowBlock {
-  std::size_t count = 0;
-  std::array<float*, kBlockRows> weights, state;
-  std::array<std::uint32_t, kBlockRows> positions;  // of their first gradients
-  std::array<std::uint32_t, kBlockRows> groups;
-};
-
 bool RowTable::steps_rows(const Change& change) const {
   const ChangeRequest& request = change.request;
   return request.kind == ChangeRequest::Kind::kStep && request.sum_repeated && change.skipped.empty() &&
@@ -208,7 +243,13 @@ void RowTable::step_groups(Change& change, std::size_t first, std::size_t last, 
   for (std::size_t begin = first, number = 0; begin < last; begin += block_rows, ++number) {
     const std::size_t next = std::min(last, begin + block_rows);
     fetch_block(change, next, std::min(last, next + block_rows), group_at, blocks[(number + 1) % 2]);
-    step_block(change, blocks[number % 2], scratch);
+    const RowBlock& block = blocks[number % 2];
+    if (change.is_watched) {
+      for (std::size_t i = 0; i < block.count; ++i) {
+        mark_change(change, change.hashes[block.groups[i]], change.found[block.groups[i]]);
+      }
+    }
+    step_block(change, block, scratch);
   }
 }
 
@@ -247,9 +288,6 @@ template <typename GroupAt>
 void RowTable::step_block(Change& change, const RowBlock& block, Scratch& scratch) {
   const ChangeRequest& request = change.request;
   const auto groups = std::span(block.groups).first(block.count);
-  if (change.is_watched) {
-    for (const std::uint32_t g : groups) mark_change(change, change.hashes[g], change.found[g]);
-  }
   if (change.keeps_time) {
     for (const std::uint32_t g : groups)
       ChunkLayout::last_seen(change.found[g].chunk, change.found[g].row) = request.time;

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -11,6 +12,9 @@
 #include "table/row_table.h"
 
 namespace monolith {
+
+// How many rows of a batch are found alone before others are let in; of how many a guest sorts the groups.
+inline constexpr std::size_t kStretchRows = 32768;
 
 struct RowTable::Scratch {
   // Floats from the begin of a cache line: a wide store that crosses one takes twice as long.
@@ -62,6 +66,18 @@ struct RowTable::Change {
     std::size_t earliest = first_not_finite.load(std::memory_order_relaxed);
     while (g < earliest && !first_not_finite.compare_exchange_weak(earliest, g, std::memory_order_relaxed)) {
     }
+  }
+};
+
+// A guest works sub-table by sub-table: it finds rows in this order, and changes them.
+struct RowTable::GuestOrder {
+  std::size_t first = 0;
+  std::optional<SubTableOrder> order;
+
+  const SubTableOrder& of(std::span<const std::uint64_t> hashes, std::size_t from, std::size_t last) {
+    if (!order || first != from || order->groups().size() != last - from) order.emplace(hashes, from, last);
+    first = from;
+    return *order;
   }
 };
 

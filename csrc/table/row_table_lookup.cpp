@@ -9,6 +9,7 @@
 #include "table/block.h"
 #include "table/copy_row.h"
 #include "table/row_table.h"
+#include "table/row_table_change.h"
 
 namespace monolith {
 
@@ -185,12 +186,11 @@ std::size_t RowTable::read_locked(BatchPlan& plan, std::size_t first, std::size_
 }
 
 // For a writer, which keeps readers out itself.
-void RowTable::find(BatchPlan& plan) {
-  constexpr std::size_t kRowsAlone = 16 * kTaskRows;
-  for (std::size_t first = 0; first < plan.num_groups(); first += kRowsAlone) {
-    const std::size_t last = std::min(first + kRowsAlone, plan.num_groups());
+void RowTable::find(BatchPlan& plan, GuestOrder& guest_order) {
+  for (std::size_t first = 0; first < plan.num_groups(); first += kStretchRows) {
+    const std::size_t last = std::min(first + kStretchRows, plan.num_groups());
     if (layout_.serving() || !gate_.try_alone()) {
-      find_as_guest(plan, first, last);
+      find_as_guest(plan, guest_order.of(plan.hashes(), first, last));
       continue;
     }
     sum_of_tasks(last - first, [&](std::size_t begin, std::size_t count) {
@@ -201,10 +201,7 @@ void RowTable::find(BatchPlan& plan) {
 }
 
 // A lock for many rows, as where they are changed.
-void RowTable::find_as_guest(BatchPlan& plan, std::size_t first, std::size_t last) {
-  std::vector<std::uint32_t> all(last - first);
-  std::iota(all.begin(), all.end(), static_cast<std::uint32_t>(first));
-  const SubTableOrder order(plan.hashes(), all);
+void RowTable::find_as_guest(BatchPlan& plan, const SubTableOrder& order) {
   const std::span<FoundRow> found = plan.found();
   for_each_block(sub_tables_.get(), order.hashes(), [&](std::size_t begin, std::size_t count, const auto& fetch_next) {
     prefetch_whole_next(fetch_next);

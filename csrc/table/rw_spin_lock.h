@@ -20,6 +20,10 @@ class RwSpinLock {
       if (state_.compare_exchange_weak(waiting, kWriter, std::memory_order_acquire, std::memory_order_relaxed)) return;
     }
   }
+  bool try_lock() {
+    std::uint32_t free = 0;
+    return state_.compare_exchange_strong(free, kWriter, std::memory_order_acquire, std::memory_order_relaxed);
+  }
   void unlock() { state_.fetch_and(~kWriter, std::memory_order_release); }
 
   void lock_shared() {

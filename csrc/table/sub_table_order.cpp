@@ -32,8 +32,10 @@ SubTableOrder::~SubTableOrder() {
   kept.found.swap(found_);
 }
 
-SubTableOrder::SubTableOrder(std::span<const std::uint64_t> hashes) {
-  sort(hashes, hashes.size(), [](std::size_t i) { return static_cast<std::uint32_t>(i); });
+SubTableOrder::SubTableOrder(std::span<const std::uint64_t> hashes) : SubTableOrder(hashes, 0, hashes.size()) {}
+
+SubTableOrder::SubTableOrder(std::span<const std::uint64_t> hashes, std::size_t first, std::size_t last) {
+  sort(hashes, last - first, [=](std::size_t i) { return static_cast<std::uint32_t>(first + i); });
 }
 
 SubTableOrder::SubTableOrder(std::span<const std::uint64_t> hashes, std::span<const std::uint32_t> groups) {

@@ -1,5 +1,5 @@
 // Groups of a plan in the order of their sub-tables, for work that takes a sub-table's lock for many rows at once:
-// inserting. The order depends on the hashes alone.
+// inserting, and changing while others do. The order depends on the hashes alone.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,9 @@ namespace monolith {
 
 class SubTableOrder {
  public:
-  // All groups of a plan with these hashes; or, with `groups`, these (ascending).
+  // All groups of a plan with these hashes; or those from `first` to `last`; or, with `groups`, these (ascending).
   explicit SubTableOrder(std::span<const std::uint64_t> hashes);
+  SubTableOrder(std::span<const std::uint64_t> hashes, std::size_t first, std::size_t last);
   SubTableOrder(std::span<const std::uint64_t> hashes, std::span<const std::uint32_t> groups);
   ~SubTableOrder();
   SubTableOrder(const SubTableOrder&) = delete;

@@ -237,10 +237,57 @@ void test_repeated_ids_without_merging() {
   set_num_threads(0);
 }
 
+// Writers that meet, each with ids of its own, some twice in a batch: every row is as if its writer had been alone, to
+// the bit, though the order of steps matters to Adagrad; and every change is told.
+void test_writers_that_meet_change_rows_as_one_alone_would() {
+  constexpr std::int64_t kWriters = 4;
+  constexpr std::int64_t kIds = 18'000;  // more of a sub-table than are changed with its lock held
+  TableOptions adagrad = options();
+  adagrad.segments[0].optimizer.kind = "adagrad";
+  std::vector<std::int64_t> all;
+  for (std::int64_t writer = 0; writer < kWriters; ++writer) {
+    for (std::int64_t i = 0; i < kIds; ++i) all.push_back(kFirstPrivate * writer + i);
+  }
+  const auto write = [&](RowTable& table, std::int64_t writer) {
+    std::mt19937_64 random(static_cast<std::uint64_t>(writer));
+    const std::vector<float> rates{0.1F};
+    const auto first = all.begin() + writer * kIds;
+    std::vector<std::int64_t> ids(first, first + kIds);
+    ids.insert(ids.end(), first, first + 2'000);
+    for (int batch = 0; batch < 8; ++batch) {
+      std::vector<float> gradients(ids.size() * kDim);
+      for (float& gradient : gradients) gradient = static_cast<float>(random() % 100) - 50.0F;
+      BatchPlan plan(ids, batch % 2 == 0);
+      ChangeRequest request;
+      request.values = gradients.data();
+      request.learning_rates = rates;
+      table.change(plan, request);
+    }
+  };
+  std::vector<float> rows[2];
+  for (const bool at_once : {false, true}) {
+    RowTable table(adagrad);
+    BatchPlan plan(all, true);
+    add_ones(table, plan, 0);
+    const std::size_t consumer = table.add_consumer();
+    std::vector<std::jthread> writers;
+    for (std::int64_t writer = 0; writer < kWriters; ++writer) {
+      writers.emplace_back([&, writer] { write(table, writer); });
+      if (!at_once) writers.back().join();
+    }
+    writers.clear();
+    CHECK_EQ(table.take_changes(consumer).touched.size(), all.size());
+    rows[at_once].resize(all.size() * kDim);
+    CHECK_EQ(table.lookup(all, rows[at_once].data(), kDim), all.size());
+  }
+  CHECK(rows[0] == rows[1]);
+}
+
 }  // namespace
 
 int main() {
   test_repeated_ids_without_merging();
+  test_writers_that_meet_change_rows_as_one_alone_would();
   set_num_threads(2);  // batches and evictions use threads of their own on top
   Stress().run();
   return monolith::test::finish();
