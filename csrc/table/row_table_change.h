@@ -1,4 +1,4 @@
-// What the threads share that change the rows of one batch; only for row_table_change.cpp.
+// What the threads share that change the rows of one batch; only for the sources of RowTable.
 #pragma once
 
 #include <atomic>
