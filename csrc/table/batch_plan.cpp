@@ -98,7 +98,7 @@ class DenseGroups {
     std::uint32_t* nexts;  // of a position; with one place more, which nothing reads
   };
 
-  // Hashes are computed for so many ids ahead: an id whose place is taken sends the processor back to where it guessed
+  // Hashes are computed ahead, for this many ids: an id whose place is taken sends the processor back to where it guessed
   // wrongly, and it need not compute the hashes of the next ids again.
   static constexpr std::uint32_t kHashesAtOnce = 64;
 

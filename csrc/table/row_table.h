@@ -69,7 +69,7 @@ struct ChangeRequest {
   std::uint32_t time = 0;    // becomes the rows' last seen, in seconds
   bool sum_repeated = true;  // kStep: one step with the sum of a repeated id's gradients, or a step for each
   bool per_group = false;    // kStep: the gradients of repeated ids are summed already
-  // No id of the batch repeats, says whoever made it. Of one that does all the same, a step may be lost.
+  // The caller promises that no id of the batch repeats. If one does, one of its steps may be lost.
   bool all_different = false;
 };
 

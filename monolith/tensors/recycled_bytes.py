@@ -18,7 +18,7 @@ _HUGE_BYTES = 1 << 20
 """From here on memory comes in huge pages: a batch goes through it several times, each page a miss every time."""
 
 _MOST_FLOATS = 16 << 20
-"""More than a batch has: memory for so many is not kept."""
+"""More than a batch has: memory for a larger tensor is not kept."""
 
 _FLOAT_BYTES = 4
 
@@ -58,7 +58,7 @@ class RecycledBytes:
             return array
 
     def floats(self, count: int) -> Tensor:
-        """Return an uninitialised tensor of so many float32 over memory that nobody else uses."""
+        """Return an uninitialised tensor of `count` float32 over memory that nobody else uses."""
         size = _FLOAT_BYTES * count
         if size < _SMALL_BYTES or count > _MOST_FLOATS:
             return torch.empty(count)
