@@ -100,7 +100,7 @@ class DenseGroups {
 
   // Hashes are computed ahead, for this many ids: an id whose place is taken sends the processor back to where it guessed
   // wrongly, and it need not compute the hashes of the next ids again.
-  static constexpr std::uint32_t kHashesAtOnce = 64;
+  static constexpr std::size_t kHashesAtOnce = 64;
 
   // Returns the number of groups. No branch depends on whether an id is new, which no processor can foresee: the next
   // group is written down for every id, and counts if it was needed. Nor does an id's way depend on what was written
@@ -122,15 +122,15 @@ class DenseGroups {
     std::size_t num_groups = 0;
     std::uint64_t hashes[kHashesAtOnce];
     std::size_t homes[kHashesAtOnce];
-    for (std::uint32_t begin = 0; begin < nowhere; begin += kHashesAtOnce) {
-      const std::uint32_t count = std::min<std::uint32_t>(kHashesAtOnce, nowhere - begin);
-      for (std::uint32_t i = 0; i < count; ++i) {
+    for (std::size_t begin = 0; begin < ids.size(); begin += kHashesAtOnce) {
+      const std::size_t count = std::min(kHashesAtOnce, ids.size() - begin);
+      for (std::size_t i = 0; i < count; ++i) {
         hashes[i] = hash_of.of(ids[begin + i]);
         homes[i] = hashes[i] * factor >> shift;
       }
-      for (std::uint32_t i = 0; i < count; ++i) {
+      for (std::size_t i = 0; i < count; ++i) {
         const std::uint64_t hash = hashes[i];
-        const std::uint32_t position = begin + i;
+        const auto position = static_cast<std::uint32_t>(begin + i);
         to.hashes[num_groups] = hash;
         to.firsts[num_groups] = position;
         std::size_t slot = homes[i];
@@ -208,17 +208,18 @@ void BatchPlan::fit(std::size_t num_ids) {
   if (found_.size() < num_ids) found_.resize(num_ids);
   if ((!merged_ || merged_by_parts_) && hashes_.size() < num_ids) hashes_.resize(num_ids);
   if (merged_by_parts_) shares_.fit(num_ids);
+  // The one that is looked at comes last: if memory runs out before it, the next batch tries again.
   if (merged_ && nexts_.size() < num_ids + 1) {
-    nexts_.resize(num_ids + 1);
     group_hashes_.resize(num_ids + 1);
     firsts_.resize(num_ids + 1);
+    nexts_.resize(num_ids + 1);
   }
 }
 
 void BatchPlan::Shares::fit(std::size_t num_ids) {
   if (places.size() >= num_ids) return;
   hashes.resize(num_ids);
-  for (auto* numbers : {&places, &positions, &nexts, &lasts}) numbers->resize(num_ids);
+  for (auto* numbers : {&positions, &nexts, &lasts, &places}) numbers->resize(num_ids);
 }
 
 std::size_t BatchPlan::Shares::bytes() const {

@@ -178,15 +178,15 @@ std::size_t RowLayout::first_not_finite(std::span<const std::byte> rows) const {
   return num_rows;
 }
 
-bool RowLayout::is_finite(const std::byte* row) const {
+bool RowLayout::is_finite(const std::byte* weights, const std::byte* state) const {
   if (serving_) {
-    thread_local std::vector<float> weights;
-    weights.resize(dim_);
-    read(row, weights.data());
-    return all_finite(weights.data(), dim_);
+    thread_local std::vector<float> values;
+    values.resize(dim_);
+    read(weights, values.data());
+    return all_finite(values.data(), dim_);
   }
-  return monolith::all_finite(row, dim_) && std::ranges::all_of(segments_, [&](const Segment& segment) {
-           return monolith::all_finite(row + weight_bytes_ + segment.first_state * sizeof(float),
+  return monolith::all_finite(weights, dim_) && std::ranges::all_of(segments_, [&](const Segment& segment) {
+           return monolith::all_finite(state + segment.first_state * sizeof(float),
                                        segment.optimizer.state_numbers());
          });
 }

@@ -73,7 +73,8 @@ class RowLayout {
   // Of rows as files have them, weights then state: the number of the first with a weight or a number of its state that
   // is not finite, or how many rows there are.
   std::size_t first_not_finite(std::span<const std::byte> rows) const;
-  bool is_finite(const std::byte* row) const;
+  bool is_finite(const std::byte* row) const { return is_finite(row, row + weight_bytes_); }
+  bool is_finite(const std::byte* weights, const std::byte* state) const;
   // Says what is not finite in such a row: "weight 3 is nan".
   std::string not_finite_part(const std::byte* row) const;
 

@@ -69,7 +69,7 @@ struct ChangeRequest {
   std::uint32_t time = 0;    // becomes the rows' last seen, in seconds
   bool sum_repeated = true;  // kStep: one step with the sum of a repeated id's gradients, or a step for each
   bool per_group = false;    // kStep: the gradients of repeated ids are summed already
-  // The caller promises that no id of the batch repeats. If one does, one of its steps may be lost.
+  // The caller promises that no id of the batch repeats. If one does, a step of it may be lost, or its row.
   bool all_different = false;
 };
 
@@ -230,6 +230,7 @@ class RowTable {
   struct Shares;  // of the groups, one per thread
   template <typename GroupAt>
   void change_groups(Change& change, std::size_t first, std::size_t last, const GroupAt& group_at);
+  void erase_not_finite(const Change& change, std::size_t first, std::size_t last);
   void change_as_guest(Change& change, const SubTableOrder& order, bool one_thread);
   void change_in_order(Change& change, const SubTableOrder& order, std::size_t first, std::size_t last);
   void change_run(Change& change, SubTable& sub_table, std::span<const std::uint32_t> groups, Scratch& scratch);

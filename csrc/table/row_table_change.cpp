@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "ops/parallel_for.h"
-#include "table/block.h"
 #include "table/copy_row.h"
 #include "table/row_table.h"
 
@@ -44,8 +43,10 @@ ChangeResult RowTable::change(BatchPlan& plan, const ChangeRequest& request) {
   ChangeResult result;
   std::vector<std::uint32_t> skipped;
   GuestOrder guest_order;
-  bool known = plan.rows_are_known() && plan.erase_count() == erase_count_.load();
-  plan.set_erase_count(erase_count_.load());
+  // Read once: a row erased between two readings would count as there.
+  const std::uint64_t erase_count = erase_count_.load();
+  bool known = plan.rows_are_known() && plan.erase_count() == erase_count;
+  plan.set_erase_count(erase_count);
   // Most ids of a step have rows. Those of an assignment have none, as a rule: insert_missing searches for them.
   if (!known && (filter_ != nullptr || request.kind != ChangeRequest::Kind::kAssign)) {
     find(plan, guest_order);
@@ -85,18 +86,10 @@ void RowTable::change_rows(Change& change, GuestOrder& guest_order) {
     // Without merging, two groups may be the same id: one thread then changes both. It skips the groups of others,
     // which makes its share half as fast.
     const bool is_shared = num_tasks > 1 && !change.plan.is_merged() && !change.request.all_different;
-    struct Alone {
-      TableGate& gate;
-      bool is_alone = gate.try_alone();
-      void end() {
-        if (is_alone) gate.end_alone();
-        is_alone = false;
-      }
-      ~Alone() { end(); }
-    } alone{gate_};
+    Alone alone(gate_);
     // Only now nobody else can erase rows.
     if (!may_work_alone(change.plan)) alone.end();
-    if (!alone.is_alone) {
+    if (!alone) {
       last = std::min(num_groups, first + kStretchRows);
       change_as_guest(change, guest_order.of(change.hashes, first, last), one_thread);
       first = last;
@@ -111,7 +104,20 @@ void RowTable::change_rows(Change& change, GuestOrder& guest_order) {
         change_groups(change, first_of(task), first_of(task + 1), [](std::size_t g) { return g; });
       }
     });
+    if (change.request.all_different && change.num_not_finite != 0) erase_not_finite(change, first, last);
     first = last;
+  }
+}
+
+// If an id repeats although the caller promised that none does, two threads may step its row at once. One may put back
+// what the other one left for a moment, a row that is not finite: no later step could mend it, and no save be restored.
+void RowTable::erase_not_finite(const Change& change, std::size_t first, std::size_t last) {
+  for (std::size_t g = first; g < last; ++g) {
+    const FoundRow at = change.found[g];
+    if (at.row == kNoRow) continue;
+    if (!layout_.is_finite(chunk_layout_.weights(at.chunk, at.row), chunk_layout_.state(at.chunk, at.row))) {
+      erase_row(sub_table_of(change.hashes[g]), change.hashes[g]);
+    }
   }
 }
 
@@ -138,7 +144,7 @@ void RowTable::change_as_guest(Change& change, const SubTableOrder& order, bool 
 }
 
 // While rows are changed, as many are on their way from memory. A sub-table that somebody else works on is left for
-// later: to wait for it would be to follow that writer through all the others.
+// later: a writer that waits for another one meets it again at every sub-table.
 void RowTable::change_in_order(Change& change, const SubTableOrder& order, std::size_t first, std::size_t last) {
   thread_local Scratch scratch;
   scratch.fit(layout_);
@@ -159,7 +165,7 @@ void RowTable::change_in_order(Change& change, const SubTableOrder& order, std::
     for (Run run{begin, begin}; run.first < end; run.first = run.last) {
       const std::uint32_t number = sub_table_of_hash(order.hashes()[run.first]);
       while (run.last < end && sub_table_of_hash(order.hashes()[run.last]) == number) ++run.last;
-      // The rest of a sub-table goes after its begin: both may have the same id.
+      // Later rows of a sub-table wait for its first ones: both may have the same id.
       SubTable& sub_table = sub_tables_[number];
       std::unique_lock lock(sub_table.lock, std::defer_lock);
       if (number == last_left || !lock.try_lock()) {

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <numeric>
 
 #include "ops/parallel_for.h"
 #include "ops/simd.h"
@@ -189,14 +188,16 @@ std::size_t RowTable::read_locked(BatchPlan& plan, std::size_t first, std::size_
 void RowTable::find(BatchPlan& plan, GuestOrder& guest_order) {
   for (std::size_t first = 0; first < plan.num_groups(); first += kStretchRows) {
     const std::size_t last = std::min(first + kStretchRows, plan.num_groups());
-    if (layout_.serving() || !gate_.try_alone()) {
+    Alone alone(gate_);
+    // Readers of a serving table never wait for a batch.
+    if (layout_.serving()) alone.end();
+    if (!alone) {
       find_as_guest(plan, guest_order.of(plan.hashes(), first, last));
       continue;
     }
     sum_of_tasks(last - first, [&](std::size_t begin, std::size_t count) {
       return gather(groups_to_gather(plan, first + begin, count, copies_to(nullptr, 0, false)));
     });
-    gate_.end_alone();
   }
 }
 

@@ -109,4 +109,23 @@ class Writer {
   TableGate& gate_;
 };
 
+// For a writer: alone from here to end(), or to its own end, if it may be.
+class Alone {
+ public:
+  explicit Alone(TableGate& gate) : gate_(gate), is_alone_(gate.try_alone()) {}
+  ~Alone() { end(); }
+  Alone(const Alone&) = delete;
+  Alone& operator=(const Alone&) = delete;
+
+  explicit operator bool() const { return is_alone_; }
+  void end() {
+    if (is_alone_) gate_.end_alone();
+    is_alone_ = false;
+  }
+
+ private:
+  TableGate& gate_;
+  bool is_alone_;
+};
+
 }  // namespace monolith

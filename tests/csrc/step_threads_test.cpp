@@ -1,7 +1,9 @@
 // A step of a batch gives the same rows with any number of threads, whichever way they share it.
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <random>
+#include <span>
 #include <vector>
 
 #include "check.h"
@@ -46,6 +48,39 @@ std::vector<float> rows_after(Ids kind, int threads, std::vector<std::int64_t> i
   return rows;
 }
 
+// A client that repeats an id although it promised not to: two threads step one row at once. Each step may make it
+// infinite for a moment, and the next one may take that for what the row was.
+void test_a_broken_promise_leaves_no_infinite_row() {
+  constexpr std::size_t kWidth = 64;
+  constexpr std::size_t kRepeats = 100'000;
+  TableOptions options;
+  SegmentConfig segment;
+  segment.dim = kWidth;
+  segment.optimizer.kind = "sgd";
+  options.segments = {segment};
+  RowTable table(options);
+  set_num_threads(7);
+  const std::vector<std::int64_t> ids(kRepeats, 5);
+  std::vector<float> gradients(kRepeats * kWidth);
+  for (std::size_t i = 0; i < gradients.size(); ++i) gradients[i] = i / kWidth % 2 == 0 ? 3e38F : -3e38F;
+  const std::vector<float> rates{1.0F};
+  for (int round = 0; round < 20; ++round) {
+    BatchPlan plan(ids, false);
+    ChangeRequest request;
+    request.values = gradients.data();
+    request.learning_rates = rates;
+    request.all_different = true;
+    try {
+      table.change(plan, request);
+    } catch (const NotFiniteRow&) {
+      // as it may be
+    }
+    std::vector<float> row(kWidth);
+    table.lookup(std::span(ids).first(1), row.data(), kWidth);
+    CHECK(std::ranges::all_of(row, [](float value) { return std::isfinite(value); }));
+  }
+}
+
 }  // namespace
 
 int main() {
@@ -63,6 +98,7 @@ int main() {
     CHECK(rows_after(Ids::kAllDifferent, threads, different) == rows);
     CHECK(rows_after(Ids::kRepeated, threads, repeated) == one_by_one);
   }
+  test_a_broken_promise_leaves_no_infinite_row();
   CHECK(one_by_one != rows_after(Ids::kMerged, 1, repeated));
   return monolith::test::finish();
 }
