@@ -2,7 +2,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <new>
+#include <exception>
+#include <string>
 #include <system_error>
 
 #include "net/table_reply.h"
@@ -83,6 +84,7 @@ void TableService::pull(const FrameView& request, Scratch& scratch, ByteSink& si
     own.rows.resize(std::max(own.rows.size(), most_floats));
     if (half) own.halves.resize(std::max(own.halves.size(), most_floats));
   }
+  for (const RowsPart& part : parts) part.table->hash().check(part.ids);
   sink.write(layout.head, !parts.empty());
   std::atomic<std::size_t> next_part{0};
   Turns turns;
@@ -112,8 +114,10 @@ void TableService::pull(const FrameView& request, Scratch& scratch, ByteSink& si
         throw;
       }
     });
-  } catch (const std::bad_alloc&) {
-    throw std::system_error(ENOMEM, std::generic_category(), "in the middle of a reply");
+  } catch (const std::system_error&) {
+    throw;
+  } catch (const std::exception& error) {
+    throw std::system_error(EIO, std::generic_category(), std::string("in the middle of a reply: ") + error.what());
   }
 }
 

@@ -42,6 +42,7 @@ class RemoteBatchPlan:
         self._tables = tables
         self._ids = flat_ids(ids)
         self._sizes = list(sizes)
+        self._dedup = dedup
         self._batch = native.ShardedBatch(tables.dims, len(tables.servers.links), self._ids, self._sizes, dedup)
 
     @property
@@ -82,6 +83,8 @@ class RemoteBatchPlan:
 
         With a `key`, each server skips the batch if it has applied it before, from this client or another.
         """
+        if not self._dedup:
+            raise ValueError("a step on table servers names each id once: make the plan with dedup=True")
         configs = self._tables.configs.values()
         rates = [rate for config in configs for rate in config.learning_rate_values(global_step)]
         flat = self._flat(gradients, "gradients")

@@ -9,6 +9,7 @@ import struct
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ import torch
 
 from monolith._core import native
 from monolith.embedding import MultiTable
+from monolith.embedding.hash_shards import shards_of_ids
 from monolith.errors import PlanMismatchError, RemoteError, SecretError
 from monolith.parallel import TableServer
 from monolith.parallel.messages import Hello, TableRequest, tables_of
@@ -120,6 +122,20 @@ def test_a_hello_of_another_job_ends_the_connection(server, changes, status):
 def test_another_plan_is_refused_by_name(server, join):
     with pytest.raises(PlanMismatchError, match="another lookup plan"):
         join(server, plan_hash=78)
+
+
+def test_a_pull_of_another_shards_ids_is_refused_before_the_reply_begins(serve):
+    server = serve(tables=MultiTable(CONFIGS, shard=(0, 2)), shard=0, num_shards=2)
+    ids = torch.arange(1, 100)
+    own, foreign = (ids[shards_of_ids(ids, 2) == shard][:20].numpy() for shard in (0, 1))
+    with connect(server.address, secret=SECRET) as client:
+        client.request(hello(num_shards=2), PATIENCE_SECONDS)
+        for some, error in ((foreign, f"id {foreign[0]} belongs to shard 1 of 2"), (own, None)):
+            arrays = {"half": np.array([0]), "sizes": np.array([len(some), 0]), "ids": some}
+            pull = Message(type=TableRequest.PULL, arrays=arrays, plan_hash=PLAN_HASH)
+            with nullcontext() if error is None else pytest.raises(RemoteError, match=error):
+                reply = client.request(pull, PATIENCE_SECONDS)
+        assert not reply.arrays["rows"].any()
 
 
 @pytest.mark.usefixtures("unharmed")
