@@ -180,8 +180,9 @@ class Training:
         )
         self.step = 0
 
-    def export(self, version, sequence=0):
-        export(self.base, version, model=self.model, plan=self.plan, tables=self.tables, sequence=sequence)
+    def export(self, version, sequence=0, **description):
+        parts = {"model": self.model, "plan": self.plan, "tables": self.tables, "sequence": sequence}
+        export(self.base, version, **parts, **description)
 
     def train(self):
         self.step += 1
@@ -210,6 +211,20 @@ def test_a_version_whose_content_deltas_have_brought_is_not_loaded_again(tmp_pat
         # Loaded from its files it would be older than what was answered before.
         assert job.served.find().tables is before.tables
         assert_near(answer(job.served.find()), job.truth())
+
+
+def test_versions_of_a_trainer_that_was_started_again_get_their_numbers(tmp_path):
+    """Its deltas have brought all that they hold, to tables that were loaded from a version of its earlier life."""
+    with ExitStack() as cleanup:
+        job = Training(tmp_path, cleanup, generation=2)
+        for version in (2, 3):
+            job.train()
+            assert not job.sender.push_once().failures
+            job.export(version, job.sender.sequence, generation=2)
+            job.served.refresh()
+            assert job.served.find().version == version
+            assert job.served.find(str(version)) is job.served.current
+            assert_near(answer(job.served.find()), job.truth())
 
 
 def test_a_version_that_is_ahead_of_the_deltas_is_loaded_and_followed(tmp_path):

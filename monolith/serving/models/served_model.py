@@ -302,7 +302,8 @@ class ServedModel:
     ) -> None:
         now, follower = self._versions.current, self._follower
         with nullcontext() if follower is None else follower.held():
-            if follower is not None and now is not None and not again:
+            # Another number for the tables that answer needs no second look: the description is that of their files.
+            if follower is not None and now is not None and model.tables is not now.tables and not again:
                 # Deltas came while it was being loaded. Their sender may have ended: nobody would send them again.
                 if self._is_overtaken(model.description):
                     return
