@@ -7,6 +7,7 @@ from typing import Any, Final
 from monolith.errors import (
     CorruptFileError,
     FencedError,
+    MonolithError,
     NotFiniteError,
     PlanMismatchError,
     RemoteError,
@@ -16,6 +17,16 @@ from monolith.wire import Message
 
 CONTROL_PROTOCOL: Final = 1
 """Version of the control messages; both sides must have the same."""
+
+
+EMPTY: Final = (
+    "this parameter server is empty: the chief has not said yet which shard it holds, or the server was started anew "
+    "since; let the chief begin again"
+)
+
+
+class BeginAgainError(MonolithError, ConnectionError):
+    """A parameter server cannot go on with what its chief began; the job begins again, as after a lost server."""
 
 
 class ControlRequest(IntEnum):
@@ -39,6 +50,7 @@ class ControlRequest(IntEnum):
 
 
 _KINDS: Final = (
+    BeginAgainError,
     CorruptFileError,
     FencedError,
     NotFiniteError,

@@ -2,31 +2,25 @@
 
 import threading
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import nullcontext
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-from torch import Tensor
-
-from monolith.checkpoint import load_dense_only
 from monolith.checkpoint.save.pending_save import stand_back
-from monolith.checkpoint.shards import TableShard
-from monolith.checkpoint.shards.notes import ShardNotes
 from monolith.closing import Closing
 from monolith.delta import DeltaSettings
-from monolith.errors import FencedError, PlanMismatchError, RemoteError
+from monolith.errors import FencedError, PlanMismatchError
 from monolith.model import LookupPlan
 from monolith.observe.machine_health import MachineInfo, health_report
-from monolith.parallel.control import ControlRequest, check_protocol, failure
+from monolith.parallel.control import EMPTY, BeginAgainError, ControlRequest, check_protocol, failure
 from monolith.parallel.dense.requests import REFUSED, DenseRequest
 from monolith.parallel.dense.variable_store import VariableStore
 from monolith.parallel.dense_shard import FIRST_TYPE, LAST_TYPE, DenseShard
 from monolith.parallel.live.served_changes import DELTA_SECONDS, ServedChanges
 from monolith.parallel.messages import TableRequest, Welcome
-from monolith.parallel.table_server import ServedTables, check_proof
+from monolith.parallel.shard.served_shard import ServedShard
+from monolith.parallel.table_server import check_proof
 from monolith.wire import Address, FrameLimits, LastReply, Message, SharedSecret, TlsConfig, listen
 
 _MAX_REMEMBERED = 16
@@ -34,65 +28,6 @@ _MAX_REMEMBERED = 16
 
 _WAIT_SECONDS = 1.0
 """How long a question for a result is held before the answer is "not yet"."""
-
-
-class ServedShard(TableShard):
-    """A shard whose tables clients use; it notes which batches they have pushed."""
-
-    def __init__(
-        self, index: int, num_shards: int, plan: LookupPlan, *, initial_capacity: int, generation: int
-    ) -> None:
-        """Make empty tables, not ready for clients."""
-        super().__init__(index, num_shards, plan, {}, initial_capacity=initial_capacity)
-        self.plan = plan
-        self.dense_shard = DenseShard()
-        self.generation = generation
-        self.is_ready = False
-        self.served = self._serve()
-
-    def begin_generation(self, generation: int) -> None:
-        """Cut all clients: they belong to an earlier generation. Rows stay; applied batches too."""
-        applied = self.served.applied_batches()
-        self.served.close()
-        self.generation, self.is_ready = generation, False
-        self.served = self._serve()
-        self.served.restore_applied_batches(applied)
-
-    def notes(self) -> ShardNotes:
-        """Return also which batches were applied."""
-        return replace(
-            super().notes(),
-            applied=self.served.applied_batches(),
-            dense_applied=self.dense_shard.applied_batches(),
-        )
-
-    def restore_notes(self, notes: ShardNotes) -> None:
-        """Go on from what `notes` returned."""
-        super().restore_notes(notes)
-        self.served.restore_applied_batches(notes.applied)
-
-    def dense_tensors(self) -> dict[str, Tensor]:
-        """Return copies of the dense tensors that the chief created here."""
-        return self.dense_shard.tensors()
-
-    def read_dense(self, link: Path) -> dict[str, Tensor]:
-        """Return the dense tensors of a snapshot, if the chief has created those that live here."""
-        return load_dense_only(link) if self.dense_shard.is_created else {}
-
-    def restore_dense(self, tensors: Mapping[str, Tensor], notes: ShardNotes, step: int) -> None:
-        """Change the dense tensors that live here; where there are none, the chief creates them later."""
-        if tensors:
-            self.dense_shard.restore(tensors, global_step=step, applied=notes.dense_applied)
-
-    def _serve(self) -> ServedTables:
-        index, num_shards = self._place
-        return ServedTables(
-            self.tables,
-            shard=index,
-            num_shards=num_shards,
-            plan_hash=self.plan.hash,
-            generation=self.generation,
-        )
 
 
 class ParameterServer(Closing):
@@ -164,10 +99,10 @@ class ParameterServer(Closing):
 
     @property
     def shard(self) -> ServedShard:
-        """What it holds; a ValueError before the chief has said what that is."""
+        """What it holds; a BeginAgainError before the chief has said what that is."""
         shard = self._shard
         if shard is None:
-            raise ValueError("this parameter server is empty: the chief has not said yet which shard it holds")
+            raise BeginAgainError(EMPTY)
         return shard
 
     def wait(self, timeout_seconds: float | None = None) -> bool:
@@ -383,8 +318,7 @@ class ParameterServer(Closing):
         name, changes = str(message.meta["work"]), self._changes
         future = self._work.get(name) or (None if changes is None else changes.work.get(name))
         if future is None:
-            words = "this parameter server was started anew since; begin again"
-            return {"failure": {"kind": RemoteError.__name__, "words": words}}
+            return {"failure": failure(BeginAgainError("this parameter server was started anew since; begin again"))}
         wait([future], _WAIT_SECONDS)
         if not future.done():
             return {"is_done": False}

@@ -7,7 +7,7 @@ from typing import Any
 from monolith.closing import Closing
 from monolith.errors import CorruptFrameError
 from monolith.model import LookupPlan
-from monolith.parallel.control import ControlRequest, raise_failure, request
+from monolith.parallel.control import EMPTY, BeginAgainError, ControlRequest, raise_failure, request
 from monolith.parallel.server_group import CallPatience, GivenUp, RetryConfig
 from monolith.wire import Address, Client, Message, SharedSecret, TlsConfig
 
@@ -97,8 +97,15 @@ class RemoteShard(Closing):
         self._ask(ControlRequest.READY, generation=self._generation)
 
     def progress(self) -> dict[str, tuple[int, int]]:
-        """Return time and step of the newest update of each table."""
-        return {name: (time, step) for name, (time, step) in self.status()["progress"].items()}
+        """Return time and step of the newest update of each table.
+
+        Raises:
+            BeginAgainError: The server is empty.
+        """
+        status = self.status()
+        if status["shard"] is None:
+            raise BeginAgainError(f"{self.address}: {EMPTY}")
+        return {name: (time, step) for name, (time, step) in status["progress"].items()}
 
     def freeze(self, save: str, progress: Mapping[str, tuple[int, int]], track: bool) -> bool:
         """Take this moment; see `Shard.freeze`."""

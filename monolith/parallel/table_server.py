@@ -55,6 +55,7 @@ class ServedTables(Closing):
         )
         self._frame_timeout_seconds = frame_timeout_seconds
         self._lock = threading.Lock()
+        self._is_idle = threading.Condition(self._lock)
         self._connections: set[Connection] = set()
         self._is_closed = False
 
@@ -90,6 +91,14 @@ class ServedTables(Closing):
             for connection in self._connections:
                 connection.interrupt()
 
+    def wait_until_idle(self, timeout_seconds: float) -> bool:
+        """Wait until no client is connected; False if that did not happen in time.
+
+        After `close` it does not take longer than the changes under way: reads and writes of cut connections end.
+        """
+        with self._lock:
+            return self._is_idle.wait_for(lambda: not self._connections, timeout_seconds)
+
     def _serve(self, connection: Connection) -> None:
         """Answer requests until the client hangs up."""
         with self._lock:
@@ -106,6 +115,7 @@ class ServedTables(Closing):
         finally:
             with self._lock:
                 self._connections.discard(connection)
+                self._is_idle.notify_all()
 
     def _serve_encrypted(self, connection: Connection) -> None:
         memory = FrameMemory()

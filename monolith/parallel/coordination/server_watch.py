@@ -36,7 +36,7 @@ class ServerWatch(Closing):
         try:
             while not self._closing.wait(self._every_seconds):
                 for shard in self._shards if self._is_idle() else ():
-                    shard.status()
+                    shard.progress()  # one that was started anew answers too, and has none
         except Exception as error:  # noqa: BLE001  the thread that trains raises it
             if not self._closing.is_set():
                 self._on_loss(error)

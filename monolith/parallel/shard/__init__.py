@@ -1,0 +1,1 @@
+"""What a parameter server holds."""
