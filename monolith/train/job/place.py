@@ -58,6 +58,9 @@ class JobPlace(Closing):
     listen: str | None = None
     """Host, or host and port, where this process listens; this machine alone if not given."""
 
+    prefix: str = ""
+    """What precedes every name in the discovery, where two jobs share it."""
+
     notes: FilesServiceDiscovery | None = None
     """Where the chief notes its address too, for those who ask how the job is."""
 
@@ -99,12 +102,16 @@ class JobPlace(Closing):
         if missing > 0:
             _log.warning(
                 "waiting for %d of %d parameter servers, up to %g s; start each with server_type=ps and its index, or "
-                "all processes of a job with `monolith launch`",
+                "all processes of a job with `monolith launch`%s",
                 missing,
                 num_ps,
                 self.wait_seconds,
+                self._other_name(PS),
             )
-        found = wait_for(self.discovery, PS, num_ps, timeout_seconds=self.wait_seconds, must_answer=True)
+        try:
+            found = wait_for(self.discovery, PS, num_ps, timeout_seconds=self.wait_seconds, must_answer=True)
+        except TimeoutError as error:
+            raise TimeoutError(f"{error}{self._other_name(PS)}") from None
         return [found[index] for index in sorted(found)]
 
     def chief(self) -> str:
@@ -120,9 +127,19 @@ class JobPlace(Closing):
         while (address := self.discovery.query(name).get(0)) is None or not answers(address):
             if time.monotonic() > end:
                 words = f"is registered at {address}, where nobody answers" if address else "is not registered"
-                raise TimeoutError(f"waited {self.wait_seconds:g} seconds for {what}, which {words}; start it")
+                raise TimeoutError(
+                    f"waited {self.wait_seconds:g} seconds for {what}, which {words}; start it" + self._other_name(name)
+                )
             time.sleep(_POLL_SECONDS)
         return address
+
+    def _other_name(self, name: str) -> str:
+        """Return what to say of the name that discovery is asked for, if it is another one."""
+        return (
+            f". Discovery is asked for {self.prefix + name!r}: one with a fixed list must have that name too"
+            if self.prefix
+            else ""
+        )
 
     def close(self) -> None:
         """Take back what this process registered."""
@@ -161,10 +178,13 @@ def place_of(config: RunnerConfig, discovery: ServiceDiscovery | None, *, apart:
     if cluster is not None:
         found = cluster.discovery()
     in_folder = FilesServiceDiscovery(folder / apart)
+    prefix = ""
     if found is not None and cluster is None and apart:
         found = NamesApart(found, f"{apart}-")
+        prefix = f"{apart}-"
     return JobPlace(
         discovery=in_folder if found is None else found,
+        prefix=prefix,
         notes=None if found is None else in_folder,
         secret=SharedSecret.made_in_folder(folder),
         tls=tls_config(config),

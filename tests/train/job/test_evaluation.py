@@ -1,5 +1,7 @@
 """A job of evaluation where another job trains: neither meets the processes of the other."""
 
+import json
+import logging
 import threading
 
 import pytest
@@ -8,17 +10,22 @@ import monolith as mono
 from monolith.checkpoint import list_snapshots
 from monolith.cluster.discovery import FilesServiceDiscovery
 from monolith.errors import RemoteError
-from monolith.parallel.coordination import Coordinator, Opening, WorkerLink
-from monolith.train.config import RunnerConfig
+from monolith.native_training.cpu_training import distributed_train
+from monolith.parallel.coordination import Coordinator, JobOverError, Opening, WorkerLink
+from monolith.parallel.coordination.messages import CoordinationRequest, ask
+from monolith.train.config import DistributedCpuTrainingConfig, RunnerConfig
 from monolith.train.config.run_settings import job_config
+from monolith.train.job import evaluate_job as evaluate_module
 from monolith.train.job.evaluate_job import APART, evaluate_job, evaluation_settings
 from monolith.train.job.parameter_server import run_ps
 from monolith.train.job.place import PS, WORKER, common_settings, place_of
 from monolith.train.roles.server_choice import ServerChoice
-from monolith.wire import Address, SharedSecret
+from monolith.wire import Address, Client, SharedSecret
+from tests.free_port import free_port
 from tests.patience import PATIENCE_SECONDS
 from tests.train.job.counting_job import BATCH, Counting, config_of, events_source, look, take_part
-from tests.train.job.running_job import Job, wait_for_steps
+from tests.train.job.eval_job import evaluating_part
+from tests.train.job.running_job import Job, wait_for_steps, wait_until
 from tests.train.job.test_jobs import check_exact
 from tests.train.job.test_place import Told
 
@@ -87,6 +94,116 @@ def test_the_snapshot_is_chosen_when_all_servers_are_there(tmp_path):
     assert evaluate_job(model, config, found, events_source(80))["global_step"] == 5
     server.join(PATIENCE_SECONDS)
     assert not server.is_alive()
+
+
+class Background(threading.Thread):
+    """A call in a thread; `ended` is what it raised, or None."""
+
+    def __init__(self, call):
+        super().__init__(daemon=True)
+        self._call, self._error = call, None
+        self.start()
+
+    def run(self):
+        try:
+            self._call()
+        except Exception as error:  # noqa: BLE001  looked at by the test
+            self._error = error
+
+    def ended(self):
+        self.join(PATIENCE_SECONDS)
+        assert not self.is_alive()
+        return self._error
+
+
+def a_server(config):
+    return Background(lambda: run_ps(place_of(config, None, apart=APART), job_config(config)))
+
+
+def trained(folder):
+    model = Counting({"events": 5 * BATCH})
+    mono.Estimator(model, config_of(folder)).train()
+    return model, list_snapshots(folder)[-1]
+
+
+def await_worker(folder, state):
+    """Wait, in the process of a chief that evaluates, until its worker 1 is in a state."""
+
+    def is_so():
+        address = FilesServiceDiscovery(folder / "cluster" / APART).query(WORKER)[0]
+        with Client(address, secret=SharedSecret.of_folder(folder / "cluster")) as client:
+            found = client.request(ask(CoordinationRequest.STATUS), PATIENCE_SECONDS).meta
+        return found["workers"][1].get("state") == state
+
+    wait_until(is_so)
+
+
+@pytest.mark.parametrize("moment", ["restoring", "evaluating"])
+def test_a_chief_that_fails_ends_servers_and_workers(tmp_path, monkeypatch, moment):
+    model, path = trained(tmp_path)
+    shape = {"num_ps": 1, "num_workers": 2}
+    server, asked = a_server(config_of(tmp_path, **shape)), []
+
+    def find():
+        asked.append(1)
+        if moment == "restoring" and len(asked) > 1:
+            await_worker(tmp_path, "waiting")
+            raise FileNotFoundError("the job that trains has removed the snapshot")
+        return path
+
+    def evaluated(model, config, *_, **__):
+        if config.index == 0:
+            await_worker(tmp_path, "finished")
+            raise OSError("the disk is gone")
+        return {}
+
+    monkeypatch.setattr(evaluate_module, "_evaluated", evaluated)
+    worker_config = config_of(tmp_path, index=1, **shape)
+    worker = Background(lambda: evaluate_job(model, worker_config, lambda: path, events_source(80)))
+    with pytest.raises(OSError, match={"restoring": "has removed", "evaluating": "is gone"}[moment]):
+        evaluate_job(model, config_of(tmp_path, **shape), find, events_source(80))
+    assert server.ended() is None
+    error = worker.ended()
+    if moment == "restoring":
+        assert isinstance(error, JobOverError)
+        assert "the chief ended the evaluation before this worker began" in str(error)
+    else:
+        assert error is None
+
+
+def test_workers_that_are_late_are_named_and_servers_end(tmp_path, caplog):
+    model, path = trained(tmp_path)
+    config = config_of(tmp_path, num_ps=1, num_workers=2, chief_timeout_secs=0)
+    server = a_server(config)
+    with caplog.at_level(logging.WARNING):
+        assert evaluate_job(model, config, lambda: path, events_source(80))["global_step"] == 5
+    assert "workers [1] did not finish within 0 s; the servers end now" in caplog.text
+    assert server.ended() is None
+
+
+@pytest.mark.parametrize("role", ["dispatcher", "dsworker"])
+def test_a_process_of_the_data_service_has_nothing_to_evaluate(tmp_path, role):
+    class Discovery(Told):
+        server_type, index = role, 0
+
+    config = DistributedCpuTrainingConfig(model_dir=tmp_path, num_ps=1, num_workers=1, mode="eval")
+    assert distributed_train(config, Discovery(), Counting({"events": BATCH})) == {}
+    assert not (tmp_path / "cluster").exists()
+
+
+def test_processes_of_a_list_evaluate_through_the_door_of_the_original(tmp_path):
+    trained(tmp_path)
+    cluster = {
+        name: [f"127.0.0.1:{free_port()}" for _ in range(count)]
+        for name, count in (("chief", 1), ("worker", 1), ("ps", 2))
+    }
+    with Job(tmp_path, evaluating_part, num_events=80, num_ps=2, num_workers=2, cluster=cluster) as job:
+        assert set(job.ends().values()) == {0}
+    found = {path.name: json.loads(path.read_text()) for path in tmp_path.glob("found-*")}
+    assert found.pop("found-ps-0") == found.pop("found-ps-1") == {}
+    assert set(found) == {"found-chief-0", "found-worker-0"}
+    assert {one["global_step"] for one in found.values()} == {5}
+    assert sum(one["num_events"] for one in found.values()) == 80
 
 
 @pytest.mark.services

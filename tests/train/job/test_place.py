@@ -141,3 +141,14 @@ def test_a_name_that_is_taken_is_waited_for_and_then_refused(tmp_path, monkeypat
         assert f"ps 0 is registered at {address}; waiting 0.1 s for its end" in caplog.text
     found.register("ps", 0, Address("127.0.0.1", 70))  # its process died, and its registration is stale
     assert found.discovery.query("ps") == {0: "127.0.0.1:70"}
+
+
+def test_who_evaluates_says_which_name_a_list_lacks(tmp_path, caplog):
+    config = RunnerConfig(model_dir=tmp_path, session_creation_timeout_secs=0)
+    with listener() as address, place_of(config, Told(ps={0: address}), apart="evaluation") as found:
+        asked = "Discovery is asked for 'evaluation-ps': one with a fixed list must have that name too"
+        with pytest.raises(TimeoutError, match=asked):
+            found.servers(1)
+        assert asked in caplog.text
+        with pytest.raises(TimeoutError, match="asked for 'evaluation-worker'"):
+            found.chief()
