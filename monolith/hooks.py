@@ -4,6 +4,7 @@ Hooks observe, and may ask for a stop or a snapshot. What a run does (push, sync
 hooks. A hook that raises ends the run with that error; training writes a snapshot of the steps taken before.
 """
 
+import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -103,22 +104,32 @@ class RunContext:
     save_requested: bool = field(default=False, init=False)
     """Somebody asked for a snapshot that is not written yet."""
 
+    save_answered: int = field(default=0, init=False)
+    """The newest request for a snapshot that has one, with all that was trained when it was made."""
+
     saved_step: int | None = field(default=None, init=False)
     """Steps taken when the newest snapshot was written."""
 
     times_rejected: int = field(default=0, init=False)
     """Events whose `req_time` is too far ahead to be believed: they do not move the clock that rows expire by."""
 
+    num_save_requests: int = field(default=0, init=False)
+
+    _requests: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
+
     def request_stop(self) -> None:
         """Let the run end after the present step, with a snapshot."""
         self.stop_requested = True
 
-    def request_save(self) -> None:
-        """Let the run write a snapshot after the present step; `saved_step` tells when it is there.
+    def request_save(self) -> int:
+        """Let the run write a snapshot after the present step; it is there once `save_answered` is this number.
 
         Any thread may ask. Nothing is written twice: where the step is saved already, there is nothing to do.
         """
-        self.save_requested = True
+        with self._requests:
+            self.num_save_requests += 1
+            self.save_requested = True
+            return self.num_save_requests
 
 
 class Hook:

@@ -174,6 +174,7 @@ class JobConfig:
         """
         is_worker = self.server_type == "worker"
         num_servers = self.num_ps + self.num_spares if is_worker else 0
+        num_servers *= 2 if self.is_local else 1  # both ends are here
         num_workers = 0 if is_worker and self.index and not self.is_sync else self.num_workers
         return _OWN_FILES + _CONNECTIONS_PER_PAIR * (num_servers + num_workers)
 

@@ -167,6 +167,7 @@ class Trainer:
             interrupted = signals.received is not None
             ending = self._ending(max_steps, interrupted=interrupted)
             state.wait_for_others(ending, interrupted=interrupted, tick=self._save_while_waiting)
+            state.pause.end_part()
             self.context.ending = state.ending or ending
             self._between_steps = False
             with self._turns.own():

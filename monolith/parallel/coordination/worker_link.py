@@ -139,6 +139,11 @@ class WorkerLink(Closing):
         """Whether the job is to end early."""
         return self._news.stop
 
+    @property
+    def is_paused(self) -> bool:
+        """Whether the job is paused."""
+        return self._news.pause != 0
+
     def record(self, position: Position, *, global_step: int, figures: Mapping[str, Any] | None = None) -> None:
         """Note that everything before this position is pushed; it is sent in the background."""
         with self._changed:

@@ -29,11 +29,28 @@ class Pause:
         self._lifted = threading.Event()
         self._lifted.set()
         self._stands = False
+        self._is_done = False
+        self.is_held_by_others: Callable[[], bool] = lambda: False
+        """Whether another process holds this one up in a pause of its own."""
 
     @property
     def is_placed(self) -> bool:
         """Whether training is to stand still."""
         return not self._lifted.is_set()
+
+    @property
+    def rests(self) -> bool:
+        """Whether no step is expected of this process: there is a pause, or its part of the data is done."""
+        return self.is_placed or self._is_done or self.is_held_by_others()
+
+    def end_part(self) -> None:
+        """Note that this process takes no further step."""
+        self._is_done = True
+
+    @property
+    def step_of_others(self) -> int | None:
+        """The highest step that other processes reported; None if nobody takes steps that this one does not see."""
+        return None
 
     def place(self) -> bool:
         """Hold training up before its next step; False if somebody did so already."""
@@ -84,6 +101,11 @@ class JobPause(Pause):
         self._coordinator, self._drain = coordinator, drain
         if coordinator.is_paused:
             self._lifted.clear()
+
+    @property
+    def step_of_others(self) -> int | None:
+        """The highest step that workers reported; None without any."""
+        return self._coordinator.global_step if self._coordinator.num_workers > 1 else None
 
     def stand_still(self) -> bool:
         """Push what was computed in the background, and count the chief among those that wait."""

@@ -64,7 +64,9 @@ class AlertHook(Hook):
 
 
 class StandsStill:
-    """Finds a run that has taken no step since it was looked at last.
+    """Finds a run that has taken no step since it was looked at last, though it could have.
+
+    In a pause, and once this process's part is done, no step is expected.
 
     >>> find, context = StandsStill(), RunContext(model=None, tables=None, global_step=7)
     >>> find(context), find(context)
@@ -80,6 +82,9 @@ class StandsStill:
 
     def __call__(self, context: RunContext) -> str | None:
         """Return the problem in words; None if there is none, or if this is the first look."""
+        if context.pause is not None and context.pause.rests:
+            self._step = None
+            return None
         before, self._step = self._step, context.global_step
         if before != self._step:
             return None

@@ -15,6 +15,7 @@ from monolith.hooks import Hook
 from monolith.model import MonolithModel, Pulled
 from monolith.parallel import ParameterServer, RemoteShard, RemoteTables
 from monolith.train.config import RunnerConfig
+from monolith.train.config.run_settings import job_config
 from monolith.train.job.served_state import push_named
 from monolith.train.loop import RunResult
 from monolith.train.run import run
@@ -31,6 +32,7 @@ def run_with_local_servers(
 
     Losses, rows, weights and snapshots are the same bit for bit, unless rows travel as fp16.
     """
+    job_config(config).make_room_for_files()
     with ExitStack() as cleanup:
         half = config.half_precision_rows
         make_state = partial(LocalState, num_ps=config.num_ps, cleanup=cleanup, half=half)

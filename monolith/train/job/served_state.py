@@ -181,6 +181,11 @@ class ServedState(TrainState):
         with self._counts:
             self.global_step = self._pushed_step = step
 
+    def learn_step(self) -> None:
+        """Ask the servers for the step, and take the newest weights; no step is under way."""
+        self.drain()
+        self.fetch_dense()
+
     def dense_held(self) -> AbstractContextManager[int]:
         """Hold the newest weights of the owners."""
         return self.dense.held()

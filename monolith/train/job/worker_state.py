@@ -41,6 +41,7 @@ class WorkerState(ServedState):
         self.dense = self.servers.dense(self.plan)
         self.dense.join(model, self.optimizer)
         self.fetch_dense()
+        self.pause.is_held_by_others = lambda: link.is_paused
         if self._ahead is not None:
             link.before_pause = self._ahead.lane.settle
         if self.position is not None:
@@ -66,6 +67,7 @@ class WorkerState(ServedState):
         """
         if interrupted and not self.link.stops:
             return
+        self.pause.end_part()
         self.link.finish(ending)
 
     def _record(self, position: dict[str, Any]) -> None:

@@ -18,8 +18,11 @@ class OtherRank(RankState):
     stop_requested: Callable[[], bool] = staticmethod(lambda: False)
     """Whether somebody asked this rank to stop."""
 
+    _is_paused = False
+
     def join(self) -> None:
         """Wait until rank 0 lets this rank begin, and take over its weights and this rank's position."""
+        self.pause.is_held_by_others = lambda: self._is_paused
         self._obey_until(Say.OPEN)
         opening = json.loads(self.exchange.send_from_first())
         tensors = load(self.exchange.send_from_first())
@@ -43,11 +46,14 @@ class OtherRank(RankState):
     def wait_for_others(self, ending: str, *, interrupted: bool, tick: Callable[[], None]) -> None:
         """End together with the others, and wait until rank 0 has saved everything."""
         super().wait_for_others(ending, interrupted=interrupted, tick=tick)
+        self.pause.end_part()
         self._obey_until(Say.DONE)
 
     def _meet(self, say: Say) -> bool:
         while (said := self._gather(say))[0] >= Say.HOLD:
+            self._is_paused = self._is_paused or said[0] == Say.PAUSE  # a save during a pause does not end it
             self._obey(Say(said[0]))
+        self._is_paused = False
         return not any(said)
 
     def _obey_until(self, last: Say) -> None:

@@ -49,22 +49,28 @@ class RunSaver:
         """Write the snapshot that a run begins with, unless it is to have none."""
         if self._config.skip_first:
             self._cadence.begin(self._state.global_step)
-        else:
+        elif self._state.saved_step != self._state.global_step:
             self.save()  # first weights are random: without them, a crash before the next save starts elsewhere
 
     def save(self) -> None:
         """Write a snapshot, unless this step has one; it is written when this returns."""
-        self._context.save_requested = False  # first: a request that comes while it is written wants another
+        state, context = self._state, self._context
+        context.save_requested = False  # first: a request that comes while it is written wants another
+        asked = context.num_save_requests
         self._full.finish()
-        if self._state.saved_step != self._state.global_step:
-            self._cadence.note(self._state.global_step)
+        state.learn_step()
+        if state.saved_step != state.global_step:
+            self._cadence.note(state.global_step)
             self._begin(in_parallel=True)
             self._full.finish()
             self._write_report()
-        self._context.saved_step = self._state.saved_step
+        context.global_step, context.saved_step = state.global_step, state.saved_step
+        if state.saved_step == state.global_step:
+            context.save_answered = asked
 
     def save_dense(self) -> None:
         """Write dense weights alone, unless this step has them or all of it is being saved."""
+        self._state.learn_step()
         step = self._state.global_step
         if self._state.saved_step != step and self._full.saver.step != step:
             self._dense.save()

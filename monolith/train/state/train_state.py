@@ -245,6 +245,9 @@ class TrainState:
     def drain(self) -> None:
         """Wait until everything that was trained on is in the state; raise what went wrong on the way."""
 
+    def learn_step(self) -> None:
+        """Bring `global_step` up to date, where other processes take steps of their own; no step is under way."""
+
     def has_reached(self, step: int) -> bool:
         """Return whether the run is at a step, or beyond it."""
         return self.global_step >= step

@@ -2,18 +2,21 @@
 
 import stat
 import threading
+from contextlib import contextmanager
 
 import pytest
 
 import monolith as mono
 from monolith.checkpoint import list_snapshots
 from monolith.errors import RemoteError, SecretError
-from monolith.train.controller import ControllerClient, QueryActionHook, ServerHook
+from monolith.hooks import RunContext
+from monolith.train.config import RunnerConfig
+from monolith.train.controller import ControllerClient, Pause, QueryActionHook, ServerHook
 from monolith.train.controller.query_action import ACTION_FILE, RESPONSE_FILE
 from monolith.train.controller.requests import ADDRESS_FILE, Request, ServerAddress
 from monolith.wire import Client, Message, SharedSecret
 from tests.patience import PATIENCE_SECONDS
-from tests.train.counting_model import train
+from tests.train.counting_model import Counting, Events, train
 
 
 class Ask(mono.Hook):
@@ -145,3 +148,48 @@ def test_a_file_asks(tmp_path, text, answer, last_step):
     assert not (tmp_path / ACTION_FILE).exists()
     expected = {0, last_step} | ({2} if "SAVE" in text else set())
     assert [path.name for path in list_snapshots(tmp_path)] == [f"model.ckpt-{step}" for step in sorted(expected)]
+
+
+class JobOfOthers(Pause):
+    """The pause of a chief whose workers are at step 9."""
+
+    step_of_others = 9
+
+
+@contextmanager
+def listening(folder, pause):
+    """A hook that listens for a run that is at step 3 and has saved it, and a client."""
+    hook, context = ServerHook(folder), RunContext(model=None, tables=None, global_step=3, pause=pause)
+    context.saved_step = 3
+    hook.after_create_session(context)
+    try:
+        with ControllerClient(folder) as client:
+            yield client, context
+    finally:
+        hook.end(context)
+
+
+def test_a_run_that_waits_for_events_and_has_saved_its_step_says_so_at_once(tmp_path):
+    with listening(tmp_path, Pause()) as (client, context):
+        assert client.save_checkpoint() == client.get_training_status().global_step == 3
+        assert not context.save_requested
+
+
+def test_a_chief_does_not_take_its_own_snapshot_for_one_of_the_steps_of_others(tmp_path):
+    with listening(tmp_path, JobOfOthers()) as (client, context):
+        assert client.get_training_status().global_step == 9
+        assert client.save_checkpoint(0.2) is None
+        context.saved_step = 9  # by a save that began before somebody asked
+        assert client.save_checkpoint(0.2) is None
+        asked = context.num_save_requests
+        context.save_answered = asked + 1
+        assert client.save_checkpoint() == 9
+
+
+def test_where_nothing_is_trained_the_hook_leaves_the_run_that_trains_alone(tmp_path, caplog):
+    train(tmp_path)
+    address = ServerAddress("127.0.0.1:1", SharedSecret.new("a run that trains")).write(tmp_path).read_text()
+    estimator = mono.Estimator(Counting, RunnerConfig(model_dir=tmp_path), params=Events(8))
+    assert estimator.evaluate(hooks=[ServerHook(tmp_path)])["num_events"] == 8
+    assert (tmp_path / ADDRESS_FILE).read_text() == address
+    assert "ServerHook does nothing here: only a run that trains can be paused and saved" in caplog.text

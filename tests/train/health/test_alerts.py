@@ -1,16 +1,21 @@
 """Alerts: what the settings may say, when one fires, and what is then logged and counted."""
 
 import threading
+from types import SimpleNamespace
 
 import pytest
 
-from monolith.hooks import RunContext
+from monolith.hooks import Hook, RunContext
 from monolith.train.config import RunConfig, RunnerConfig
 from monolith.train.config.command_line import command_line, parse_flags
 from monolith.train.config.run_settings import RunSettings
+from monolith.train.controller import Pause
 from monolith.train.health.alert_config import AlertConfig
 from monolith.train.health.alert_hook import AlertHook, StandsStill
 from monolith.train.hooks.standard import standard_hooks
+from monolith.train.job.worker_state import WorkerState
+from monolith.train.ranks.other_rank import OtherRank
+from monolith.train.ranks.rank_state import Say
 from tests.patience import PATIENCE_SECONDS
 from tests.train.counting_model import Counting, train
 
@@ -132,3 +137,56 @@ def test_nothing_is_looked_at_before_the_start_delay():
     hook.after_create_session(context)
     hook.end(context)  # does not wait for the delay
     assert looked == []
+
+
+def test_a_run_that_is_not_to_take_steps_does_not_stand_still():
+    pause = Pause()
+    find, context = StandsStill(), RunContext(model=None, tables=None, global_step=7, pause=pause)
+    assert find(context) is None
+    pause.place()
+    assert [find(context), find(context)] == [None, None]
+    pause.lift()
+    assert find(context) is None, "it has had no time for a step yet"
+    assert find(context) == "no step was taken since the last check; the run is at step 7"
+    pause.is_held_by_others = lambda: True
+    assert find(context) is None
+    pause.is_held_by_others = lambda: False
+    pause.end_part()
+    assert [find(context), find(context)] == [None, None]
+
+
+def test_a_run_expects_steps_until_its_part_is_done(tmp_path):
+    class Look(Hook):
+        def __init__(self):
+            self.seen = []
+
+        def after_run(self, context, values):
+            self.seen.append(context.pause.rests)
+
+        def end(self, context):
+            self.seen.append(context.pause.rests)
+
+    look = Look()
+    train(tmp_path, events=8, hooks=[look])
+    assert look.seen == [False, False, True]
+
+
+def test_a_worker_that_waits_for_the_others_is_done():
+    seen = []
+    state = WorkerState.__new__(WorkerState)
+    state.pause = Pause()
+    state.link = SimpleNamespace(stops=False, finish=lambda ending: seen.append(state.pause.rests))
+    state.wait_for_others("interrupted", interrupted=True, tick=lambda: None)
+    assert not state.pause.rests, "another process takes up its part"
+    state.wait_for_others("the data ended", interrupted=False, tick=lambda: None)
+    assert seen == [True]
+
+
+def test_a_rank_that_rank_0_holds_up_is_paused():
+    rank = OtherRank.__new__(OtherRank)
+    said, seen = iter([Say.HOLD, Say.PAUSE, Say.HOLD, Say.PAUSE, Say.GO]), []
+    rank._obey = lambda order: seen.append(rank._is_paused)
+    rank._gather = lambda say: [next(said), Say.GO]
+    assert rank._meet(Say.GO)
+    assert seen == [False, True, True, True]
+    assert not rank._is_paused

@@ -13,7 +13,9 @@ import monolith as mono
 from monolith.checkpoint import latest_state, list_snapshots
 from monolith.checkpoint.format.manifest import read_manifest
 from monolith.checkpoint.inspect import diff_snapshots
+from monolith.train import job_config as job_config_module
 from monolith.train.config import RunnerConfig
+from monolith.train.job_config import JobConfig
 from tests.patience import PATIENCE_SECONDS
 
 BATCH, STEPS, HOUR, START = 32, 12, 3600, 1_685_000_000
@@ -144,3 +146,12 @@ def test_the_command_trains_on_servers(tmp_path):
     assert done.returncode == 0, done.stderr
     (newest,) = list_snapshots(tmp_path / "model")[-1:]
     assert (newest / "tables" / "uid-00001-of-00002").is_file()
+
+
+def test_both_ends_of_the_connections_count_among_the_open_files(tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(job_config_module, "make_room_for_files", lambda count, *, reason: asked.append(count))
+    train(tmp_path, 2, steps=1)
+    alone = JobConfig(num_ps=0, is_local=True).num_files
+    assert asked == [JobConfig(num_ps=2, is_local=True).num_files]
+    assert asked[0] - alone == 2 * (JobConfig(num_ps=2).num_files - JobConfig(num_ps=0).num_files)
