@@ -100,7 +100,9 @@ def _be_no_worker(
     """Hold rows, or read data, until the chief ends the job."""
     if config.server_type == PS:
         run_ps(place, job_config(config))
-    elif config.server_type == DISPATCHER:
+        return
+    job_config(config).make_room_for_files()
+    if config.server_type == DISPATCHER:
         run_dispatcher(place, config)
     else:
         assert model is not None

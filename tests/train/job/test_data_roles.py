@@ -13,7 +13,9 @@ import monolith as mono
 from monolith.cluster.discovery import FilesServiceDiscovery
 from monolith.data.parts import PartSource
 from monolith.data_service import DataWorker, DataWorkerConfig, Dispatcher, DispatcherConfig, ServiceSource
+from monolith.train import job_config as job_config_module
 from monolith.train.config import RunnerConfig
+from monolith.train.job import run_job as run_job_module
 from monolith.train.job.data_roles.dispatcher_role import INPUT, STATE_FOLDER
 from monolith.train.job.place import place_of
 from monolith.train.job.scale.shape import JobShape
@@ -165,3 +167,13 @@ def test_a_list_says_where_the_data_service_is(tmp_path):
     assert [place.listen_at("dsworker", index) for index in range(2)] == ["h3:73", "h4:74"]
     config = RunnerConfig(model_dir=tmp_path, discovery=listed, server_type="dsworker", index=1)
     assert mono.Estimator(Counting, config, params={"events": 8}).config.use_dataservice
+
+
+@pytest.mark.parametrize("role", ["dispatcher", "dsworker"])
+def test_a_process_that_reads_data_makes_room_for_its_connections(tmp_path, monkeypatch, role):
+    did = []
+    monkeypatch.setattr(job_config_module, "make_room_for_files", lambda count, *, reason: did.append(count))
+    monkeypatch.setattr(run_job_module, f"run_{role}", lambda *_: did.append(role))
+    config = config_of(tmp_path, server_type=role, num_ps=1, num_workers=900)
+    run_job_module.run_job(Counting({"events": BATCH}), config)
+    assert did[0] > 900 and did[1] == role
