@@ -181,7 +181,7 @@ def _run_chief(
             if states:
                 raise
             coordinator.end()
-            choice.shut_down_all_but([])
+            choice.shut_down_all_but([], waits=False)
             return not_begun("interrupted before training began; run again to begin")
 
 

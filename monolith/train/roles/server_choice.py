@@ -19,6 +19,9 @@ from monolith.wire import SharedSecret, TlsConfig
 MEASURE_SECONDS = 5.0
 """How long servers are measured before the slowest are left out."""
 
+SPARE_SECONDS = 15.0
+"""How long the end of a job waits for servers that have not registered yet; nobody else would ever end them."""
+
 _PS = "ps"
 _CHOICE_FOLDER = "ps_cluster_dir"
 _UNNAMED = "ps_info"
@@ -106,11 +109,16 @@ class ServerChoice:
             time.sleep(_POLL_SECONDS)
         return known
 
-    def shut_down_all_but(self, used: Sequence[str]) -> None:
-        """Let the registered servers end that the job does not use."""
-        for address in self.place.discovery.query(_PS).values():
-            if address in used:
-                continue
+    def shut_down_all_but(self, used: Sequence[str], *, waits: bool = True) -> None:
+        """Let the servers end that are not among `used`, and those that are only starting unless nobody `waits`."""
+        end = time.monotonic() + (min(SPARE_SECONDS, self.place.wait_seconds) if waits else 0)
+        num_others = self.num_ps + self.num_extra + self.num_redundant - len(used)
+        while len(others := set(self.place.discovery.query(_PS).values()).difference(used)) < num_others:
+            if time.monotonic() >= end:
+                _log.warning("%d parameter servers did not register until the end", num_others - len(others))
+                break
+            time.sleep(_POLL_SECONDS)
+        for address in others:
             with RemoteShard(address, secret=self.place.secret, tls=self.place.tls, retry=self.retry) as shard:
                 try:
                     shard.shut_down()

@@ -2,6 +2,7 @@
 
 import time
 from contextlib import ExitStack
+from dataclasses import replace
 
 import pytest
 
@@ -80,10 +81,33 @@ def test_redundant_ones_wait_without_being_measured(started, monkeypatch):
     assert choice.servers() == addresses
     started.end(0)
     assert choice.servers() == [spare, addresses[1]]
+    monkeypatch.setattr(server_choice, "SPARE_SECONDS", 0.1)
     choice.shut_down_all_but([spare, addresses[1]])
     assert not started.servers[1].wait(0) and not started.servers[2].wait(0)
     choice.shut_down_all_but([addresses[1]])
     assert started.servers[2].wait(PATIENCE_SECONDS), "a server that holds nothing ends with the job"
+
+
+class Slow(FilesServiceDiscovery):
+    """The spare registers after it was looked for once."""
+
+    started: Started
+
+    def query(self, name):
+        found = super().query(name)
+        if 2 not in self.started.servers:
+            self.started.start(2)
+        return found
+
+
+def test_a_spare_that_starts_while_the_job_ends_is_ended_too(started):
+    addresses = [started.start(index) for index in range(2)]
+    choice = started.choice(num_redundant_ps=1)
+    assert choice.servers() == addresses
+    discovery = Slow(started.folder / "cluster")
+    discovery.started = started
+    replace(choice, place=replace(choice.place, discovery=discovery)).shut_down_all_but(addresses)
+    assert started.servers[2].wait(PATIENCE_SECONDS)
 
 
 def test_the_choice_of_an_earlier_job_is_forgotten(started):
