@@ -47,6 +47,7 @@ class PythonSink : public ByteSink {
     const nb::gil_scoped_acquire lock;
     write_(memory_view(bytes.data(), bytes.size(), PyBUF_READ));
   }
+  bool is_slow() const override { return true; }
 
  private:
   nb::callable write_;

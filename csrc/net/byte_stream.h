@@ -17,6 +17,8 @@ class ByteSink {
   virtual ~ByteSink() = default;
   // `more`: further bytes of the same frame follow.
   virtual void write(std::span<const std::byte> bytes, bool more) = 0;
+  // Whether writing rows takes longer than reading them from a table, as encrypting does.
+  virtual bool is_slow() const { return false; }
 };
 
 class ByteSource {
@@ -38,6 +40,7 @@ class JoinedWrites : public ByteSink {
     num_waiting_ += bytes.size();
     if (!more) to_.write(std::span(waiting_).first(std::exchange(num_waiting_, 0)), false);
   }
+  bool is_slow() const override { return to_.is_slow(); }
 
  private:
   ByteSink& to_;

@@ -98,8 +98,8 @@ class DenseGroups {
     std::uint32_t* nexts;  // of a position; with one place more, which nothing reads
   };
 
-  // Hashes are computed ahead, for this many ids: an id whose place is taken sends the processor back to where it guessed
-  // wrongly, and it need not compute the hashes of the next ids again.
+  // Hashes are computed ahead, for this many ids: an id whose place is taken sends the processor back to where it
+  // guessed wrongly, and it need not compute the hashes of the next ids again.
   static constexpr std::size_t kHashesAtOnce = 64;
 
   // Returns the number of groups. No branch depends on whether an id is new, which no processor can foresee: the next

@@ -186,8 +186,7 @@ bool RowLayout::is_finite(const std::byte* weights, const std::byte* state) cons
     return all_finite(values.data(), dim_);
   }
   return monolith::all_finite(weights, dim_) && std::ranges::all_of(segments_, [&](const Segment& segment) {
-           return monolith::all_finite(state + segment.first_state * sizeof(float),
-                                       segment.optimizer.state_numbers());
+           return monolith::all_finite(state + segment.first_state * sizeof(float), segment.optimizer.state_numbers());
          });
 }
 

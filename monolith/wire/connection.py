@@ -2,8 +2,10 @@
 
 import contextlib
 import ipaddress
+import math
 import socket
 import ssl
+import time
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,6 +20,9 @@ from monolith.wire.message import Array, Kind, Message
 _MAX_BUFFERS: Final = 1024
 
 _LAST_WORDS_SECONDS: Final = 1.0
+
+# Setting a socket's timeout is a call of the system; an old one may stand for this long.
+_LATE_SECONDS: Final = 0.005
 
 # A connection keeps at most this much memory between frames.
 _MAX_KEPT_BYTES: Final = 64 << 20
@@ -63,11 +68,11 @@ class Connection:
             )
         if isinstance(self._socket, ssl.SSLSocket):
             for part in parts:
-                self._socket.settimeout(deadline.remaining_seconds())
+                self._wait_until(deadline)
                 self._socket.sendall(part)
             return
         while parts:
-            self._socket.settimeout(deadline.remaining_seconds())
+            self._wait_until(deadline)
             sent = self._socket.sendmsg(parts[:_MAX_BUFFERS])
             parts = _after(parts, sent)
 
@@ -119,7 +124,7 @@ class Connection:
             if not isinstance(self._socket, ssl.SSLSocket):
                 self._socket.shutdown(socket.SHUT_WR)
             while True:
-                self._socket.settimeout(patience.remaining_seconds())
+                self._wait_until(patience)
                 if self._socket.recv_into(scrap) == 0:
                     return
 
@@ -154,26 +159,35 @@ class Connection:
 
     def _receive_head(self, deadline: Deadline, begun_seconds: float | None) -> bytes | None:
         data = np.empty(HEADER_BYTES, dtype=np.uint8)
-        self._socket.settimeout(deadline.remaining_seconds())
+        self._wait_until(deadline)
         begun = self._socket.recv_into(data.data)
         if begun == 0:
             return None
         self.read_into(data.data[begun:], _once_begun(deadline, begun_seconds))
         return data.tobytes()
 
+    def _wait_until(self, deadline: Deadline) -> None:
+        """Let the next call of the socket end at the deadline, or `_LATE_SECONDS` after it."""
+        left, known = deadline.remaining_seconds(), self._socket.gettimeout()
+        if left is None or known is None or not left <= known <= left + _LATE_SECONDS:
+            self._socket.settimeout(left)
+
     def write(self, part: memoryview, deadline: Deadline) -> None:
         """Write bytes of a frame that was encoded elsewhere."""
-        self._socket.settimeout(deadline.remaining_seconds())
+        self._wait_until(deadline)
         self._socket.sendall(part)
 
     def read_into(self, view: memoryview, deadline: Deadline) -> None:
         """Fill the view."""
-        filled = 0
-        while filled < len(view):
-            self._socket.settimeout(deadline.remaining_seconds())
+        filled, size, checked_at = 0, len(view), -math.inf
+        while filled < size:
+            # An encrypted socket gives 16 KB at a time.
+            if (now := time.monotonic()) - checked_at > _LATE_SECONDS / 2:
+                self._wait_until(deadline)
+                checked_at = now
             count = self._socket.recv_into(view[filled:])
             if count == 0:
-                raise ConnectionError(f"the connection was lost after {filled} of {len(view)} bytes")
+                raise ConnectionError(f"the connection was lost after {filled} of {size} bytes")
             filled += count
 
 
