@@ -18,9 +18,14 @@ constexpr std::size_t kRowsAt = 48;
 constexpr std::size_t kRing = 128;  // ids under way, a power of two
 
 // What a gather of ids and one of groups differ in: where hashes come from and where rows go.
+// Only a shard's hashes are stretched: the two numbers for it would take registers that the loop has better use for.
+template <bool kWhole>
 struct IdsSource {
-  const IdsToGather& request;
-  [[gnu::always_inline]] std::uint64_t hash_at(std::size_t i) const { return request.hash.of(request.ids[i]); }
+  const std::int64_t* ids;
+  TableHash hash;
+  [[gnu::always_inline]] std::uint64_t hash_at(std::size_t i) const {
+    return kWhole ? hash_id(ids[i]) : hash.of(ids[i]);
+  }
   [[gnu::always_inline]] void note(std::size_t, std::byte*, std::uint32_t) const {}
   template <typename CopyTo>
   [[gnu::always_inline]] std::size_t copy(std::size_t i, const CopyTo& copy_to) const {
@@ -58,7 +63,7 @@ struct GroupsSource {
 
 enum class Copy { kNone, kCached, kStreaming };
 
-template <std::size_t kDim, Copy kCopy, typename Source>
+template <std::size_t kDim, Copy kCopy, FetchInto kInto, typename Source>
 struct Gatherer {
   Gatherer(const SubTableView* views, const RowCopies& c, Source s)
       : sub_tables(views),
@@ -87,7 +92,7 @@ struct Gatherer {
     const std::uint64_t hash = source.hash_at(i);
     const SubTableView& view = sub_tables[sub_table_of_hash(hash)];
     const std::uint64_t* line = view.lines + home_line_of(hash, view.log2_lines) * kLineEntries;
-    fetch_line(line, copies.into);
+    fetch_line(line, kInto);
     hashes[i % kRing] = hash;
     lines[i % kRing] = line;
   }
@@ -123,7 +128,7 @@ struct Gatherer {
     rows[i % kRing] = reinterpret_cast<const float*>(weights);
     // Only if it is read now: of a large batch, the first rows would be gone again when a step comes to them.
     if constexpr (kCopy != Copy::kNone) {
-      fetch_lines(weights, dim * sizeof(float), copies.into);
+      fetch_lines(weights, dim * sizeof(float), kInto);
     }
   }
 
@@ -198,11 +203,18 @@ struct Gatherer {
   }
 };
 
+template <std::size_t kDim, Copy kCopy, typename Request, typename Source>
+std::size_t gather_dim(const Request& request, Source source) {
+  const auto run = [&]<FetchInto kInto>() {
+    return Gatherer<kDim, kCopy, kInto, Source>(request.sub_tables, request.copies, source).run(request.count);
+  };
+  if (request.copies.into == FetchInto::kSecondCache) return run.template operator()<FetchInto::kSecondCache>();
+  return run.template operator()<FetchInto::kFirstCache>();
+}
+
 template <Copy kCopy, typename Request, typename Source>
 std::size_t gather_any(const Request& request, Source source) {
-  const auto run = [&]<std::size_t kDim>() {
-    return Gatherer<kDim, kCopy, Source>(request.sub_tables, request.copies, source).run(request.count);
-  };
+  const auto run = [&]<std::size_t kDim>() { return gather_dim<kDim, kCopy>(request, source); };
   switch (request.copies.dim) {
     case 8:
       return run.template operator()<8>();
@@ -234,12 +246,15 @@ template <bool kMerged>
 std::size_t gather_some_groups(const GroupsToGather& request) {
   const GroupsSource<kMerged> source{request};
   if (request.copies.out != nullptr) return gather_and_copy(request, source);
-  return Gatherer<0, Copy::kNone, GroupsSource<kMerged>>(request.sub_tables, request.copies, source).run(request.count);
+  return gather_dim<0, Copy::kNone>(request, source);
 }
 
 }  // namespace
 
-std::size_t gather_ids(const IdsToGather& request) { return gather_and_copy(request, IdsSource{request}); }
+std::size_t gather_ids(const IdsToGather& request) {
+  if (request.hash.is_whole()) return gather_and_copy(request, IdsSource<true>{request.ids, request.hash});
+  return gather_and_copy(request, IdsSource<false>{request.ids, request.hash});
+}
 
 std::size_t gather_groups(const GroupsToGather& request) {
   return request.firsts == nullptr ? gather_some_groups<false>(request) : gather_some_groups<true>(request);

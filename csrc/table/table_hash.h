@@ -25,6 +25,7 @@ class TableHash {
   }
 
   HashShard shard() const { return shard_; }
+  [[gnu::always_inline]] bool is_whole() const { return num_shards_ == 1; }
 
   // Of an id of the shard.
   [[gnu::always_inline]] std::uint64_t of(std::int64_t id) const { return (hash_id(id) - first_) * num_shards_; }
