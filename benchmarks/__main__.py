@@ -11,6 +11,7 @@ from rich.table import Table
 
 from benchmarks.registry import BENCHMARKS, Size, run
 from benchmarks.report import json_line, show
+from monolith._core import native
 
 
 def main(
@@ -19,6 +20,9 @@ def main(
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Small sizes: a first look, not a result.")] = False,
     smoke: Annotated[bool, typer.Option("--smoke", help="Tiny sizes: seconds, to see that all of it runs.")] = False,
+    simd: Annotated[
+        str | None, typer.Option("--simd", help="Hold our kernels to scalar, avx2 or avx512; peers keep theirs.")
+    ] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Also write the JSON line to this file.")] = None,
 ) -> None:
     """Measure Monolith against peers and bounds; prints a table and, last, one JSON line."""
@@ -33,6 +37,11 @@ def main(
         raise typer.BadParameter(f"unknown benchmark {name!r}; choose one of {', '.join(sorted(BENCHMARKS))}")
     if quick and smoke:
         raise typer.BadParameter("--quick and --smoke are two sizes; choose one")
+    if simd is not None:
+        try:
+            native.set_simd_level(simd)
+        except ValueError as error:
+            raise typer.BadParameter(str(error), param_hint="--simd") from error
     size: Size = "smoke" if smoke else "quick" if quick else "full"
     stages = Console(stderr=True)
     report = run(name, size=size, progress=lambda stage: stages.print(stage, style="dim", highlight=False))

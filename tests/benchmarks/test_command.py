@@ -53,6 +53,15 @@ def test_an_unknown_name_is_refused() -> None:
         load("tabel")
 
 
+def test_kernels_can_be_held_to_an_instruction_set() -> None:
+    done = run("shards", "--smoke", "--simd", "scalar")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1])["machine"]["simd_level"] == "scalar"
+    refused = run("shards", "--smoke", "--simd", "avx3")
+    assert refused.returncode == 2
+    assert "choose scalar, avx2 or" in refused.stderr
+
+
 def make_report() -> Report:
     """Return a report with a goal met, one missed and one unknown."""
     return Report(
