@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cerrno>
 #include <exception>
+#include <optional>
 #include <string>
 #include <system_error>
 
@@ -17,8 +18,8 @@ namespace {
 
 // Parts stay in the second cache between being read and being sent; each one wakes the client up.
 constexpr std::size_t kPartBytes = std::size_t{512} << 10;
-// One thread at a time sends; that takes a third of the time of reading, or far longer than reading. Then more readers
-// would only take cores from the client, which is at work too.
+// One thread at a time sends; that takes a third of the time of reading. Where it takes longer than reading, helpers would
+// only take cores from the client, which is at work too, and this thread would wait for what they have begun.
 constexpr std::size_t kMaxReaders = 4;
 
 // Lets threads go one after the other, in the order of their parts.
@@ -75,8 +76,9 @@ void TableService::pull(const FrameView& request, Scratch& scratch, ByteSink& si
            " bytes, beyond max_frame_bytes; ask for fewer at a time");
   }
   const std::vector<RowsPart> parts = parts_of(ids);
-  const std::size_t max_readers = sink.is_slow() ? 1 : kMaxReaders;
-  const std::size_t num_readers = std::min({parts.size(), static_cast<std::size_t>(num_threads()), max_readers});
+  std::optional<WorkAlone> alone;
+  if (sink.is_slow()) alone.emplace();
+  const std::size_t num_readers = std::min({parts.size(), static_cast<std::size_t>(num_threads()), kMaxReaders});
   // Before the reply begins: from then on an error cannot be told any more.
   std::size_t most_floats = 0;
   for (const RowsPart& part : parts) most_floats = std::max(most_floats, part.num_floats());
