@@ -116,6 +116,26 @@ def test_iterating_again_goes_on_where_it_stopped(dispatcher):
     assert everything(source) == []
 
 
+class StoppedMeanwhile(threading.Event):
+    """Set after it was looked at once."""
+
+    def is_set(self):
+        before = super().is_set()
+        self.set()
+        return before
+
+
+@pytest.mark.usefixtures("worker")
+def test_a_reader_that_is_stopped_while_it_waits_takes_no_split_of_the_next(dispatcher):
+    source = ServiceSource(dispatcher.address, trainer="one", splits_in_flight=1)
+    first = next(iter(source))
+    member = source._membership
+    member.share.renew()
+    assert member.next_lease(StoppedMeanwhile()) is None
+    assert member.share.next_pending(threading.Event()) is not None
+    assert sorted(seqs(first) + everything(source)) == list(range(NUM_RECORDS))
+
+
 @pytest.mark.usefixtures("worker")
 def test_each_round_has_everything(dispatcher):
     source = ServiceSource(dispatcher.address, trainer="one", num_rounds=3)

@@ -78,7 +78,7 @@ class Membership:
         """Return a split to read; None when there is nothing left to do in this round, or when told to stop."""
         while not stop.is_set():
             with self._take_lock:
-                lease = self.share.next_pending()
+                lease = self.share.next_pending(stop)
                 if lease is not None:
                     return lease
                 if stop.is_set():

@@ -49,10 +49,11 @@ class Share:
             self._confirmed[split] = position
             self._pending.append(lease)
 
-    def next_pending(self) -> SplitLease | None:
-        """Return a lease that nobody reads yet; None if there is none."""
+    def next_pending(self, stop: threading.Event) -> SplitLease | None:
+        """Return a lease that nobody reads yet; None if there is none, or for a reader that was told to stop."""
         with self._lock:
-            return self._pending.popleft() if self._pending else None
+            # Asked here: a reader is stopped before leases are renewed, and must not take one of the new ones.
+            return self._pending.popleft() if self._pending and not stop.is_set() else None
 
     def holds(self, lease: SplitLease) -> bool:
         """Whether a lease is good."""
