@@ -18,8 +18,8 @@ namespace {
 
 // Parts stay in the second cache between being read and being sent; each one wakes the client up.
 constexpr std::size_t kPartBytes = std::size_t{512} << 10;
-// One thread at a time sends; that takes a third of the time of reading. Where it takes longer than reading, helpers would
-// only take cores from the client, which is at work too, and this thread would wait for what they have begun.
+// One thread at a time sends; that takes a third of the time of reading. Where it takes longer than reading, helpers
+// would only take cores from the client, which is at work too, and this thread would wait for what they have begun.
 constexpr std::size_t kMaxReaders = 4;
 
 // Lets threads go one after the other, in the order of their parts.
