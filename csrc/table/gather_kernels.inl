@@ -11,11 +11,12 @@
 namespace monolith::MONOLITH_SIMD {
 namespace {
 
-// Four stages work on different ids at the same time: fetch the line of the index; find the row in it and fetch the
-// pointer to its chunk; fetch the row; copy it. These are how many ids a stage is behind the first one.
-constexpr std::size_t kChunksAt = 32;
-constexpr std::size_t kRowsAt = 48;
-constexpr std::size_t kRing = 128;  // ids under way, a power of two
+// Four stages, each one block of ids behind the one before it: fetch the lines of the index; find the rows in them and
+// fetch the pointers to their chunks; fetch the rows; copy them. A stage is a short loop over a block: with all four
+// stages in one loop over the ids, a processor has fewer accesses to memory under way.
+constexpr std::size_t kBlock = 32;
+constexpr std::size_t kStages = 4;
+constexpr std::size_t kRing = kStages * kBlock;  // ids under way, a power of two
 
 // In place of a row number: the home line is full of others, so the line after it has to come first.
 constexpr std::uint32_t kDisplaced = kNoRow - 1;
@@ -74,10 +75,6 @@ struct Gatherer {
         source(s),
         dim(kDim == 0 ? c.dim : kDim),
         whole_lines(reinterpret_cast<std::uintptr_t>(c.out) % 64 == 0 && c.stride % 16 == 0) {}
-
-  // Wide rows are many lines each, of which a processor can wait for so many at a time.
-  static constexpr std::size_t kCopyAt = kRowsAt + (kDim == 0 || kDim > 32 ? 16 : kDim == 32 ? 32 : 64);
-  static_assert(kCopyAt < kRing);
 
   const SubTableView* const sub_tables;
   const RowCopies copies;
@@ -203,21 +200,27 @@ struct Gatherer {
     }
   }
 
-  // While id i is in the first stage, ids behind it are in the others. At the edges of the batch some have none.
-  template <bool kEdge>
-  [[gnu::always_inline]] void all_stages(std::size_t i, std::size_t count) {
-    const auto has_id = [&](std::size_t behind) { return !kEdge || (i >= behind && i - behind < count); };
-    if (has_id(0)) fetch_index(i);
-    if (has_id(kChunksAt)) fetch_chunk(i - kChunksAt);
-    if (has_id(kRowsAt)) fetch_row(i - kRowsAt);
-    if (has_id(kCopyAt)) copy(i - kCopyAt);
+  template <typename Stage>
+  [[gnu::always_inline]] static void for_block(std::size_t block, std::size_t count, const Stage& stage) {
+    const std::size_t first = block * kBlock;
+    if (first + kBlock <= count) {
+#pragma GCC unroll 2
+      for (std::size_t i = first; i < first + kBlock; ++i) stage(i);
+    } else {
+      for (std::size_t i = first; i < count; ++i) stage(i);
+    }
   }
 
   std::size_t run(std::size_t count) {
-    std::size_t i = 0;
-    for (; i < kCopyAt; ++i) all_stages<true>(i, count);
-    for (; i < count; ++i) all_stages<false>(i, count);
-    for (; i < count + kCopyAt; ++i) all_stages<true>(i, count);
+    for (std::size_t block = 0; block < (count + kBlock - 1) / kBlock + kStages - 1; ++block) {
+      for_block(block, count, [&](std::size_t i) __attribute__((always_inline)) { fetch_index(i); });
+      if (block < 1) continue;
+      for_block(block - 1, count, [&](std::size_t i) __attribute__((always_inline)) { fetch_chunk(i); });
+      if (block < 2) continue;
+      for_block(block - 2, count, [&](std::size_t i) __attribute__((always_inline)) { fetch_row(i); });
+      if (block < 3) continue;
+      for_block(block - 3, count, [&](std::size_t i) __attribute__((always_inline)) { copy(i); });
+    }
     return hits;
   }
 };
