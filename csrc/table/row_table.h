@@ -225,7 +225,6 @@ class RowTable {
   void reserve(SubTable& sub_table);
 
   struct Change;  // of the rows of one batch: what its threads share
-  bool may_work_alone(const BatchPlan& plan) const;
   void change_rows(Change& change, GuestOrder& guest_order);
   struct Shares;  // of the groups, one per thread
   template <typename GroupAt>

@@ -66,11 +66,6 @@ ChangeResult RowTable::change(BatchPlan& plan, const ChangeRequest& request) {
   return result;
 }
 
-// Rows of a serving table are read at any time, so its writers never keep the readers waiting for long.
-bool RowTable::may_work_alone(const BatchPlan& plan) const {
-  return !layout_.serving() && plan.erase_count() == erase_count_.load();
-}
-
 void RowTable::change_rows(Change& change, GuestOrder& guest_order) {
   // Where rows have been pushed out for new ones, rows that come back push out others. One thread then, so that the
   // outcome depends on the batch alone.
@@ -86,9 +81,10 @@ void RowTable::change_rows(Change& change, GuestOrder& guest_order) {
     // Without merging, two groups may be the same id: one thread then changes both. It skips the groups of others,
     // which makes its share half as fast.
     const bool is_shared = num_tasks > 1 && !change.plan.is_merged() && !change.request.all_different;
-    Alone alone(gate_);
+    // Rows of a serving table are read at any time, so its writers never keep the readers waiting for long.
+    Alone alone(gate_, !layout_.serving());
     // Only now nobody else can erase rows.
-    if (!may_work_alone(change.plan)) alone.end();
+    if (change.plan.erase_count() != erase_count_.load()) alone.end();
     if (!alone) {
       last = std::min(num_groups, first + kStretchRows);
       change_as_guest(change, guest_order.of(change.hashes, first, last), one_thread);

@@ -188,9 +188,8 @@ std::size_t RowTable::read_locked(BatchPlan& plan, std::size_t first, std::size_
 void RowTable::find(BatchPlan& plan, GuestOrder& guest_order) {
   for (std::size_t first = 0; first < plan.num_groups(); first += kStretchRows) {
     const std::size_t last = std::min(first + kStretchRows, plan.num_groups());
-    Alone alone(gate_);
     // Readers of a serving table never wait for a batch.
-    if (layout_.serving()) alone.end();
+    const Alone alone(gate_, !layout_.serving());
     if (!alone) {
       find_as_guest(plan, guest_order.of(plan.hashes(), first, last));
       continue;

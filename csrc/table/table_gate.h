@@ -109,10 +109,10 @@ class Writer {
   TableGate& gate_;
 };
 
-// For a writer: alone from here to end(), or to its own end, if it may be.
+// For a writer: alone from here to end(), or to its own end, if it may be. One that does not ask keeps nobody out.
 class Alone {
  public:
-  explicit Alone(TableGate& gate) : gate_(gate), is_alone_(gate.try_alone()) {}
+  Alone(TableGate& gate, bool asks) : gate_(gate), is_alone_(asks && gate.try_alone()) {}
   ~Alone() { end(); }
   Alone(const Alone&) = delete;
   Alone& operator=(const Alone&) = delete;

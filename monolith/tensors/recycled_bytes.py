@@ -14,9 +14,6 @@ Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 _MAX_ARRAYS = 6
 _SMALL_BYTES = 32 << 10
-_HUGE_BYTES = 1 << 20
-"""From here on memory comes in huge pages: a batch goes through it several times, each page a miss every time."""
-
 _MOST_FLOATS = 16 << 20
 """More than a batch has: memory for a larger tensor is not kept."""
 
@@ -52,8 +49,9 @@ class RecycledBytes:
                 if _num_references(self._arrays, index) == _UNUSED and size <= len(self._arrays[index]) <= 4 * size:
                     unused = self._arrays[index]  # from here on it counts as used
                     return unused
-            wanted = size + size // 8
-            array: Bytes = native.huge_empty(wanted) if wanted >= _HUGE_BYTES else np.empty(wanted, np.uint8)
+            # It begins at a cache line, as torch's memory does: elsewhere the last bits of matrix products may differ.
+            # Large arrays are on huge pages: a batch goes through its array several times, each page a miss every time.
+            array: Bytes = native.huge_empty(size + size // 8)
             self._arrays = [*self._arrays[1 - _MAX_ARRAYS :], array]
             return array
 

@@ -96,7 +96,8 @@ def test_a_request_that_does_not_end_lets_no_generation_begin(served, pool, monk
     try:
         with pytest.raises(BeginAgainError, match="1 requests of generation 1 did not end within 0.1 s"):
             state.shards[0].init(PLAN, 0, 1, generation=2)
-        assert state.shards[0].status()["generation"] == 1
+        status = state.shards[0].status()
+        assert (status["generation"], status["is_ready"]) == (1, False)
         monkeypatch.setattr(served_shard, "CUT_SECONDS", PATIENCE_SECONDS)
     finally:
         held.go.set()

@@ -45,6 +45,12 @@ def test_floats_have_memory_of_their_own_while_any_view_of_them_lives():
     assert memory.floats(SIZE).data_ptr() == address != third.data_ptr()
 
 
+@pytest.mark.parametrize("count", [8_192, 10_001, 200_000, 500_000])
+def test_floats_begin_at_a_cache_line(count):
+    memory = RecycledBytes()
+    assert [memory.floats(count).data_ptr() % 64 for _ in range(5)] == [0] * 5
+
+
 def test_what_a_backward_pass_needs_is_not_given_away():
     memory = RecycledBytes()
     weights = torch.ones(SIZE, requires_grad=True)

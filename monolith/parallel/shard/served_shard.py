@@ -41,6 +41,7 @@ class ServedShard(TableShard):
         Raises:
             BeginAgainError: A request of a client did not end in time; the generation is the earlier one.
         """
+        self.is_ready = False  # also if this fails: clients are asked to wait, where a hello would be cut off at once
         self.served.close()
         # A change under way is carried out: its batch must count as applied.
         if not self.served.wait_until_idle(CUT_SECONDS):
@@ -49,7 +50,7 @@ class ServedShard(TableShard):
                 f"{CUT_SECONDS:g} s after their connections were cut; begin again, or start this parameter server anew"
             )
         applied = self.served.applied_batches()
-        self.generation, self.is_ready = generation, False
+        self.generation = generation
         self.served = self._serve()
         self.served.restore_applied_batches(applied)
 

@@ -59,7 +59,11 @@ class AlertHook(Hook):
     def _watch(self, context: RunContext) -> None:
         self._over.wait(self._config.start_delay_seconds)
         while not self._over.is_set():
-            self.check(context)
+            try:
+                self.check(context)
+            except Exception:  # noqa: BLE001  logged
+                # An alert that cannot be told now must not be the last one.
+                _log.exception("the %s alert could not look, or tell", self._kind)
             self._over.wait(self._config.check_interval_seconds)
 
 

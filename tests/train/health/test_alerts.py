@@ -130,6 +130,22 @@ def test_it_looks_again_and_again_until_the_run_ends():
     assert counters.told[0] == ("alerts", 1, "kind=servers|user=nobody")
 
 
+def test_an_error_in_one_look_does_not_end_the_looking(caplog):
+    counters, problems = Counters(), iter(["bad"])
+
+    def find(context):
+        if not caplog.records:
+            raise OSError("too many files open")
+        return next(problems, None)
+
+    hook = AlertHook(AlertConfig(check_interval_seconds=1), "servers", find, client=counters)
+    context = RunContext(model=None, tables=None)
+    hook.after_create_session(context)
+    assert counters.fired.wait(PATIENCE_SECONDS)
+    hook.end(context)
+    assert "too many files open" in caplog.text
+
+
 def test_nothing_is_looked_at_before_the_start_delay():
     looked = []
     hook = AlertHook(AlertConfig(start_delay_seconds=3600), "servers", lambda context: looked.append(1))
