@@ -37,6 +37,9 @@ class PushReport:
     failures: Mapping[Address, Exception]
     """Targets that could not be reached, with the reason; what they missed comes with the next push."""
 
+    refusals: Mapping[Address, FencedError | PlanMismatchError]
+    """Targets that follow a newer generation, or serve another lookup plan; `push_once` raises one of these errors."""
+
 
 class TargetLink(Protocol):
     """One serving target, as a sender keeps it up to date."""
@@ -67,19 +70,25 @@ class Sender(Closing):
             FencedError: a target follows a newer generation: this job has been replaced and must stop.
             PlanMismatchError: a target serves another lookup plan.
         """
+        report = self.push_each()
+        if report.refusals:
+            refusals = list(report.refusals.values())
+            raise next((error for error in refusals if isinstance(error, FencedError)), refusals[0])
+        return report
+
+    def push_each(self) -> PushReport:
+        """Do what `push_once` does, but return refusals in the report: they do not hide failures of other targets."""
         deliveries: list[Delivery] = []
         failures: dict[Address, Exception] = {}
-        refusals: list[FencedError | PlanMismatchError] = []
+        refusals: dict[Address, FencedError | PlanMismatchError] = {}
         for link in self.links:
             try:
                 deliveries.append(link.push())
             except (OSError, RemoteError, CorruptFrameError) as error:
                 failures[link.address] = error
             except (FencedError, PlanMismatchError) as error:
-                refusals.append(error)  # raised when the other targets have got theirs
-        if refusals:
-            raise next((error for error in refusals if isinstance(error, FencedError)), refusals[0])
-        return PushReport(tuple(deliveries), failures)
+                refusals[link.address] = error
+        return PushReport(tuple(deliveries), failures, refusals)
 
     @abstractmethod
     def retarget(self, targets: Sequence[str | Address]) -> None:

@@ -133,6 +133,17 @@ def test_another_plan_is_refused_and_other_targets_get_theirs(serving):
     other.close()
 
 
+def test_a_refusal_does_not_hide_that_another_target_failed(serving):
+    other = FlakyServing(plan_hash=2)
+    with DeltaSender(None, plan_hash=1, generation=1, targets=[other.address, serving.address]) as sender:
+        serving.close()
+        report = sender.push_each()
+        assert not report.deliveries
+        assert isinstance(report.failures[serving.address], ConnectionError)
+        assert isinstance(report.refusals[other.address], PlanMismatchError)
+    other.close()
+
+
 def test_changes_wait_for_a_receiver_that_is_down(serving):
     tables = training_tables()
     with make_sender(tables, serving) as sender:

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from monolith.delta import DeltaLoop, DeltaSender, DeltaSettings
-from monolith.errors import FencedError, PlanMismatchError
 from monolith.export.dense_graph import dense_weights
 from monolith.parallel.live.shards_sender import ShardsSender
 from monolith.train.live.exporter import Exporter
@@ -93,17 +92,24 @@ class LiveServing:
             self._targets.close()
 
     def _push_last(self) -> None:
-        if self._targets.fixed is None and not self._sender.links:
-            _log.warning("no server is registered that could take the last changes; the next export has them")
+        self._find_last()
         for _ in range(_LAST_TRIES):
-            try:
-                failures = self._sender.push_once().failures
-            except (FencedError, PlanMismatchError):
-                return  # another trainer has taken over; the snapshot of this one is written, and that was all
-            if not failures:
-                return
-        for target, error in failures.items():
+            report = self._sender.push_each()
+            if not report.failures:
+                break  # a refusal is final: another trainer has taken over, or the server has another plan
+        for target, error in {**report.failures, **report.refusals}.items():
             _log.warning("the last changes did not reach the server at %s: %s", target, error)
+
+    def _find_last(self) -> None:
+        """Find the servers that came since the loop looked last."""
+        if self._targets.fixed is not None:
+            return
+        try:
+            self._sender.retarget(self._targets())
+        except Exception as error:  # noqa: BLE001  logged: servers that are known must not miss the last changes
+            _log.warning("servers cannot be looked up, the last changes go to those known before: %s", error)
+        if not self._sender.links:
+            _log.warning("no server is registered that could take the last changes; the next export has them")
 
     def _make_sender(self, config: LiveConfig) -> DeltaSender | ShardsSender:
         state = self._state
