@@ -50,12 +50,17 @@ class ProcessMark:
         """Whether the process is known to be gone; False about other hosts and other containers, which are unknown."""
         if self.host != socket.gethostname():
             return False
-        if self.boot != _boot():
+        if _certainly_differ(self.boot, _boot()):
             return True
         if self.namespace != _namespace():
             return False
         start = _start_of(self.pid)
-        return start is None or start != self.started
+        return start is None or _certainly_differ(start, self.started)
+
+
+def _certainly_differ(left: str, right: str) -> bool:
+    """Whether both are known and differ: a text is empty if it could not be read, say for want of open files."""
+    return left != "" and right != "" and left != right
 
 
 def _boot() -> str:

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from monolith.cluster.discovery import FilesServiceDiscovery
+from monolith.cluster.discovery import FilesServiceDiscovery, this_process
 from monolith.cluster.discovery.this_process import ProcessMark
 from tests.cluster.discovery.discovery_checks import CHECKS
 
@@ -83,6 +83,27 @@ def test_what_is_known_about_the_process_of_a_registration(tmp_path, changes, al
         discovery.register("ps", 0, "10.0.0.1:7001")
         rewrite(tmp_path / "ps.0", **changes)
         assert discovery.query("ps") == ({0: "10.0.0.1:7001"} if alive else {})
+
+
+@pytest.mark.parametrize("unread", ["stat", "boot_id", "stat and boot_id"])
+@pytest.mark.parametrize("reads_at_first", [True, False], ids=["later", "at first"])
+def test_a_process_about_which_nothing_can_be_read_for_a_moment_is_alive(tmp_path, monkeypatch, unread, reads_at_first):
+    read = this_process._read
+
+    def cannot_read(path):
+        """Do as `_read` does when this process may open no more files."""
+        return "" if path.name in unread.split() else read(path)
+
+    with FilesServiceDiscovery(tmp_path) as discovery:
+        with monkeypatch.context() as patch:
+            if not reads_at_first:
+                patch.setattr(this_process, "_read", cannot_read)
+            discovery.register("ps", 0, "10.0.0.1:7001")
+        if reads_at_first:
+            monkeypatch.setattr(this_process, "_read", cannot_read)
+        assert discovery.query("ps") == {0: "10.0.0.1:7001"}
+        rewrite(tmp_path / "ps.0", pid=2**22 + 1)
+        assert discovery.query("ps") == {}, "that this process is gone is certain"
 
 
 def test_a_registration_of_another_host_is_replaced_with_a_warning(tmp_path, caplog):
