@@ -12,6 +12,7 @@ from monolith.delta import DeltaSender, DeltaSettings
 from monolith.errors import CorruptFileError, RemoteError
 from monolith.export.description import FileCheck
 from monolith.export.versions import WARM_UP_FILE
+from monolith.serving.models import served_model
 from monolith.serving.models.follower import Follower
 from monolith.serving.models.models import Models
 from monolith.serving.models.served_model import ModelConfig, NotServedError, ServedModel
@@ -122,6 +123,18 @@ def test_an_unloaded_model_answers_again_after_a_load(tmp_path):
     model.load()
     assert models.find("movie_ranking").version == 2
     assert [one["state"] for one in models.index()] == ["READY", "UNAVAILABLE"]
+
+
+def test_a_damaged_version_does_not_keep_the_one_before_in_memory(tmp_path):
+    export(tmp_path, 1, seed=1)
+    model = served(tmp_path)
+    (export(tmp_path, 2, seed=2) / "dense.onnx").write_bytes(b"not what it was")
+    model.refresh()
+    is_there = weakref.ref(model.find())
+    export(tmp_path, 3, seed=3)
+    with short_pauses():
+        model.refresh()
+        assert (model.find().version, is_there()) == (3, None)
 
 
 def test_a_damaged_version_is_passed_over_until_it_is_whole(tmp_path, caplog):
@@ -237,6 +250,24 @@ def test_a_version_that_is_ahead_of_the_deltas_is_loaded_and_followed(tmp_path):
         job.train()
         # The trainer is asked for everything, for what is served now is not what it built on.
         assert not job.sender.push_once().failures
+        assert_near(answer(job.served.find()), job.truth())
+
+
+def test_memory_is_given_back_once_the_version_before_is_gone_and_no_delta_waits_for_it(tmp_path, monkeypatch):
+    with ExitStack() as cleanup:
+        job = Training(tmp_path, cleanup)
+        before, seen = weakref.ref(job.served.current), []
+
+        def release():
+            seen.append((before(), job.sender.push_once().failures))
+
+        monkeypatch.setattr(served_model, "release_free_memory", release)
+        job.train()
+        job.export(2, 10)
+        with short_pauses():
+            job.served.refresh()
+            job.served.refresh()  # nothing went
+        assert seen == [(None, {})]
         assert_near(answer(job.served.find()), job.truth())
 
 

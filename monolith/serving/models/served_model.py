@@ -2,8 +2,8 @@
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -111,6 +111,8 @@ class ServedModel:
         self._lock = threading.RLock()
         self._pinned = config.version
         self._is_loaded = True
+        self._has_let_go = False
+        """Whether a version was dropped since free memory was last given back to the system."""
         self._follower: Follower | None = None
         self._versions = _Versions()
         self._stamps: dict[int, tuple[int, int]] = {}
@@ -174,7 +176,7 @@ class ServedModel:
 
     def refresh(self) -> None:
         """Bring what is in memory in line with the folder: newer versions answer, removed ones go."""
-        with self._lock:
+        with self._changing():
             if self._is_loaded and self._pinned is None:
                 self._take_newest(self._found())
             elif self._is_loaded:
@@ -187,7 +189,7 @@ class ServedModel:
             NotServedError: there is no such version; the one that answered goes on.
             CorruptFileError: it is damaged; likewise.
         """
-        with self._lock:
+        with self._changing():
             found = self._found()
             if version is None:
                 before = self._pinned, self._is_loaded
@@ -204,12 +206,11 @@ class ServedModel:
 
     def unload(self) -> None:
         """Forget every version until `load` is called; requests under way are answered."""
-        with self._lock:
+        with self._changing():
             self._is_loaded = False
-            self._versions = _Versions()
+            self._versions, self._has_let_go = _Versions(), True
             if self._follower is not None:
                 self._follower.refuse(self._refusal())
-        release_free_memory()
 
     def index(self) -> list[dict[str, Any]]:
         """Return every version that is in memory or in the folder, as Triton's repository index has them."""
@@ -222,6 +223,16 @@ class ServedModel:
             state = "READY" if version in here else "UNAVAILABLE"
             listed.append({"name": self.name, "version": str(version), "state": state, "reason": reason})
         return listed
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """Hold the lock while versions change, then free the memory of the replaced ones."""
+        with self._lock:
+            yield
+        # Not earlier: frames still name the replaced versions, and deltas wait for a lock.
+        if self._has_let_go:
+            self._has_let_go = False
+            release_free_memory()
 
     def _forget(self, message: Message) -> Message:
         # With the lock: a version that is being loaded is in memory then.
@@ -276,7 +287,8 @@ class ServedModel:
                 try:
                     model = self._newer(one, again=again)
                 except CorruptFileError as error:
-                    self._damaged[one.stamp] = error
+                    # A copy: the frames of the error itself hold the version that answers now.
+                    self._damaged[one.stamp] = type(error)(*error.args)
                     continue
                 if model is not None:
                     self._switch_to_newer(model, one, found, again=again)
@@ -344,8 +356,7 @@ class ServedModel:
             self._follower.adopt(model)
         if before is not None:
             _log.info("model %r: version %d answers, after %d", self._name, model.version, before.version)
-            del before, others
-            release_free_memory()
+            self._has_let_go = True
 
     def _forget_removed(self, found: Sequence[FoundVersion]) -> None:
         """Let go of kept versions whose folders are gone or replaced, but never of the one that answers."""
@@ -353,8 +364,7 @@ class ServedModel:
         there = {str(one.version) for one in found if self._stamps.get(one.version) == one.stamp}
         kept = {number: one for number, one in versions.by_number.items() if one is versions.current or number in there}
         if len(kept) < len(versions.by_number):
-            self._versions = _Versions(versions.current, kept)
-            release_free_memory()
+            self._versions, self._has_let_go = _Versions(versions.current, kept), True
 
     def _found(self) -> Sequence[FoundVersion]:
         """Return the complete versions in the folder, newest first."""
