@@ -147,6 +147,21 @@ class DeltaReceiver:
         with self._lock:
             yield
 
+    def has(self, generation: int, parts: Mapping[DeltaPart, int]) -> bool:
+        """Return whether deltas have brought all that an export with these sequences of its senders holds.
+
+        Each sender counts for itself: the number of one says nothing about the number of another.
+        """
+        with self._lock:
+            return self._parts.keys() == parts.keys() and all(
+                # Without any delta, positions say nothing: exports that no live trainer wrote have the same one.
+                state.applied_at_seconds is not None
+                and state.seen is None
+                and state.position.generation == generation
+                and state.position.sequence >= parts[part]
+                for part, state in self._parts.items()
+            )
+
     @property
     def freshness(self) -> Freshness:
         """How much of training is being served."""

@@ -117,6 +117,25 @@ def test_a_job_that_goes_back_takes_serving_back_with_it(serving, target, num_sh
     assert served(target) == dict.fromkeys(range(30), 5.0)
 
 
+def test_each_sender_says_for_itself_whether_an_export_holds_more(serving):
+    """A sender counts from the time at which it began: one that began later is ahead, whatever it has sent."""
+    receiver, shards = serving
+    job = shards(2, 2)
+    job.push()
+    senders = {part: sender for part, sender in zip(DeltaPart(None, 2).family(), [*job.rows, job.dense], strict=True)}
+    sent = {part: sender.sequence for part, sender in senders.items()}
+    export = {part: sender.begin_export() for part, sender in senders.items()}
+    assert min(sent.values()) < max(sent.values()), "the numbers of the senders differ"
+    assert receiver.has(2, sent) and not receiver.has(1, sent)
+    assert not receiver.has(2, export)
+    for link in (job.rows[0].links[0], job.dense.links[0]):
+        link.push()
+        assert not receiver.has(2, export), "shard 1 has not sent since"
+    job.rows[1].links[0].push()
+    assert receiver.has(2, export)
+    assert not receiver.has(2, {DeltaPart(None, 0): 0}), "an export of one sender"
+
+
 def test_a_server_from_an_export_gets_what_changed_since(serving, target):
     receiver, shards = serving
     job = shards(2, 2)

@@ -73,15 +73,8 @@ class Follower:
 
     def has(self, description: Description) -> bool:
         """Whether deltas have brought all that a version holds: loading it could only go back."""
-        now = self._receiver.freshness
-        return (
-            # Without any delta, positions say nothing: versions that no live trainer wrote have the same one.
-            now.applied_at_seconds is not None
-            and now.complete
-            and now.position.generation == description.generation
-            and now.position.sequence >= max(description.parts.values())
-            and self._model.description.is_like(description)
-        )
+        has_content = self._receiver.has(description.generation, description.parts)
+        return has_content and self._model.description.is_like(description)
 
     def close(self) -> None:
         """Stop listening."""
