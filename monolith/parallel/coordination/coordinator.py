@@ -186,6 +186,12 @@ class Coordinator(Closing):
         return [member.index for member in self._members.values() if not member.finished]
 
     @property
+    def endings(self) -> dict[int, str]:
+        """How the parts ended of the workers that have finished theirs, in words, by index."""
+        with self._changed:
+            return {member.index: member.finished for member in self._members.values() if member.finished}
+
+    @property
     def unpaused(self) -> list[int]:
         """Workers that do not stand still for the present save, lost ones included: what they push is not known."""
         with self._changed:

@@ -1,8 +1,11 @@
 """evaluate_job: a snapshot on parameter servers, looked at by many workers."""
 
 import logging
+import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,12 +15,14 @@ from monolith.cluster.discovery import ServiceDiscovery
 from monolith.data import Source
 from monolith.data.parts import PartSource
 from monolith.embedding import MultiTable
+from monolith.errors import MonolithError
 from monolith.hooks import Hook
 from monolith.model import LookupPlan, MonolithModel
-from monolith.parallel import RemoteShard
+from monolith.parallel import RemoteShard, RetryConfig
 from monolith.parallel.coordination import Coordinator, JobOverError, Opening, WorkerLink
 from monolith.train.config import RunnerConfig
 from monolith.train.config.run_settings import job_config, restore_config
+from monolith.train.job.late_stop import LateStop
 from monolith.train.job.parameter_server import run_ps
 from monolith.train.job.place import PS, WORKER, JobPlace, common_settings, coordinator_at, place_of
 from monolith.train.job.served_state import Servers
@@ -30,7 +35,25 @@ GENERATION = 1
 APART = "evaluation"
 """A job may train in the same folder, with the same settings: its processes are not to be met."""
 
+FAILED = "failed: "
+"""A worker whose part ended like this has no metrics; the rest of the words say why."""
+
+FAILED_SECONDS = 2.0
+"""How long a worker that failed waits for the end of the evaluation; the chief may still be at its own part."""
+
+_MAX_WHY = 1000
+
+_LEAVE_SECONDS = 2.0
+"""How long an interrupted chief waits for workers to leave: one that is at work does not hear of it."""
+
+_HASTE = RetryConfig(deadline_seconds=5.0, attempt_seconds=5.0)
+"""How long an interrupted chief asks servers to end; what stops it soon kills it."""
+
 _log = logging.getLogger(__name__)
+
+
+class WorkerFailedError(MonolithError):
+    """A worker failed at its part of an evaluation; the message says which one, and why."""
 
 
 def evaluate_job(
@@ -48,7 +71,10 @@ def evaluate_job(
 
     A parameter server returns nothing, and a dispatcher or data worker nothing at once: workers read their data
     themselves. The chief asks again once all servers are there: a job that trains meanwhile may have replaced the
-    first answer. However it ends, the servers end too.
+    first answer. However it ends, the servers end too, also at SIGTERM, which is a KeyboardInterrupt here.
+
+    Raises:
+        WorkerFailedError: in the chief, once its own part is done.
     """
     job = job_config(config)
     if job.server_type not in (PS, WORKER):
@@ -99,19 +125,43 @@ def _evaluate_as_chief(
         )
         found = _evaluated(model, config, path, place, addresses, source, **how)
         seconds = float(config.chief_timeout_secs)
-        if late := coordinator.wait_for_workers(timeout_seconds=seconds):
+        check = partial(_check_workers, coordinator)
+        if late := coordinator.wait_for_workers(timeout_seconds=seconds, check=check):
             _log.warning("workers %s did not finish within %g s; the servers end now", late, seconds)
+        check()  # nobody is waited for when the last one fails
         return found
+
+
+def _check_workers(coordinator: Coordinator) -> None:
+    failed = {index: how for index, how in coordinator.endings.items() if how.startswith(FAILED)}
+    if failed:
+        words = "; ".join(f"worker {index} {how}" for index, how in sorted(failed.items()))
+        raise WorkerFailedError(f"the evaluation lacks a part, evaluate again: {words}")
 
 
 @contextmanager
 def _ending_all(choice: ServerChoice, coordinator: Coordinator) -> Iterator[None]:
-    """Let workers and servers end with the block, and after an error too: nobody else ends them."""
-    try:
-        yield
-    finally:
-        coordinator.end()
-        choice.shut_down_all_but([])
+    """Let workers and servers end with the block, and after an error too: nobody else ends them.
+
+    SIGTERM and Ctrl-C are a KeyboardInterrupt, after which nobody is waited for long. One more does not cut that short.
+    """
+    hurries = threading.Event()
+    with LateStop(hurries.is_set):
+        try:
+            try:
+                yield
+            except KeyboardInterrupt:
+                hurries.set()
+                raise
+            finally:
+                if not hurries.is_set():
+                    coordinator.end()
+                    choice.shut_down_all_but([])
+        except KeyboardInterrupt:
+            hurries.set()  # the signal may have come during the ending
+            coordinator.end(timeout_seconds=_LEAVE_SECONDS)
+            replace(choice, retry=_HASTE).shut_down_all_but([], waits=False)
+            raise
 
 
 def _evaluate_as_worker(
@@ -122,7 +172,8 @@ def _evaluate_as_worker(
     source: Source,
     **how: Any,
 ) -> dict[str, float]:
-    with WorkerLink(place.chief(), config.index, secret=place.secret, tls=place.tls) as link:
+    link = WorkerLink(place.chief(), config.index, secret=place.secret, tls=place.tls)
+    with LateStop(lambda: False), link:
         plan = LookupPlan.from_json(read_manifest(find()).plan)
         try:
             joined = link.join(
@@ -131,7 +182,13 @@ def _evaluate_as_worker(
         except JobOverError:
             raise JobOverError("the chief ended the evaluation before this worker began; its log says why") from None
         assert joined.position is not None
-        found = _evaluated(model, config, Path(joined.position["path"]), place, joined.servers, source, **how)
+        try:
+            found = _evaluated(model, config, Path(joined.position["path"]), place, joined.servers, source, **how)
+        except BaseException as error:  # SIGTERM and Ctrl-C too
+            why = f"{type(error).__name__}: {error}"[:_MAX_WHY]
+            with suppress(MonolithError, OSError):  # `close` sends what is not sent by then
+                link.finish(f"{FAILED}{why}", timeout_seconds=FAILED_SECONDS)
+            raise
         link.finish("evaluated")
         return found
 

@@ -2,6 +2,8 @@
 
 import json
 import logging
+import shutil
+import signal
 import threading
 
 import pytest
@@ -24,7 +26,7 @@ from monolith.wire import Address, Client, SharedSecret
 from tests.free_port import free_port
 from tests.patience import PATIENCE_SECONDS
 from tests.train.job.counting_job import BATCH, Counting, config_of, events_source, look, take_part
-from tests.train.job.eval_job import evaluating_part
+from tests.train.job.eval_job import evaluating_part, held_part
 from tests.train.job.running_job import Job, wait_for_steps, wait_until
 from tests.train.job.test_jobs import check_exact
 from tests.train.job.test_place import Told
@@ -179,6 +181,64 @@ def test_workers_that_are_late_are_named_and_servers_end(tmp_path, caplog):
         assert evaluate_job(model, config, lambda: path, events_source(80))["global_step"] == 5
     assert "workers [1] did not finish within 0 s; the servers end now" in caplog.text
     assert server.ended() is None
+
+
+@pytest.mark.parametrize("case", ["a server is late", "a server is dead"])
+def test_sigterm_ends_an_evaluation_with_its_servers(tmp_path, case):
+    trained(tmp_path)
+    if case == "a server is late":  # with a list, none ever is
+        shape = {"num_ps": 1, "num_redundant_ps": 1, "missing_ps": (1,)}
+    else:
+        ports = {name: [f"127.0.0.1:{free_port()}" for _ in range(count)] for name, count in (("chief", 1), ("ps", 2))}
+        shape = {"num_ps": 2, "cluster": ports}
+    with Job(tmp_path, held_part, num_events=80, num_workers=1, **shape) as job:
+        wait_for_steps(job, 0, 1)
+        if case == "a server is dead":
+            job.kill("ps", 1)
+            del job.processes["ps", 1]
+        job.processes["worker", 0].terminate()
+        assert job.ends() == {("ps", 0): 0, ("worker", 0): 1}
+    assert (tmp_path / "raised-0").read_text().startswith("KeyboardInterrupt")
+
+
+def test_a_second_interrupt_does_not_keep_servers_from_their_end(tmp_path, monkeypatch):
+    model, path = trained(tmp_path)
+    config = config_of(tmp_path, num_ps=1, num_workers=1)
+    server, end = a_server(config), Coordinator.end
+
+    def evaluated(*_, **__):
+        raise KeyboardInterrupt
+
+    def interrupted_end(coordinator, **limit):
+        signal.raise_signal(signal.SIGINT)
+        end(coordinator, **limit)
+
+    monkeypatch.setattr(evaluate_module, "_evaluated", evaluated)
+    monkeypatch.setattr(Coordinator, "end", interrupted_end)
+    with pytest.raises(KeyboardInterrupt):
+        evaluate_job(model, config, lambda: path, events_source(80))
+    assert server.ended() is None
+
+
+@pytest.mark.parametrize("case", ["the snapshot is gone", "SIGTERM"])
+def test_a_chief_does_not_wait_for_a_worker_that_failed(tmp_path, case):
+    mono.Estimator(
+        Counting({"events": 5 * BATCH}), config_of(tmp_path, save_checkpoints_steps=1, checkpoints_max_to_keep=9)
+    ).train()
+    newest = list_snapshots(tmp_path)[-1]
+    is_gone = case == "the snapshot is gone"
+    with Job(tmp_path, held_part, num_events=80, num_ps=1, num_workers=2, joins_late=is_gone) as job:
+        wait_for_steps(job, 0, 1)
+        if is_gone:
+            shutil.rmtree(newest)  # as a job does that trains in the folder and keeps only the newest
+        else:
+            wait_for_steps(job, 1, 1)
+            job.processes["worker", 1].terminate()
+        job.go()
+        assert job.ends() == {("ps", 0): 0, ("worker", 0): 1, ("worker", 1): 1}
+    raised = (tmp_path / "raised-0").read_text()
+    assert raised.startswith("WorkerFailedError") and "worker 1 failed: " in raised
+    assert (str(newest) if is_gone else "KeyboardInterrupt") in raised
 
 
 @pytest.mark.parametrize("role", ["dispatcher", "dsworker"])
