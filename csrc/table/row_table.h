@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "filter/admission_filter.h"
+#include "table/batch_mutex.h"
 #include "table/batch_plan.h"
 #include "table/copy_row.h"
 #include "table/gather_kernels.h"
@@ -267,7 +268,7 @@ class RowTable {
   std::atomic<std::uint64_t> erase_count_{0};
   TableGate gate_;
   // Held shared by every change of a batch, so that a snapshot begins between batches, never inside one.
-  std::shared_mutex batch_mutex_;
+  BatchMutex batch_mutex_;
   std::uint64_t snapshot_epoch_ = 0;
   bool snapshot_running_ = false;
   std::array<bool, kMaxConsumers> consumer_used_{};
