@@ -181,12 +181,14 @@ class DeltaLink:
 
     def _push_delta(self, ends: Ends) -> Delivery | None:
         """Send what changed; None if the target needs everything."""
+        # Before the changes: an export with a later number may hold some that this push does not bring.
+        taken = self._job.sequences.next()
         changes = self._changes.take()
         try:
             if any(change.overflowed for change in changes.values()):
                 self._needs_full = True
                 return None
-            return self._send_changes(changes, ends)
+            return self._send_changes(changes, {**ends, "taken": taken})
         except BaseException:
             # Also of parts that arrived: sending a row twice does no harm, losing one does.
             self._changes.give_back(changes)
@@ -213,13 +215,14 @@ class DeltaLink:
     def _push_since_export(self, position: DeltaPosition, ends: Ends) -> Delivery | None:
         """Send what changed since the export that the target has loaded; None if it needs everything."""
         self._loaded = None
+        taken = self._job.sequences.next()
         # Taken first: a row that is trained between the two is in both, and not in neither.
         self._changes.take()
         changes = self._job.since_export.of(position)
         if changes is None:
             return None  # everything comes, and what was taken with it
         self._bases, self._dense_version = [position], None
-        delivery = self._send_changes(changes, ends)
+        delivery = self._send_changes(changes, {**ends, "taken": taken})
         self._needs_full = delivery is None
         return delivery
 

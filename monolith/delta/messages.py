@@ -158,6 +158,14 @@ def after_of(meta: Mapping[str, Any]) -> list[DeltaPosition]:
     return _positions(meta.get("after", []), "the positions it comes after")
 
 
+def taken_of(meta: Mapping[str, Any]) -> int:
+    """Return the number that was given out just before a delta's changes were taken; 0 if more of them are to come."""
+    taken = meta.get("taken", 0)
+    if not _is_whole(taken):
+        raise CorruptFrameError(f"a delta says with a whole number when its changes were taken, got {shown(taken)}")
+    return int(taken)
+
+
 def watermark_of(meta: Mapping[str, Any]) -> dict[str, int]:
     """Return the sender's position in the stream of events; {} if the message has none."""
     watermark = meta.get("watermark", {})

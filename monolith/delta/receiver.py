@@ -24,6 +24,7 @@ from monolith.delta.messages import (
     Status,
     after_of,
     bases_of,
+    taken_of,
     watermark_of,
 )
 from monolith.delta.taken_part import WHOLE_TARGET, TakenPart
@@ -84,6 +85,9 @@ class _PartState:
 
     position: DeltaPosition
     applied_at_seconds: float | None = None
+
+    taken: int = 0
+    """All changes that an export up to this number holds have come."""
 
     seen: dict[str, list[Array]] | None = None
     """While a full sync is under way: the ids that came, by table."""
@@ -158,7 +162,7 @@ class DeltaReceiver:
                 state.applied_at_seconds is not None
                 and state.seen is None
                 and state.position.generation == generation
-                and state.position.sequence >= parts[part]
+                and state.taken >= parts[part]
                 for part, state in self._parts.items()
             )
 
@@ -228,8 +232,9 @@ class DeltaReceiver:
         if not any(_builds_on(base, offered, state.position) for base in bases_of(message.meta)):
             words = f"the delta builds on what is not here; the position of {part} is {state.position}"
             return self._say(part, Status.FULL, words)
-        content, watermark = self._checked(part, message), watermark_of(message.meta)
+        content, watermark, taken = self._checked(part, message), watermark_of(message.meta), taken_of(message.meta)
         self._apply(content)
+        state.taken = max(state.taken, taken)
         self._arrive(state, offered, watermark)
         return self._say(part, Status.OK)
 
@@ -257,6 +262,7 @@ class DeltaReceiver:
         if is_last:
             self._remove_unseen(part, state.seen)
             state.seen = None
+            state.taken = position.sequence  # its rows were read after that number was given out
             self._arrive(state, position, watermark)
         return self._say(part, Status.OK)
 

@@ -136,6 +136,34 @@ def test_each_sender_says_for_itself_whether_an_export_holds_more(serving):
     assert not receiver.has(2, {DeltaPart(None, 0): 0}), "an export of one sender"
 
 
+@pytest.mark.parametrize("since_export", [False, True])
+def test_a_push_that_an_export_overtakes_does_not_count_as_all_that_it_holds(serving, target, since_export):
+    """An export begins, with a step before it, when a push has taken its changes and not got its number yet."""
+    receiver, shards = serving
+    job = shards(1, 2)
+    job.assign(IDS, 1)
+    job.push()
+    if since_export:
+        loaded = {DeltaPart(0, 1): job.rows[0].begin_export(), DeltaPart(None, 1): job.dense.begin_export()}
+        receiver.adopt(target, plan_hash=PLAN, generation=2, parts=loaded)
+    link, export = job.rows[0].links[0], {}
+
+    def overtakes(content, *, always):
+        if not export:
+            job.assign(IDS[:5], 2)
+            export.update({DeltaPart(0, 1): job.rows[0].begin_export(), DeltaPart(None, 1): job.dense.begin_export()})
+        return 0, content
+
+    link._with_dense = overtakes
+    job.assign(IDS[5:9], 3)
+    link.push()
+    job.dense.links[0].push()
+    assert 2.0 not in served(target).values() and 3.0 in served(target).values()
+    assert not receiver.has(2, export)
+    job.push()
+    assert receiver.has(2, export) and served(target)[0] == 2.0
+
+
 def test_a_server_from_an_export_gets_what_changed_since(serving, target):
     receiver, shards = serving
     job = shards(2, 2)
