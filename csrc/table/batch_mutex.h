@@ -1,4 +1,4 @@
-// Shared by batches, exclusive for whoever needs a moment between them: to take changes, to begin a snapshot.
+// Shared by batches, exclusive for a caller that needs a moment between them: to take changes, to begin a snapshot.
 //
 // std::shared_mutex alone lets batches in as long as one is inside. Where pushes of several workers overlap there is
 // always one inside, and the changes for serving would wait for minutes.

@@ -1,4 +1,4 @@
-// Whoever takes the changes of a table gets a turn among batches that never leave a gap between them.
+// A caller that takes the changes of a table gets a turn among batches that never leave a gap between them.
 #include <atomic>
 #include <chrono>
 #include <cstdint>
