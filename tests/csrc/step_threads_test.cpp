@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstdio>
 #include <random>
 #include <span>
 #include <vector>
@@ -50,7 +51,7 @@ std::vector<float> rows_after(Ids kind, int threads, std::vector<std::int64_t> i
 
 // A client that repeats an id although it promised not to: two threads step one row at once. Each step may make it
 // infinite for a moment, and the next one may take that for what the row was.
-void test_a_broken_promise_leaves_no_infinite_row() {
+[[maybe_unused]] void test_a_broken_promise_leaves_no_infinite_row() {
   constexpr std::size_t kWidth = 64;
   constexpr std::size_t kRepeats = 100'000;
   TableOptions options;
@@ -98,7 +99,11 @@ int main() {
     CHECK(rows_after(Ids::kAllDifferent, threads, different) == rows);
     CHECK(rows_after(Ids::kRepeated, threads, repeated) == one_by_one);
   }
+#ifdef __SANITIZE_THREAD__
+  std::puts("left out: two threads in one row, which is what a broken promise means, and a race to the sanitizer");
+#else
   test_a_broken_promise_leaves_no_infinite_row();
+#endif
   CHECK(one_by_one != rows_after(Ids::kMerged, 1, repeated));
   return monolith::test::finish();
 }
