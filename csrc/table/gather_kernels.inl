@@ -16,7 +16,8 @@ namespace {
 // stages in one loop over the ids, a processor has fewer accesses to memory under way.
 constexpr std::size_t kBlock = 32;
 constexpr std::size_t kStages = 4;
-constexpr std::size_t kRing = kStages * kBlock;  // ids under way, a power of two
+constexpr std::size_t kRing = kStages * kBlock;  // ids under way
+static_assert((kRing & (kRing - 1)) == 0, "places in the ring are found by masks");
 
 // In place of a row number: the home line is full of others, so the line after it has to come first.
 constexpr std::uint32_t kDisplaced = kNoRow - 1;
